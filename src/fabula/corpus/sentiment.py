@@ -1,0 +1,77 @@
+"""Scaffold tags: a state S_i for each sentence, by VADER or by any other tagger."""
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Protocol
+
+from fabula.errors import UserError
+
+
+class Tagger(Protocol):
+    """Gives each sentence one of `labels`, or none. It must survive pickling: preparation runs in several processes."""
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The values of the switching state, in the order of their ids."""
+
+    @property
+    def settings(self) -> dict[str, object]:
+        """What the manifest records of it: its name and whatever else decides its answers."""
+
+    def tag(self, sentences: list[str]) -> list[int | None]:
+        """The id of each sentence's label."""
+
+
+@lru_cache(maxsize=1)
+def _vader() -> Any:
+    """One analyser per process: reading its lexicon takes longer than tagging a thousand sentences."""
+    try:
+        from vaderSentiment.vaderSentiment import SentimentIntensityAnalyzer
+    except ImportError as error:
+        raise UserError("tagging raw text needs VADER: pip install vaderSentiment") from error
+    return SentimentIntensityAnalyzer()
+
+
+@dataclass(frozen=True)
+class VaderTagger:
+    """Three states from VADER's compound score, as in the paper (Section 4): the thresholds belong to the tags."""
+
+    threshold_positive: float = 0.2
+    """A compound score of at least this is positive (the paper's value)."""
+    threshold_negative: float = -0.2
+    """A compound score of at most this is negative (the paper's value)."""
+
+    def __post_init__(self) -> None:
+        if not -1 <= self.threshold_negative < self.threshold_positive <= 1:
+            raise UserError(
+                f"the thresholds need -1 <= negative < positive <= 1, not {self.threshold_negative} and "
+                f"{self.threshold_positive}",
+                field="thresholds",
+            )
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The three states, from sad to glad."""
+        return ("negative", "neutral", "positive")
+
+    @property
+    def settings(self) -> dict[str, object]:
+        """The tagger's name and thresholds."""
+        return {
+            "tagger": "vader",
+            "threshold_positive": self.threshold_positive,
+            "threshold_negative": self.threshold_negative,
+        }
+
+    def tag(self, sentences: list[str]) -> list[int | None]:
+        """0 negative, 1 neutral, 2 positive; VADER has an answer for every sentence."""
+        score = _vader().polarity_scores
+        return [self.state(score(sentence)["compound"]) for sentence in sentences]
+
+    def state(self, compound: float) -> int:
+        """The state of one compound score in [-1, 1]."""
+        if compound >= self.threshold_positive:
+            return 2
+        if compound <= self.threshold_negative:
+            return 0
+        return 1

@@ -1,0 +1,12 @@
+"""The one error shape: what a person did, in one line, with what to do about it."""
+
+
+class UserError(Exception):
+    """A mistake of the user's: the command line prints its one line and exits with 2, HTTP answers 422.
+
+    `field` names the argument or setting at fault where there is one.
+    """
+
+    def __init__(self, message: str, *, field: str | None = None) -> None:
+        super().__init__(" ".join(message.split()))
+        self.field = field

@@ -1,0 +1,105 @@
+"""The recognition network: q(S_i | X) and the evidence potential phi_i of q(Z_i | Z_{i-1}, S_i, X) (Section 3).
+
+q(Z_i | Z_{i-1}, S_i, X) ∝ p(Z_i | Z_{i-1}, S_i) phi_i(Z_i): the dynamics times a Gaussian potential of the sentence.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from fabula.corpus.vocabulary import PAD
+from fabula.models.batch import Batch, ends_of_sentences
+from fabula.models.gaussian import Potential
+from fabula.models.settings import RecognitionSettings
+
+VALENCES = 64
+"""Units whose sum over a sentence's words q(S_i | X) reads."""
+
+
+class Evidence(NamedTuple):
+    """What the sentences say about the latents."""
+
+    phi: Potential
+    log_q_S: Float[Tensor, "batch sent state"]
+
+    def where(self, known: Tensor) -> Evidence:
+        """The same with no evidence from sentences that are not known."""
+        K = self.log_q_S.shape[-1]
+        flat = torch.full_like(self.log_q_S, 1.0 / K).log()
+        return Evidence(self.phi.where(known), torch.where(known.unsqueeze(-1), self.log_q_S, flat))
+
+
+class SentenceEncoder(nn.Module):
+    """Each sentence read on its own, in both directions; the largest value of each unit over its words."""
+
+    def __init__(self, embedding: int, settings: RecognitionSettings) -> None:
+        super().__init__()
+        self.rightward = nn.GRU(embedding, settings.hidden, batch_first=True)
+        self.leftward = nn.GRU(embedding, settings.hidden, batch_first=True)
+        self.width = 2 * settings.hidden
+
+    def forward(self, x: Float[Tensor, "batch token width"], batch: Batch) -> Float[Tensor, "batch sent features"]:
+        n, N = batch.lengths.shape
+        lengths = batch.lengths.reshape(n * N, 1)
+        word = torch.arange(batch.words, device=x.device)
+        inside = (word < lengths).unsqueeze(-1)
+        place = (batch.starts.unsqueeze(-1) + word).clamp(max=x.shape[1] - 1).flatten(1)
+        words = x.gather(1, place.unsqueeze(-1).expand(-1, -1, x.shape[-1])).view(n * N, batch.words, -1)
+        # Leftward runs over the reversed words, so that in both directions the padding is read last and says nothing.
+        turn = (lengths - 1 - word).clamp(min=0).unsqueeze(-1)
+        rightward, _ = self.rightward(words)
+        leftward, _ = self.leftward(words.gather(1, turn.expand_as(words)))
+        pooled = [states.masked_fill(~inside, -1.0).amax(1) for states in (rightward, leftward)]
+        return (torch.cat(pooled, -1) * (lengths > 0)).view(n, N, -1)
+
+
+class StoryEncoder(nn.Module):
+    """One GRU along the whole story, its state carried from sentence to sentence, read at each `<eos>` (the paper)."""
+
+    def __init__(self, embedding: int, settings: RecognitionSettings) -> None:
+        super().__init__()
+        self.gru = nn.GRU(embedding, settings.hidden, batch_first=True)
+        self.width = settings.hidden
+
+    def forward(self, x: Float[Tensor, "batch token width"], batch: Batch) -> Float[Tensor, "batch sent features"]:
+        states, _ = self.gru(x)
+        ends = ends_of_sentences(batch).unsqueeze(-1).expand(-1, -1, self.width)
+        return states.gather(1, ends) * batch.present.unsqueeze(-1)
+
+
+class Recognition(nn.Module):
+    """Sentences to evidence: features of each sentence, then phi_i and q(S_i | X)."""
+
+    def __init__(self, settings: RecognitionSettings, embedding: int, D: int, K: int) -> None:
+        super().__init__()
+        encoders = {"sentence": SentenceEncoder, "story": StoryEncoder}
+        self.encoder = encoders[settings.encoder](embedding, settings)
+        self.dropout = nn.Dropout(settings.dropout)
+        self.phi_mean = nn.Linear(self.encoder.width, D)
+        self.phi_log_precision = nn.Linear(self.encoder.width, D)
+        self.valence = nn.Linear(embedding, VALENCES)
+        self.tag = nn.Sequential(
+            nn.Linear(self.encoder.width + VALENCES, settings.hidden // 2), nn.Tanh(), nn.Dropout(settings.dropout),
+            nn.Linear(settings.hidden // 2, K),
+        )  # fmt: skip
+
+    def forward(self, embedded: Float[Tensor, "batch token width"], batch: Batch) -> Evidence:
+        """phi_i and log q(S_i | X), from the embedded words of the stories."""
+        embedded = self.dropout(embedded)
+        features = self.dropout(self.encoder(embedded, batch))
+        # Softly bounded, so that no sentence can be infinitely sure: exp(-9) to exp(9).
+        log_precision = 9 * torch.tanh(self.phi_log_precision(features).float() / 9)
+        phi = Potential(self.phi_mean(features).float(), log_precision.exp())
+        log_q_S = F.log_softmax(self.tag(torch.cat([features, self._valences(embedded, batch)], -1)).float(), -1)
+        return Evidence(phi.where(batch.present), log_q_S)
+
+    def _valences(self, embedded: Tensor, batch: Batch) -> Tensor:
+        """Sums over each sentence of what its words weigh: sentiment adds up, and a pooled maximum cannot add."""
+        weights = torch.tanh(self.valence(embedded)) * (batch.tokens != PAD).unsqueeze(-1)
+        index = batch.sentence.unsqueeze(-1).expand_as(weights)
+        return weights.new_zeros(*batch.lengths.shape, VALENCES).scatter_add(1, index, weights)

@@ -1,0 +1,82 @@
+"""The sequence-to-sequence baseline: the story given its tags, p(X | S) (the paper's S2S).
+
+One tag per sentence goes in; the sentences come out joined, with one `<eos>` at the very end. Its output is cut back
+into sentences after each word that ends one (`.`, `!`, `?` and a closing quote that follows).
+"""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from fabula.corpus.vocabulary import BOS, EOS, PAD
+from fabula.models.batch import Batch
+from fabula.models.settings import ModelSettings
+
+
+class S2S(nn.Module):
+    """Tags read by a GRU, words written by a GRU that attends to them: score(h, e) = h^T W e, bilinear.
+
+    Attention reads the states after the GRU (no input feeding), so that a story is one pass.
+    """
+
+    def __init__(self, settings: ModelSettings, vocabulary: int, K: int) -> None:
+        super().__init__()
+        language = settings.language
+        E, H, L = language.embedding, language.hidden, language.layers
+        dropout = language.dropout if L > 1 else 0.0
+        self.K = K
+        self.tag_embedding = nn.Embedding(K + 1, E)
+        self.encoder = nn.GRU(E, H, L, batch_first=True, dropout=dropout)
+        self.embedding = nn.Embedding(vocabulary, E)
+        self.decoder = nn.GRU(E, H, L, batch_first=True, dropout=dropout)
+        self.bilinear = nn.Linear(H, H, bias=False)
+        self.combine = nn.Linear(2 * H, H)
+        self.output = nn.Linear(H, vocabulary)
+        self.dropout = nn.Dropout(language.dropout)
+
+    def encode(
+        self, S: Int[Tensor, "batch sent"], present: Bool[Tensor, "batch sent"]
+    ) -> tuple[Float[Tensor, "batch sent hidden"], Float[Tensor, "layers batch hidden"]]:
+        """The tags' states, and the state to start writing from: that of the last tag."""
+        # An unknown tag has an embedding of its own, after the K known ones.
+        states, _ = self.encoder(self.tag_embedding(torch.where(S < 0, self.K, S)))
+        last = (present.sum(1) - 1).clamp(min=0)
+        start = states[torch.arange(len(last), device=last.device), last]
+        return states, start.unsqueeze(0).expand(self.decoder.num_layers, -1, -1).contiguous()
+
+    def write(
+        self,
+        previous: Int[Tensor, "batch token"],
+        memory: Float[Tensor, "batch sent hidden"],
+        present: Bool[Tensor, "batch sent"],
+        state: Float[Tensor, "layers batch hidden"],
+    ) -> tuple[Float[Tensor, "batch token vocab"], Tensor]:
+        """Scores of the next word at every place, and the state after the last."""
+        states, state = self.decoder(self.dropout(self.embedding(previous)), state)
+        scores = self.bilinear(states) @ memory.transpose(1, 2)
+        weights = scores.masked_fill(~present.unsqueeze(1), float("-inf")).softmax(-1)
+        context = weights @ memory
+        features = torch.tanh(self.combine(torch.cat([states, context], -1)))
+        return self.output(self.dropout(features)), state
+
+    def log_p_X(self, batch: Batch) -> Float[Tensor, "batch sent"]:
+        """log p(X | S), by the sentence each word stands in; the inner `<eos>` are neither read nor paid for."""
+        tokens, sentence = join(batch)
+        previous = torch.cat([torch.full_like(tokens[:, :1], BOS), tokens[:, :-1]], 1)
+        memory, state = self.encode(batch.S, batch.present)
+        logits, _ = self.write(previous, memory, batch.present, state)
+        loss = F.cross_entropy(logits.flatten(0, 1), tokens.flatten(), ignore_index=PAD, reduction="none")
+        return loss.new_zeros(batch.lengths.shape).scatter_add(1, sentence, -loss.view_as(tokens))
+
+
+def join(batch: Batch) -> tuple[Int[Tensor, "batch token"], Int[Tensor, "batch token"]]:
+    """The stories with one `<eos>` at the end, and which sentence each token is of."""
+    position = torch.arange(batch.tokens.shape[1], device=batch.tokens.device)
+    last = batch.lengths.sum(1, keepdim=True) - 1
+    keep = (batch.tokens != PAD) & ((batch.tokens != EOS) | (position == last))
+    order = torch.argsort((~keep).to(torch.int8), dim=1, stable=True)
+    tokens = batch.tokens.masked_fill(~keep, PAD).gather(1, order)
+    return tokens, batch.sentence.gather(1, order)

@@ -1,0 +1,113 @@
+"""Factor 1, the narrative scaffold: p(S_i | S_{i-1}), a Markov chain over switching states (Section 2.4)."""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+UNKNOWN = -1
+"""The tag of a sentence whose switching state nobody gave."""
+
+
+class Scaffold(nn.Module):
+    """p(S_1) and p(S_i | S_{i-1}), counted from the training split and fixed; learnable where a recipe says so.
+
+    Everything here sums over the chain exactly, by one recursion that is linear in N.
+    """
+
+    log_initial: Tensor
+    log_transition: Tensor
+
+    def __init__(
+        self, p_initial: Float[Tensor, " state"], p_next: Float[Tensor, "state state"], *, learn: bool = False
+    ) -> None:
+        super().__init__()
+        initial, transition = p_initial.log().float(), p_next.log().float()
+        if learn:
+            self.log_initial, self.log_transition = nn.Parameter(initial), nn.Parameter(transition)
+        else:
+            self.register_buffer("log_initial", initial)
+            self.register_buffer("log_transition", transition)
+
+    @property
+    def K(self) -> int:
+        return self.log_initial.shape[0]
+
+    def initial(self) -> Float[Tensor, " state"]:
+        """log p(S_1)."""
+        return self.log_initial.log_softmax(-1)
+
+    def transition(self) -> Float[Tensor, "state state"]:
+        """log p(S_i | S_{i-1}), rows the previous state."""
+        return self.log_transition.log_softmax(-1)
+
+    def log_prob(
+        self, S: Int[Tensor, "batch sent"], present: Bool[Tensor, "batch sent"]
+    ) -> Float[Tensor, " batch"]:
+        """log p(S) of fully known chains."""
+        S = S.clamp(min=0)
+        first = self.initial()[S[:, 0]]
+        later = self.transition()[S[:, :-1], S[:, 1:]]
+        return first + (later * present[:, 1:]).sum(-1)
+
+    def clamp(self, log_evidence: Float[Tensor, "batch sent state"], S: Int[Tensor, "batch sent"]) -> Tensor:
+        """Evidence that rules out every state but the given one, where one is given."""
+        states = torch.arange(self.K, device=S.device)
+        ruled_out = (S.unsqueeze(-1) != UNKNOWN) & (S.unsqueeze(-1) != states)
+        return log_evidence.masked_fill(ruled_out, float("-inf"))
+
+    def forward_messages(
+        self, log_evidence: Float[Tensor, "batch sent state"], present: Bool[Tensor, "batch sent"]
+    ) -> Float[Tensor, "batch sent state"]:
+        """log p(evidence_1..i, S_i) for every i; a sentence that is not there copies the message before it."""
+        message = self.initial() + log_evidence[:, 0]
+        messages = [message]
+        transition = self.transition()
+        for i in range(1, log_evidence.shape[1]):
+            step = torch.logsumexp(message.unsqueeze(-1) + transition, dim=1) + log_evidence[:, i]
+            message = torch.where(present[:, i : i + 1], step, message)
+            messages.append(message)
+        return torch.stack(messages, dim=1)
+
+    def log_marginal(
+        self, log_evidence: Float[Tensor, "batch sent state"], present: Bool[Tensor, "batch sent"]
+    ) -> Float[Tensor, " batch"]:
+        """log sum_S prod_i p(S_i | S_{i-1}) evidence_i(S_i)."""
+        return torch.logsumexp(self.forward_messages(log_evidence, present)[:, -1], dim=-1)
+
+    def posterior(
+        self, log_evidence: Float[Tensor, "batch sent state"], present: Bool[Tensor, "batch sent"]
+    ) -> Float[Tensor, "batch sent state"]:
+        """p(S_i | all evidence) by forward-backward."""
+        forward = self.forward_messages(log_evidence, present)
+        transition = self.transition()
+        backward = torch.zeros_like(forward[:, 0])
+        backwards = [backward]
+        for i in range(log_evidence.shape[1] - 1, 0, -1):
+            step = torch.logsumexp(transition + (log_evidence[:, i] + backward).unsqueeze(1), dim=-1)
+            backward = torch.where(present[:, i : i + 1], step, backward)
+            backwards.append(backward)
+        return (forward + torch.stack(backwards[::-1], dim=1)).softmax(-1)
+
+    def sample(
+        self,
+        log_evidence: Float[Tensor, "batch sent state"],
+        present: Bool[Tensor, "batch sent"],
+        generator: torch.Generator,
+    ) -> Int[Tensor, "batch sent"]:
+        """S ~ p(S | evidence): messages forward, draws backward, exact."""
+        forward = self.forward_messages(log_evidence, present)
+        N = forward.shape[1]
+        s = _draw(forward[:, -1], generator)
+        S = [s]
+        transition = self.transition()
+        for i in range(N - 1, 0, -1):
+            earlier = _draw(forward[:, i - 1] + transition[:, s].T, generator)
+            s = torch.where(present[:, i], earlier, s)
+            S.append(s)
+        return torch.stack(S[::-1], dim=1)
+
+
+def _draw(logits: Float[Tensor, "batch state"], generator: torch.Generator) -> Int[Tensor, " batch"]:
+    return torch.multinomial(logits.softmax(-1), 1, generator=generator).squeeze(-1)

@@ -1,0 +1,91 @@
+"""What a recipe may say about a model: sizes and choices, each with whose value it is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+
+@dataclass(frozen=True, kw_only=True)
+class LanguageSettings:
+    """p(X_i | Z_i, X_:i), and the LM, which is the same without Z."""
+
+    embedding: int = 512
+    """Width of the word vectors. The paper's SLDS: 300. Ours 512, tied to the output."""
+    hidden: int = 1024
+    """Width of each GRU layer. The paper's SLDS: 1024; its LM and S2S: 512."""
+    layers: int = 1
+    """GRU layers. The paper's SLDS: 1; its LM and S2S: 2."""
+    tied: bool = True
+    """Whether the output layer is the embedding, behind a projection. Ours: better and half the size."""
+    dropout: float = 0.5
+    """On embeddings, between layers and before the output; one mask per story. The authors' code: 0.25."""
+    word_dropout: float = 0.0
+    """Share of input words replaced by `<unk>` in training, so that Z has something left to say."""
+    latent_to_output: bool = True
+    """Whether Z also enters before the output layer (ours) or only beside each word (the authors' code)."""
+
+    def __post_init__(self) -> None:
+        positive(self, "embedding", "hidden", "layers")
+        shares(self, "dropout", "word_dropout")
+
+
+@dataclass(frozen=True, kw_only=True)
+class DynamicsSettings:
+    """p(Z_i | Z_{i-1}, S_i)."""
+
+    latent: int = 64
+    """D. The authors' code: 32."""
+    noise: Literal["diagonal", "full"] = "diagonal"
+    """B. The authors' code: diagonal."""
+
+    def __post_init__(self) -> None:
+        positive(self, "latent")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScaffoldSettings:
+    """p(S_i | S_{i-1})."""
+
+    learn: bool = False
+    """The paper: counted from the training split, and fixed."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecognitionSettings:
+    """q(S_i | X) and the evidence potential phi_i of q(Z_i | Z_{i-1}, S_i, X)."""
+
+    encoder: Literal["sentence", "story"] = "sentence"
+    """`sentence`: phi_i reads X_i alone, so that a given sentence's evidence never depends on a missing one (ours).
+    `story`: one GRU carried from sentence to sentence (the paper)."""
+    hidden: int = 512
+    """Width of the encoder. The paper: 1024."""
+    dropout: float = 0.3
+    """On the encoder's embeddings and its output. Ours."""
+
+    def __post_init__(self) -> None:
+        positive(self, "hidden")
+        shares(self, "dropout")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelSettings:
+    """Which system, and the sizes of its parts; parts a system does not have are left at their defaults."""
+
+    kind: Literal["slds", "lds", "lm", "s2s"] = "slds"
+    language: LanguageSettings = field(default_factory=LanguageSettings)
+    dynamics: DynamicsSettings = field(default_factory=DynamicsSettings)
+    scaffold: ScaffoldSettings = field(default_factory=ScaffoldSettings)
+    recognition: RecognitionSettings = field(default_factory=RecognitionSettings)
+
+
+def positive(settings: object, *names: str) -> None:
+    for name in names:
+        if getattr(settings, name) <= 0:
+            raise ValueError(f"{name} must be above 0, not {getattr(settings, name)}")
+
+
+def shares(settings: object, *names: str) -> None:
+    for name in names:
+        if not 0 <= getattr(settings, name) < 1:
+            raise ValueError(f"{name} must be at least 0 and below 1, not {getattr(settings, name)}")

@@ -1,0 +1,91 @@
+"""The switching linear dynamical system over sentences, and the LDS, which is the same with one state.
+
+    p(S, Z, X) = prod_i p(S_i | S_{i-1}) p(Z_i | Z_{i-1}, S_i) p(X_i | Z_i, X_:i)
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from fabula.models.batch import Batch, gather_latent
+from fabula.models.dynamics import dynamics
+from fabula.models.language import ConditionalLanguageModel
+from fabula.models.recognition import Evidence, Recognition
+from fabula.models.scaffold import Scaffold
+from fabula.models.settings import ModelSettings
+
+
+class Draw(NamedTuple):
+    """Z ~ q(Z | s, X) with, per sentence, log q(Z_i | .) and KL(q || p(Z_i | Z_{i-1}, s_i)) in closed form."""
+
+    Z: Float[Tensor, "batch sent latent"]
+    log_q: Float[Tensor, "batch sent"]
+    kl: Float[Tensor, "batch sent"]
+
+
+class SLDS(nn.Module):
+    """The four factors together; K comes from the scaffold, so from the corpus."""
+
+    def __init__(self, settings: ModelSettings, vocabulary: int, scaffold: Scaffold) -> None:
+        super().__init__()
+        D, K = settings.dynamics.latent, scaffold.K
+        self.scaffold = scaffold
+        self.dynamics = dynamics(settings.dynamics.noise, K, D)
+        self.language = ConditionalLanguageModel(settings.language, vocabulary, D)
+        self.recognition = Recognition(settings.recognition, settings.language.embedding, D, K)
+
+    @property
+    def K(self) -> int:
+        return self.scaffold.K
+
+    @property
+    def D(self) -> int:
+        return self.dynamics.D
+
+    def tags(self, batch: Batch) -> Int[Tensor, "batch sent"]:
+        """The batch's tags; with one state there is nothing to know."""
+        return batch.S if self.K > 1 else torch.where(batch.present, 0, -1)
+
+    def evidence(self, batch: Batch) -> Evidence:
+        """phi and q(S | X) of every sentence."""
+        return self.recognition(self.language.embedding(batch.tokens), batch)
+
+    def one_hot(self, S: Int[Tensor, "batch sent"]) -> Float[Tensor, "batch sent state"]:
+        return F.one_hot(S.clamp(min=0), self.K).to(self.dynamics.A.dtype)
+
+    def draw(
+        self, evidence: Evidence, s: Float[Tensor, "batch sent state"], noise: Float[Tensor, "batch sent latent"]
+    ) -> Draw:
+        """Z_1, Z_2, ... in order, each from q(Z_i | Z_{i-1}, s_i, X) ∝ p(Z_i | Z_{i-1}, s_i) phi_i(Z_i)."""
+        z = noise.new_zeros(noise.shape[0], self.D)
+        Z, log_q, kl = [], [], []
+        for i in range(noise.shape[1]):
+            p = self.dynamics(z, s[:, i])
+            q = p.times(evidence.phi.at(i))
+            z = q.rsample(noise[:, i])
+            Z.append(z)
+            log_q.append(q.log_prob(z))
+            kl.append(q.kl(p))
+        return Draw(torch.stack(Z, 1), torch.stack(log_q, 1), torch.stack(kl, 1))
+
+    def log_p_Z_each(self, Z: Float[Tensor, "batch sent latent"]) -> Float[Tensor, "batch sent state"]:
+        """log p(Z_i | Z_{i-1}, S_i = k) for every sentence and state: the scaffold's evidence when S is summed out."""
+        earlier = torch.cat([torch.zeros_like(Z[:, :1]), Z[:, :-1]], dim=1)
+        return self.dynamics.log_prob_each(earlier, Z)
+
+    def log_p_Z(
+        self, Z: Float[Tensor, "batch sent latent"], batch: Batch, S: Int[Tensor, "batch sent"]
+    ) -> Float[Tensor, " batch"]:
+        """log sum_S p(S) p(Z | S) over all S that agree with the known tags."""
+        evidence = self.scaffold.clamp(self.log_p_Z_each(Z), S)
+        return self.scaffold.log_marginal(evidence, batch.present)
+
+    def log_p_X(self, batch: Batch, Z: Float[Tensor, "batch sent latent"]) -> Float[Tensor, "batch sent"]:
+        """log p(X_i | Z_i, X_:i) of every sentence."""
+        features = self.language(batch.previous, gather_latent(Z, batch.sentence))
+        return batch.per_sentence(self.language.log_prob(features, batch.tokens))
