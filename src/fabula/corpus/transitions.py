@@ -36,7 +36,7 @@ class Transitions:
     def count(
         cls, tags: NDArray[np.integer], story_offsets: NDArray[np.int64], K: int, smoothing: float = SMOOTHING
     ) -> "Transitions":
-        """Count the tags of all stories; `tags` is flat, -1 where there is none, `story_offsets` says where each begins."""
+        """Count flat `tags`, -1 where there is none; `story_offsets` says where each story begins."""
         tags = np.asarray(tags).astype(np.int64)
         starts = story_offsets[:-1]
         first = tags[starts]

@@ -26,7 +26,7 @@ class Vocabulary:
 
     @classmethod
     def from_counts(cls, counts: Mapping[str, int], cutoff: int) -> "Vocabulary":
-        """The words seen at least `cutoff` times, the most frequent first, equal counts in the order of the alphabet."""
+        """The words seen at least `cutoff` times, the most frequent first, equal counts by the alphabet."""
         kept = [word for word, count in counts.items() if count >= cutoff and word not in SPECIALS]
         kept.sort(key=lambda word: (-counts[word], word))
         return cls(SPECIALS + tuple(kept))

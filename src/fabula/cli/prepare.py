@@ -1,0 +1,160 @@
+"""`fabula prepare`: story files, or the toy grammar, to a prepared corpus."""
+
+import argparse
+import signal
+import sys
+from types import FrameType
+
+from fabula.corpus.prepare import CUTOFF, LISTED, Report, prepare, prepare_stories
+from fabula.corpus.read import FORMATS, MAX_SENTENCES, MAX_WORDS, MIN_SENTENCES
+from fabula.corpus.sentiment import VaderTagger
+from fabula.corpus.transitions import SMOOTHING
+from fabula.errors import UserError
+
+_DESCRIPTION = f"""\
+Read stories, tokenise and tag them, and write a folder that `fabula train` and `fabula evaluate` read.
+
+A story has {MIN_SENTENCES} to {MAX_SENTENCES} sentences of at most {MAX_WORDS} words. Files, by their endings:
+  .csv           ROCStories (storyid, storytitle, sentence1 ... sentence5) or Story Cloze (the right ending is taken)
+  .jsonl         one object per line: {{"sentences": [...], "title": ..., "tags": [label or null, ...], "id": ...}}
+  .txt           a sentence per line and a blank line between stories; with --paragraphs, running text
+A row that is no story is kept out, counted and listed; the folder appears complete or not at all.
+"""
+
+_EXAMPLES = """\
+examples:
+  fabula prepare train.csv --valid valid.csv --test test.csv --out prepared/roc
+  fabula prepare mine.txt --paragraphs --out prepared/mine
+  fabula prepare tagged.jsonl --tags own --out prepared/tagged
+  fabula prepare --toy 2000 --seed 1 --out prepared/toy
+"""
+
+
+def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Register `prepare`."""
+    parser = subparsers.add_parser(
+        "prepare",
+        help="turn story files into a prepared corpus",
+        description=_DESCRIPTION,
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("files", nargs="*", metavar="FILE", help="story files of the training split")
+    parser.add_argument("--out", required=True, metavar="DIR", help="the folder to write; it must not exist yet")
+    parser.add_argument("--valid", metavar="FILE", help="stories of the validation split")
+    parser.add_argument("--test", metavar="FILE", help="stories of the test split")
+    parser.add_argument("--toy", type=int, metavar="N", help="prepare N stories of the built-in toy grammar instead")
+    parser.add_argument(
+        "--seed", type=int, default=0, metavar="S", help="seed of the toy stories (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--cutoff",
+        type=int,
+        metavar="N",
+        help=f"words seen less often in training become <unk> (default: {CUTOFF}; 1 for the toy corpus)",
+    )
+    parser.add_argument(
+        "--tags",
+        choices=("auto", "vader", "own"),
+        default="auto",
+        help="VADER's sentiment, the files' own tags, or the files' own where they have any (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--positive",
+        type=float,
+        default=VaderTagger().threshold_positive,
+        metavar="X",
+        help="a VADER score of at least X is positive (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--negative",
+        type=float,
+        default=VaderTagger().threshold_negative,
+        metavar="X",
+        help="a VADER score of at most X is negative (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--smoothing",
+        type=float,
+        default=SMOOTHING,
+        metavar="X",
+        help="added to each count behind p(S_1) and p(S_i | S_i-1) (default: %(default)s)",
+    )
+    parser.add_argument("--format", choices=FORMATS, help="read FILE as this, whatever its name ends in")
+    parser.add_argument("--paragraphs", action="store_true", help="split plain text into sentences by rule")
+    parser.add_argument("--jobs", type=int, metavar="N", help="processes (default: one per core, at most 8)")
+    parser.add_argument("--force", action="store_true", help="replace a prepared corpus at DIR")
+    parser.add_argument("--json", action="store_true", help="print the report as JSON")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Prepare, then print the report."""
+    if (args.toy is None) == (not args.files):
+        raise UserError("give story files, or --toy N", field="files")
+    if args.toy is not None and (args.valid or args.test or args.paragraphs or args.format or args.tags == "own"):
+        raise UserError("--toy makes its own splits and tags: leave out the options that are about files", field="toy")
+    tagger = VaderTagger(threshold_positive=args.positive, threshold_negative=args.negative)
+    progress = not args.json and sys.stderr.isatty()
+    previous = signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        if args.toy is not None:
+            from fabula.corpus.toy import toy_splits
+
+            report = prepare_stories(
+                toy_splits(args.toy, args.seed),
+                args.out,
+                provenance={"toy": args.toy, "seed": args.seed},
+                cutoff=1 if args.cutoff is None else args.cutoff,
+                tagger=tagger,
+                smoothing=args.smoothing,
+                force=args.force,
+                jobs=args.jobs,
+                progress=progress,
+            )
+        else:
+            report = prepare(
+                args.files,
+                args.out,
+                valid=args.valid,
+                test=args.test,
+                cutoff=CUTOFF if args.cutoff is None else args.cutoff,
+                tagger=tagger,
+                own_tags={"auto": None, "vader": False, "own": True}[args.tags],
+                smoothing=args.smoothing,
+                paragraphs=args.paragraphs,
+                format=args.format,
+                force=args.force,
+                jobs=args.jobs,
+                progress=progress,
+            )
+    finally:
+        signal.signal(signal.SIGTERM, previous)
+    print(report.to_json() if args.json else render(report))
+    return 0
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    """A polite kill is like Ctrl-C: the temporary folder goes, the workers end."""
+    raise KeyboardInterrupt
+
+
+def render(report: Report) -> str:
+    """The report for people."""
+    lines = [f"{report.folder}: {report.vocabulary:,} word types with the four specials, tags by {report.tagger}"]
+    for name, split in report.splits.items():
+        lines.append(
+            f"  {name:<6}{split.stories:>9,} stories {split.sentences:>10,} sentences {split.tokens:>11,} tokens "
+            f"({split.tokens / split.stories:.2f} per story), {100 * split.unknown_rate:.2f} % unknown"
+        )
+        shares = [f"{label} {100 * count / split.sentences:.1f} %" for label, count in split.tags.items()]
+        if split.untagged:
+            shares.append(f"no tag {100 * split.untagged / split.sentences:.1f} %")
+        shown = shares if len(shares) <= 12 else [*shares[:12], f"and {len(shares) - 12} more"]
+        lines.append(f"  {'':<6}{', '.join(shown)}")
+    rejected = sum(split.rejected for split in report.splits.values())
+    lines.append(f"  rejected rows: {rejected:,}")
+    lines.extend(f"    {row}" for row in report.rejected)
+    if rejected > LISTED:
+        lines.append(f"    and {rejected - LISTED:,} more")
+    return "\n".join(lines)

@@ -1,0 +1,232 @@
+"""The prepared corpus: the folder's layout, its reader, and the arrays that models train on.
+
+    DIR/manifest.json            schema, sources, settings, counts, labels, transition counts, each file's size and hash
+    DIR/vocabulary.json          the words in the order of their ids
+    DIR/train.tokens.npy         ids of all words, each sentence closed by <eos>
+    DIR/train.sentence_offsets.npy   where each sentence begins in tokens, and the end
+    DIR/train.story_offsets.npy      where each story begins among the sentences, and the end
+    DIR/train.tags.npy           one state per sentence, -1 = none
+    DIR/train.characters.npy     characters of each sentence as written, for bits per character
+    DIR/train.ids.txt            one story id per line
+    (and the same for valid and test, where they were given)
+
+Needs numpy only.
+"""
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fabula.corpus.transitions import Transitions
+from fabula.corpus.vocabulary import EOS, Vocabulary
+from fabula.errors import UserError
+
+SCHEMA = 1
+"""Raised whenever the layout or the meaning of a file changes."""
+MANIFEST = "manifest.json"
+VOCABULARY = "vocabulary.json"
+SPLITS = ("train", "valid", "test")
+ARRAYS = ("tokens", "sentence_offsets", "story_offsets", "tags", "characters")
+
+
+@dataclass(frozen=True)
+class Stories:
+    """Stories of mixed lengths as flat arrays; story i is sentences `story_offsets[i]` up to `story_offsets[i + 1]`."""
+
+    tokens: NDArray[np.unsignedinteger[Any]]
+    """Ids of all words with the `<eos>` of each sentence: uint16 where the vocabulary allows, else uint32."""
+    sentence_offsets: NDArray[np.int64]
+    """[sentences + 1], into `tokens`."""
+    story_offsets: NDArray[np.int64]
+    """[stories + 1], into the sentences."""
+    tags: NDArray[np.signedinteger[Any]]
+    """[sentences], -1 where there is none."""
+    characters: NDArray[np.int32]
+    """[sentences], characters of the sentence as written."""
+    ids_source: Sequence[str] | Path = field(repr=False)
+    """The stories' names, or the file that holds them."""
+
+    @classmethod
+    def from_sentences(
+        cls,
+        tokens: Sequence[Sequence[Sequence[int]]],
+        tags: Sequence[Sequence[int | None]] | None = None,
+        characters: Sequence[Sequence[int]] | None = None,
+        ids: Sequence[str] | None = None,
+    ) -> "Stories":
+        """Stories in memory: `tokens[story][sentence]` are word ids without `<eos>`, which is added here.
+
+        Without `tags` no sentence has one; without `characters` they count 0; without `ids` stories are numbered.
+        """
+        sentences = [sentence for story in tokens for sentence in story]
+        flat = [number for sentence in sentences for number in (*sentence, EOS)]
+        lengths = [len(story) for story in tokens]
+        for name, given in (("tags", tags), ("characters", characters)):
+            if given is not None and [len(story) for story in given] != lengths:
+                raise ValueError(f"{name} do not have the stories' lengths")
+        if ids is not None and len(ids) != len(lengths):
+            raise ValueError(f"{len(ids)} ids for {len(lengths)} stories")
+        flat_tags = [-1] * len(sentences) if tags is None else [-1 if t is None else t for story in tags for t in story]
+        flat_characters = [0] * len(sentences) if characters is None else [c for story in characters for c in story]
+        return cls(
+            tokens=np.asarray(flat, dtype=token_dtype(max(flat, default=0) + 1)),
+            sentence_offsets=offsets([len(sentence) + 1 for sentence in sentences]),
+            story_offsets=offsets(lengths),
+            tags=np.asarray(flat_tags, dtype=tag_dtype(max(flat_tags, default=0) + 1)),
+            characters=np.asarray(flat_characters, dtype=np.int32),
+            ids_source=tuple(ids) if ids is not None else tuple(str(number) for number in range(len(lengths))),
+        )
+
+    def __len__(self) -> int:
+        return len(self.story_offsets) - 1
+
+    @cached_property
+    def ids(self) -> list[str]:
+        """The stories' names, read from their file when first asked for."""
+        if isinstance(self.ids_source, Path):
+            return self.ids_source.read_text(encoding="utf-8").split("\n")[:-1]
+        return list(self.ids_source)
+
+    def sentences(self, story: int) -> list[NDArray[np.unsignedinteger[Any]]]:
+        """The word ids of one story's sentences, without `<eos>`."""
+        first, last = self.story_offsets[story], self.story_offsets[story + 1]
+        bounds = self.sentence_offsets[first : last + 1]
+        return [self.tokens[start : end - 1] for start, end in pairwise(bounds)]
+
+    def story_tags(self, story: int) -> NDArray[np.signedinteger[Any]]:
+        """The tags of one story's sentences, -1 where there is none."""
+        return self.tags[self.story_offsets[story] : self.story_offsets[story + 1]]
+
+
+def offsets(lengths: Sequence[int] | NDArray[np.integer[Any]]) -> NDArray[np.int64]:
+    """Where each of consecutive pieces begins, and where the last one ends."""
+    return np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(lengths, dtype=np.int64)])
+
+
+def token_dtype(vocabulary_size: int) -> type[np.uint16] | type[np.uint32]:
+    """The smallest unsigned type that holds every id."""
+    return np.uint16 if vocabulary_size <= 2**16 else np.uint32
+
+
+def tag_dtype(K: int) -> type[np.int8] | type[np.int16]:
+    """The smallest signed type that holds every state and -1."""
+    return np.int8 if K <= 2**7 else np.int16
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """A prepared folder, checked against its manifest when it is opened."""
+
+    folder: Path
+    manifest: dict[str, Any] = field(repr=False)
+    vocabulary: Vocabulary = field(repr=False)
+    labels: tuple[str, ...]
+    """The values of the switching state, in the order of their ids."""
+    transitions: Transitions = field(repr=False)
+
+    @classmethod
+    def open(cls, folder: str | Path) -> "Corpus":
+        """Read a prepared folder; a missing, cut or altered file, or another schema, is a `UserError` that names it."""
+        path = Path(folder)
+        manifest = _read_manifest(path)
+        for name, expected in manifest["files"].items():
+            _check_file(path / name, expected)
+        return cls(
+            folder=path,
+            manifest=manifest,
+            vocabulary=Vocabulary.from_json((path / VOCABULARY).read_text(encoding="utf-8")),
+            labels=tuple(manifest["labels"]),
+            transitions=Transitions.from_record(manifest["transitions"]),
+        )
+
+    @property
+    def hash(self) -> str:
+        """A hex digest of the content: words, labels, arrays; the same for the same stories under another file name."""
+        return content_hash(self.manifest["files"], self.labels)
+
+    @property
+    def splits(self) -> tuple[str, ...]:
+        """The splits that this corpus has."""
+        return tuple(name for name in SPLITS if name in self.manifest["splits"])
+
+    def split(self, name: str) -> Stories:
+        """The stories of `train`, `valid` or `test`, memory-mapped."""
+        if name not in self.splits:
+            raise UserError(f"{self.folder} has no split {name!r}, only {', '.join(self.splits)}", field="split")
+        arrays = {array: np.load(self.folder / array_file(name, array), mmap_mode="r") for array in ARRAYS}
+        return Stories(**arrays, ids_source=self.folder / ids_file(name))
+
+
+def array_file(split: str, array: str) -> str:
+    """The file name of one array of one split."""
+    return f"{split}.{array}.npy"
+
+
+def ids_file(split: str) -> str:
+    """The file name of one split's story ids."""
+    return f"{split}.ids.txt"
+
+
+def digest(content: bytes) -> str:
+    """The hash that the manifest keeps of each file."""
+    return hashlib.blake2b(content, digest_size=16).hexdigest()
+
+
+def content_hash(files: dict[str, Any], labels: Sequence[str]) -> str:
+    """One digest over the files' digests and the label set."""
+    record = [sorted((name, entry["blake2b"]) for name, entry in files.items()), list(labels)]
+    return digest(json.dumps(record, ensure_ascii=False).encode())
+
+
+def seal(manifest: dict[str, Any]) -> str:
+    """The digest of a manifest without its own `digest` entry, so that an edited manifest is noticed too."""
+    rest = {key: value for key, value in manifest.items() if key != "digest"}
+    return digest(json.dumps(rest, ensure_ascii=False, sort_keys=True).encode())
+
+
+def _read_manifest(folder: Path) -> dict[str, Any]:
+    if not folder.exists():
+        raise UserError(f"{folder} does not exist: prepare a corpus first (fabula prepare FILE --out {folder})")
+    path = folder / MANIFEST
+    if not path.is_file():
+        raise UserError(f"{folder} is not a prepared corpus: it has no {MANIFEST}")
+    try:
+        manifest = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror or error}") from error
+    except ValueError as error:
+        raise UserError(f"{path} is damaged: it is not valid JSON; prepare the corpus again") from error
+    if not isinstance(manifest, dict) or "schema" not in manifest:
+        raise UserError(f"{path} is not the manifest of a prepared corpus")
+    if manifest["schema"] != SCHEMA:
+        raise UserError(
+            f"{path} has schema version {manifest['schema']!r}, and this Fabula reads version {SCHEMA}; "
+            "prepare the corpus again"
+        )
+    if manifest.get("digest") != seal(manifest):
+        raise UserError(f"{path} is damaged: it does not match its own digest; prepare the corpus again")
+    return manifest
+
+
+def _check_file(path: Path, expected: dict[str, Any]) -> None:
+    """Size first, because it says more; then the content."""
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError as error:
+        raise UserError(f"{path} is missing; prepare the corpus again") from error
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror or error}") from error
+    if len(content) != expected["bytes"]:
+        raise UserError(
+            f"{path} is damaged: {len(content):,} bytes instead of {expected['bytes']:,}; prepare the corpus again"
+        )
+    if digest(content) != expected["blake2b"]:
+        raise UserError(f"{path} is damaged: its content has changed; prepare the corpus again")

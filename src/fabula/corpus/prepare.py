@@ -1,0 +1,581 @@
+"""Story files to a prepared corpus: tokenise, tag, count, write; in parallel, and to the same bytes every time."""
+
+import hashlib
+import io
+import json
+import multiprocessing
+import os
+import secrets
+import shutil
+import signal
+import socket
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, field, replace
+from importlib import metadata
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from tqdm import tqdm
+
+from fabula.corpus.dataset import (
+    MANIFEST,
+    SCHEMA,
+    VOCABULARY,
+    array_file,
+    content_hash,
+    digest,
+    ids_file,
+    offsets,
+    seal,
+    tag_dtype,
+    token_dtype,
+)
+from fabula.corpus.read import MAX_WORDS, Rejected, Story, read_stories
+from fabula.corpus.sentiment import Tagger, VaderTagger
+from fabula.corpus.tokenize import tokenise_many
+from fabula.corpus.transitions import SMOOTHING, Transitions
+from fabula.corpus.vocabulary import EOS, UNK, Vocabulary
+from fabula.errors import UserError
+
+__all__ = ["Report", "SplitReport", "prepare", "prepare_stories", "read_stories"]
+
+CUTOFF = 5
+"""A word seen less often in the training split becomes `<unk>` (the value that gives the paper's vocabulary)."""
+LISTED = 10
+"""Rejected rows that the report lists; the rest are counted."""
+MAX_LABELS = 1_000
+"""Own labels beyond this are a column mistaken for tags: the transition counts alone would be huge."""
+_BATCH = 400
+_INLINE_BYTES = 2_000_000
+"""Below this much text, starting worker processes costs more than it saves."""
+
+
+@dataclass(frozen=True)
+class SplitReport:
+    """What became of one split."""
+
+    stories: int
+    sentences: int
+    tokens: int
+    """Words and the `<eos>` of each sentence."""
+    unknown: int
+    """Words below the cut-off."""
+    tags: dict[str, int]
+    """Sentences with each label."""
+    untagged: int
+    rejected: int
+
+    @property
+    def unknown_rate(self) -> float:
+        """Share of unknown words among the words, `<eos>` not counted."""
+        return self.unknown / max(self.tokens - self.sentences, 1)
+
+
+@dataclass(frozen=True)
+class Report:
+    """The end of a preparation, for people and for programs."""
+
+    folder: str
+    hash: str
+    vocabulary: int
+    """Word types with the four specials."""
+    labels: tuple[str, ...]
+    tagger: str
+    splits: dict[str, SplitReport]
+    rejected: tuple[Rejected, ...] = field(default=())
+    """The first ten rows kept out, in the order of the files."""
+
+    def to_json(self) -> str:
+        """The report as JSON, without times: the same input gives the same text."""
+        return json.dumps(asdict(self), ensure_ascii=False, indent=2)
+
+
+def prepare(
+    files: Sequence[str | Path],
+    out: str | Path,
+    *,
+    valid: str | Path | None = None,
+    test: str | Path | None = None,
+    cutoff: int = CUTOFF,
+    tagger: Tagger | None = None,
+    own_tags: bool | None = None,
+    smoothing: float = SMOOTHING,
+    paragraphs: bool = False,
+    format: str | None = None,
+    force: bool = False,
+    jobs: int | None = None,
+    progress: bool = True,
+) -> Report:
+    """Prepare story files into the folder `out`, which appears complete or not at all.
+
+    Tags come from the files themselves where `own_tags` is True, from `tagger` (VADER unless another is given) where it
+    is False; None takes the files' own where the training files have any. `jobs` is the number of processes, one per
+    core unless given; the result does not depend on it.
+    """
+    if not files:
+        raise UserError("no story file given", field="files")
+    paths = {"train": [Path(file) for file in files]}
+    paths |= {split: [Path(file)] for split, file in (("valid", valid), ("test", test)) if file is not None}
+    sources = {split: [_describe(path) for path in group] for split, group in paths.items()}
+    weight = sum(source["bytes"] for group in sources.values() for source in group)
+    with tqdm(total=weight, unit="B", unit_scale=True, desc="reading", disable=not progress) as bar:
+
+        def stories(group: list[Path]) -> Iterator[Story | Rejected]:
+            for path in group:
+                yield from read_stories(path, paragraphs=paragraphs, format=format, watch=bar.update)
+
+        return _prepare(
+            {split: stories(group) for split, group in paths.items()},
+            out,
+            provenance={"sources": sources, "paragraphs": paragraphs},
+            weight=weight,
+            cutoff=cutoff,
+            tagger=tagger,
+            own_tags=own_tags,
+            smoothing=smoothing,
+            force=force,
+            jobs=jobs,
+        )
+
+
+def prepare_stories(
+    splits: Mapping[str, Sequence[Story]],
+    out: str | Path,
+    *,
+    provenance: dict[str, Any],
+    cutoff: int = 1,
+    tagger: Tagger | None = None,
+    smoothing: float = SMOOTHING,
+    force: bool = False,
+    jobs: int | None = None,
+    progress: bool = True,
+) -> Report:
+    """Prepare stories that are in memory, such as the toy corpus; `provenance` tells the manifest whence they come."""
+    total = sum(len(group) for group in splits.values())
+    with tqdm(total=total, unit=" stories", desc="preparing", disable=not progress) as bar:
+
+        def counted(group: Sequence[Story]) -> Iterator[Story | Rejected]:
+            for story in group:
+                bar.update()
+                yield story
+
+        return _prepare(
+            {split: counted(group) for split, group in splits.items()},
+            out,
+            provenance=provenance,
+            weight=sum(len(sentence) for group in splits.values() for story in group for sentence in story.sentences),
+            cutoff=cutoff,
+            tagger=tagger,
+            own_tags=False,
+            smoothing=smoothing,
+            force=force,
+            jobs=jobs,
+        )
+
+
+def _prepare(
+    splits: dict[str, Iterator[Story | Rejected]],
+    out: str | Path,
+    *,
+    provenance: dict[str, Any],
+    weight: int,
+    cutoff: int,
+    tagger: Tagger | None,
+    own_tags: bool | None,
+    smoothing: float,
+    force: bool,
+    jobs: int | None,
+) -> Report:
+    """Encode every split, then count, then write: the vocabulary and the label set are the training split's."""
+    if cutoff < 1:
+        raise UserError(f"the cut-off is a count of at least 1, not {cutoff}", field="cutoff")
+    if not smoothing > 0 or not np.isfinite(smoothing):
+        raise UserError(f"the smoothing constant is above 0, not {smoothing}", field="smoothing")
+    if jobs is not None and jobs < 1:
+        raise UserError(f"at least one process is needed, not {jobs}", field="jobs")
+    processes = (jobs or min(len(os.sched_getaffinity(0)), 8)) if weight > _INLINE_BYTES else 1
+    tagger = VaderTagger() if tagger is None else tagger
+    target = _check_target(Path(out), force)
+
+    with _temporary_folder(target) as folder:
+        words = _Words()
+        with _encoder(processes, None if own_tags else tagger) as encode:
+            gathered = {}
+            for split, items in splits.items():
+                gathered[split] = _Gathered()
+                known = _own_labels(gathered["train"], own_tags, tagger) if split != "train" else None
+                for encoded in encode(_batches(_known_labels(items, known))):
+                    gathered[split].add(encoded, words)
+                _check_usable(split, gathered[split], provenance)
+        own = _own_labels(gathered["train"], own_tags, tagger)
+        labels = tagger.labels if own is None else own
+
+        vocabulary, final = words.vocabulary(gathered["train"].tokens, cutoff)
+        content: dict[str, bytes] = {VOCABULARY: vocabulary.to_json().encode()}
+        reports: dict[str, SplitReport] = {}
+        for split, part in gathered.items():
+            arrays = part.arrays(final, len(vocabulary), labels, own=own is not None)
+            content |= {array_file(split, name): _npy(array) for name, array in arrays.items()}
+            content[ids_file(split)] = "".join(f"{name}\n" for name in part.ids).encode()
+            reports[split] = _split_report(arrays, labels, len(part.rejected))
+            if split == "train":
+                transitions = Transitions.count(arrays["tags"], arrays["story_offsets"], len(labels), smoothing)
+        files = {name: {"bytes": len(data), "blake2b": digest(data)} for name, data in sorted(content.items())}
+        tagging = {"tagger": "own"} if own is not None else tagger.settings
+        manifest: dict[str, Any] = {
+            "schema": SCHEMA,
+            "provenance": provenance,
+            "settings": {"cutoff": cutoff, "smoothing": smoothing, "max_words": MAX_WORDS, **tagging},
+            "made_with": {name: metadata.version(name) for name in ("spacy", "vaderSentiment")},
+            "vocabulary": len(vocabulary),
+            "labels": list(labels),
+            "transitions": transitions.to_record(),
+            "splits": {split: asdict(report) for split, report in reports.items()},
+            "files": files,
+        }
+        manifest["digest"] = seal(manifest)
+        content[MANIFEST] = (json.dumps(manifest, ensure_ascii=False, indent=1) + "\n").encode()
+        for name, data in content.items():
+            _write(folder / name, data)
+        _move_into_place(folder, target)
+    rejected = [row for part in gathered.values() for row in part.rejected]
+    return Report(
+        folder=str(out),
+        hash=content_hash(files, labels),
+        vocabulary=len(vocabulary),
+        labels=tuple(labels),
+        tagger=str(tagging["tagger"]),
+        splits=reports,
+        rejected=tuple(rejected[:LISTED]),
+    )
+
+
+# --- Reading and encoding --------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Encoded:
+    """A batch of stories as a worker sends it back: words by their place in the batch's own list of types."""
+
+    types: list[str]
+    tokens: NDArray[np.int32]
+    """Places in `types`, `<eos>` as -1."""
+    sentence_lengths: list[int]
+    story_lengths: list[int]
+    tags: list[int]
+    own_tags: list[str | None]
+    characters: list[int]
+    ids: list[str]
+    rejected: list[Rejected]
+
+
+def _encode(batch: list[Story | Rejected], tagger: Tagger | None) -> _Encoded:
+    """Tokenise and tag a batch; what the reader rejected passes through, in its place."""
+    types: dict[str, int] = {}
+    encoded = _Encoded([], np.empty(0, np.int32), [], [], [], [], [], [], [])
+    tokens: list[int] = []
+    sentences: list[str] = []
+    for item in batch:
+        if isinstance(item, Rejected):
+            encoded.rejected.append(item)
+            continue
+        tokenised = tokenise_many(item.sentences)
+        longest = max(map(len, tokenised))
+        if longest > MAX_WORDS:
+            number = 1 + next(place for place, tokens_ in enumerate(tokenised) if len(tokens_) > MAX_WORDS)
+            reason = f"sentence {number} has {len(tokenised[number - 1]):,} words, more than {MAX_WORDS}"
+            encoded.rejected.append(Rejected(item.file, item.line, reason))
+            continue
+        for sentence in tokenised:
+            tokens.extend(types.setdefault(word, len(types)) for word in sentence)
+            tokens.append(-1)
+            encoded.sentence_lengths.append(len(sentence) + 1)
+        sentences.extend(item.sentences)
+        encoded.story_lengths.append(len(item.sentences))
+        encoded.own_tags.extend(item.tags if item.tags is not None else [None] * len(item.sentences))
+        encoded.characters.extend(map(len, item.sentences))
+        encoded.ids.append(item.id)
+    if tagger is not None:
+        encoded.tags.extend(-1 if tag is None else tag for tag in tagger.tag(sentences))
+    return replace(encoded, types=list(types), tokens=np.asarray(tokens, dtype=np.int32))
+
+
+class _Words:
+    """All word types met so far, by provisional ids; 0 stands for `<eos>`."""
+
+    def __init__(self) -> None:
+        self.places: dict[str, int] = {}
+
+    def provisional(self, encoded: _Encoded) -> NDArray[np.int32]:
+        """The batch's tokens by the ids that hold across batches."""
+        places = self.places
+        table = [places.setdefault(word, len(places) + 1) for word in encoded.types]
+        return np.asarray([*table, 0], dtype=np.int32)[encoded.tokens]  # <eos> is -1: the table's last
+
+    def vocabulary(self, training: list[NDArray[np.int32]], cutoff: int) -> tuple[Vocabulary, NDArray[np.int64]]:
+        """The vocabulary of the training tokens, and the table from provisional to final ids."""
+        counts = np.zeros(len(self.places) + 1, dtype=np.int64)
+        for tokens in training:
+            counts += np.bincount(tokens, minlength=len(counts))
+        vocabulary = Vocabulary.from_counts({word: int(counts[place]) for word, place in self.places.items()}, cutoff)
+        final = [EOS, *vocabulary.encode(self.places)]
+        return vocabulary, np.asarray(final, dtype=np.int64)
+
+
+class _Gathered:
+    """One split as it comes in, batch by batch."""
+
+    def __init__(self) -> None:
+        self.tokens: list[NDArray[np.int32]] = []
+        self.sentence_lengths: list[int] = []
+        self.story_lengths: list[int] = []
+        self.tags: list[int] = []
+        self.own_tags: list[str | None] = []
+        self.characters: list[int] = []
+        self.ids: list[str] = []
+        self.rejected: list[Rejected] = []
+
+    def add(self, encoded: _Encoded, words: _Words) -> None:
+        self.tokens.append(words.provisional(encoded))
+        for name in ("sentence_lengths", "story_lengths", "tags", "own_tags", "characters", "ids", "rejected"):
+            getattr(self, name).extend(getattr(encoded, name))
+
+    def arrays(
+        self, final: NDArray[np.int64], vocabulary_size: int, labels: Sequence[str], *, own: bool
+    ) -> dict[str, NDArray[Any]]:
+        """The split's arrays, by the names of `dataset.ARRAYS`."""
+        number: dict[str | None, int] = {label: state for state, label in enumerate(labels)}
+        tags = [number.get(label, -1) for label in self.own_tags] if own else self.tags
+        return {
+            "tokens": final[np.concatenate(self.tokens)].astype(token_dtype(vocabulary_size)),
+            "sentence_offsets": offsets(self.sentence_lengths),
+            "story_offsets": offsets(self.story_lengths),
+            "tags": np.asarray(tags, dtype=tag_dtype(len(labels))),
+            "characters": np.asarray(self.characters, dtype=np.int32),
+        }
+
+
+def _split_report(arrays: dict[str, NDArray[Any]], labels: Sequence[str], rejected: int) -> SplitReport:
+    tags = arrays["tags"]
+    return SplitReport(
+        stories=len(arrays["story_offsets"]) - 1,
+        sentences=len(tags),
+        tokens=len(arrays["tokens"]),
+        unknown=int(np.count_nonzero(arrays["tokens"] == UNK)),
+        tags={label: int(np.count_nonzero(tags == state)) for state, label in enumerate(labels)},
+        untagged=int(np.count_nonzero(tags < 0)),
+        rejected=rejected,
+    )
+
+
+def _own_labels(training: _Gathered, own_tags: bool | None, tagger: Tagger) -> tuple[str, ...] | None:
+    """The label set of the training files' own tags, None where a tagger's are to be used.
+
+    The labels are in the order of the alphabet, unless they are the tagger's: then the tagger's order and all of them,
+    so that the hand-made tags of one corpus mean the same states as the automatic tags of another.
+    """
+    if own_tags is False:
+        return None
+    labels = {label for label in training.own_tags if label is not None}
+    if not labels:
+        if own_tags:
+            raise UserError("the training files have no tags of their own", field="tags")
+        return None
+    if labels <= set(tagger.labels):
+        return tuple(tagger.labels)
+    if len(labels) > MAX_LABELS:
+        raise UserError(f"the training files have {len(labels):,} labels, more than {MAX_LABELS:,}", field="tags")
+    return tuple(sorted(labels))
+
+
+def _known_labels(items: Iterable[Story | Rejected], labels: tuple[str, ...] | None) -> Iterator[Story | Rejected]:
+    """Keep out stories of the other splits with a label that training never shows."""
+    known = None if labels is None else {None, *labels}
+    for item in items:
+        strange = [] if known is None or isinstance(item, Rejected) else [t for t in item.tags or () if t not in known]
+        if strange and isinstance(item, Story):
+            yield Rejected(item.file, item.line, f"the training files have no tag {strange[0]!r}")
+        else:
+            yield item
+
+
+def _check_usable(split: str, part: _Gathered, provenance: dict[str, Any]) -> None:
+    if part.story_lengths:
+        return
+    names = ", ".join(source["name"] for source in provenance.get("sources", {}).get(split, ())) or split
+    first = f"; the first of {len(part.rejected):,} rejected rows: {part.rejected[0]}" if part.rejected else ""
+    raise UserError(f"{names}: no usable story left{first}")
+
+
+def _batches(items: Iterator[Story | Rejected]) -> Iterator[list[Story | Rejected]]:
+    while batch := list(islice(items, _BATCH)):
+        yield batch
+
+
+def _describe(path: Path) -> dict[str, Any]:
+    """Name, size and hash of a source file; a missing one is said before any work is done."""
+    try:
+        with path.open("rb") as stream:
+            sha256 = hashlib.file_digest(stream, "sha256").hexdigest()
+            size = stream.tell()
+    except FileNotFoundError as error:
+        raise UserError(f"{path} does not exist", field="files") from error
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror or error}", field="files") from error
+    if size == 0:
+        raise UserError(f"{path} is empty: it holds no story", field="files")
+    return {"name": path.name, "bytes": size, "sha256": sha256}
+
+
+# --- Processes -------------------------------------------------------------------------------------------------------
+
+_Encoder = Callable[[Iterable[list[Story | Rejected]]], Iterator[_Encoded]]
+_worker_tagger: Tagger | None = None
+
+
+def _start_worker(tagger: Tagger | None) -> None:
+    """Once per process: keep the tagger, and end with the parent even where it is killed outright."""
+    global _worker_tagger
+    _worker_tagger = tagger
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+
+    def watch() -> None:
+        parent.join()
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def _encode_in_worker(batch: list[Story | Rejected]) -> _Encoded:
+    return _encode(batch, _worker_tagger)
+
+
+@contextmanager
+def _encoder(processes: int, tagger: Tagger | None) -> Iterator[_Encoder]:
+    """A function from batches to encoded batches in the same order, here or in worker processes."""
+    if processes == 1:
+        yield lambda batches: (_encode(batch, tagger) for batch in batches)
+        return
+    executor = ProcessPoolExecutor(
+        processes, mp_context=multiprocessing.get_context("spawn"), initializer=_start_worker, initargs=(tagger,)
+    )
+
+    def encode(batches: Iterable[list[Story | Rejected]]) -> Iterator[_Encoded]:
+        waiting: deque[Future[_Encoded]] = deque()
+        for batch in batches:
+            # Workers are born with Ctrl-C blocked: it is this process that stops them, without their tracebacks.
+            old = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+            try:
+                waiting.append(executor.submit(_encode_in_worker, batch))
+            finally:
+                signal.pthread_sigmask(signal.SIG_SETMASK, old)
+            if len(waiting) > 3 * processes:  # enough to keep everyone busy, few enough to keep memory flat
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+
+    try:
+        yield encode
+    finally:
+        executor.shutdown(wait=True, cancel_futures=True)
+
+
+# --- Writing: complete or not at all ---------------------------------------------------------------------------------
+
+
+def _check_target(out: Path, force: bool) -> Path:
+    """The folder to appear; an existing one is replaced with `force` only, and only where it is a corpus or empty."""
+    target = Path(os.path.abspath(out))
+    if not (target.exists() or target.is_symlink()):
+        return target
+    if not target.is_dir():
+        raise UserError(f"{out} exists and is not a folder", field="out")
+    if not force:
+        raise UserError(f"{out} exists: choose another folder, or replace it with --force", field="out")
+    if any(target.iterdir()) and not (target / MANIFEST).is_file():
+        raise UserError(f"{out} is not a prepared corpus, so --force does not replace it", field="out")
+    return target.resolve()
+
+
+def _temporary_prefix(target: Path) -> str:
+    return f".{target.name}.{socket.gethostname()}-"
+
+
+@contextmanager
+def _temporary_folder(target: Path) -> Iterator[Path]:
+    """A new folder beside the target, gone at the end whatever happens; so are parents that were made for it alone."""
+    made: list[Path] = []
+    folder = target.parent / f"{_temporary_prefix(target)}{os.getpid()}-{secrets.token_hex(4)}.tmp"
+    try:
+        missing = [parent for parent in target.parents if not parent.exists()]
+        for parent in reversed(missing):
+            parent.mkdir()
+            made.append(parent)
+        _remove_leftovers(target)
+        folder.mkdir()
+        yield folder
+    except OSError as error:
+        raise UserError(f"cannot write {target}: {error.strerror or error}", field="out") from error
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        if not target.exists():
+            for parent in reversed(made):
+                with suppress(OSError):
+                    parent.rmdir()
+
+
+def _remove_leftovers(target: Path) -> None:
+    """Clear away what a preparation of the same target left behind when this machine killed it."""
+    prefix = _temporary_prefix(target)
+    for folder in target.parent.iterdir():
+        if folder.name.startswith(prefix) and folder.name.endswith(".tmp"):
+            process = folder.name.removeprefix(prefix).split("-")[0]
+            if process.isdigit() and not _is_running(int(process)):
+                shutil.rmtree(folder, ignore_errors=True)
+
+
+def _is_running(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def _npy(array: NDArray[Any]) -> bytes:
+    buffer = io.BytesIO()
+    np.save(buffer, array, allow_pickle=False)
+    return buffer.getvalue()
+
+
+def _write(path: Path, content: bytes) -> None:
+    """Down to the disk: a full one must say so before the folder is moved into place."""
+    with path.open("wb") as stream:
+        stream.write(content)
+        stream.flush()
+        os.fsync(stream.fileno())
+
+
+def _move_into_place(folder: Path, target: Path) -> None:
+    """Rename; a corpus that is to be replaced steps aside first and comes back if the rename fails."""
+    if not target.exists():
+        folder.rename(target)
+        return
+    aside = folder.with_name(folder.name.removesuffix(".tmp") + "-old.tmp")
+    target.rename(aside)
+    try:
+        folder.rename(target)
+    except BaseException:
+        aside.rename(target)
+        raise
+    shutil.rmtree(aside, ignore_errors=True)
