@@ -8,24 +8,26 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from fabula.models.batch import Batch, gather_latent
 from fabula.models.dynamics import dynamics
+from fabula.models.gaussian import Potential
 from fabula.models.language import ConditionalLanguageModel
 from fabula.models.recognition import Evidence, Recognition
 from fabula.models.scaffold import Scaffold
 from fabula.models.settings import ModelSettings
+from fabula.models.smoothing import filter_forward, sample_backward
 
 
 class Draw(NamedTuple):
-    """Z ~ q(Z | s, X) with, per sentence, log q(Z_i | .) and KL(q || p(Z_i | Z_{i-1}, s_i)) in closed form."""
+    """Z ~ q(Z | s, X), with log q(Z | s, X) and KL(q || p(Z | s)) of each story."""
 
     Z: Float[Tensor, "batch sent latent"]
-    log_q: Float[Tensor, "batch sent"]
-    kl: Float[Tensor, "batch sent"]
+    log_q: Float[Tensor, " batch"]
+    kl: Float[Tensor, " batch"]
 
 
 class SLDS(nn.Module):
@@ -58,20 +60,69 @@ class SLDS(nn.Module):
     def one_hot(self, S: Int[Tensor, "batch sent"]) -> Float[Tensor, "batch sent state"]:
         return F.one_hot(S.clamp(min=0), self.K).to(self.dynamics.A.dtype)
 
-    def draw(
-        self, evidence: Evidence, s: Float[Tensor, "batch sent state"], noise: Float[Tensor, "batch sent latent"]
+    def draw_filtering(
+        self,
+        evidence: Evidence,
+        s: Float[Tensor, "batch sent state"],
+        present: Bool[Tensor, "batch sent"],
+        noise: Float[Tensor, "batch sent latent"],
     ) -> Draw:
-        """Z_1, Z_2, ... in order, each from q(Z_i | Z_{i-1}, s_i, X) ∝ p(Z_i | Z_{i-1}, s_i) phi_i(Z_i)."""
+        """Z_1, Z_2, ... in order, each from q(Z_i | Z_{i-1}, s_i, X) ∝ p(Z_i | Z_{i-1}, s_i) phi_i(Z_i) (the paper).
+
+        The KL of each step is in closed form, given the draw before it.
+        """
         z = noise.new_zeros(noise.shape[0], self.D)
-        Z, log_q, kl = [], [], []
+        log_q = kl = noise.new_zeros(noise.shape[0])
+        Z = []
         for i in range(noise.shape[1]):
             p = self.dynamics(z, s[:, i])
             q = p.times(evidence.phi.at(i))
             z = q.rsample(noise[:, i])
             Z.append(z)
-            log_q.append(q.log_prob(z))
-            kl.append(q.kl(p))
-        return Draw(torch.stack(Z, 1), torch.stack(log_q, 1), torch.stack(kl, 1))
+            log_q = log_q + torch.where(present[:, i], q.log_prob(z), 0.0)
+            kl = kl + torch.where(present[:, i], q.kl(p), 0.0)
+        return Draw(torch.stack(Z, 1), log_q, kl)
+
+    def draw_smoothing(
+        self,
+        evidence: Evidence,
+        s: Float[Tensor, "batch sent state"],
+        present: Bool[Tensor, "batch sent"],
+        noise: Float[Tensor, "batch sent latent"],
+        step_noise: Float[Tensor, "batch sent latent"],
+    ) -> Draw:
+        """All Z jointly from q(Z | s, X) ∝ prod_i p(Z_i | Z_{i-1}, s_i) phi_i(Z_i): every Z_i hears every sentence.
+
+        log q - log p = sum_i log phi_i(Z_i) - log evidence, so the KL needs no second recursion.
+        """
+        filtered = filter_forward(self.dynamics, s, evidence.phi, present)
+        Z = sample_backward(
+            self.dynamics, s, filtered, present, noise.unsqueeze(1), step_noise.unsqueeze(1)
+        ).squeeze(1)
+        kl = (evidence.phi.log(Z) * present).sum(-1) - filtered.log_evidence
+        silent = Potential(torch.zeros_like(Z), torch.zeros_like(Z))
+        return Draw(Z, self.log_q_Z(Z, silent, s, present, "filtering") + kl, kl)
+
+    def log_q_Z(
+        self,
+        Z: Float[Tensor, "batch sent latent"],
+        phi: Potential,
+        s: Float[Tensor, "batch sent state"],
+        present: Bool[Tensor, "batch sent"],
+        posterior: str,
+    ) -> Float[Tensor, " batch"]:
+        """log q(Z | s, phi) of a given Z, under the filtering or the smoothing posterior."""
+        log_q = Z.new_zeros(Z.shape[0])
+        z_prev = torch.zeros_like(Z[:, 0])
+        for i in range(Z.shape[1]):
+            p = self.dynamics(z_prev, s[:, i])
+            law = p.times(phi.at(i)) if posterior == "filtering" else p
+            log_q = log_q + torch.where(present[:, i], law.log_prob(Z[:, i]), 0.0)
+            z_prev = Z[:, i]
+        if posterior == "filtering":
+            return log_q
+        evidence = filter_forward(self.dynamics, s, phi, present).log_evidence
+        return log_q + (phi.log(Z) * present).sum(-1) - evidence
 
     def log_p_Z_each(self, Z: Float[Tensor, "batch sent latent"]) -> Float[Tensor, "batch sent state"]:
         """log p(Z_i | Z_{i-1}, S_i = k) for every sentence and state: the scaffold's evidence when S is summed out."""

@@ -8,6 +8,7 @@ W = diag(precision)^1/2 the update is C = P - P W (I + W P W)^-1 W P, and I + W 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -28,24 +29,29 @@ class Filtered(NamedTuple):
 
 def filter_forward(
     dynamics: Dynamics,
-    S: Int[Tensor, "batch sent"],
+    S: Int[Tensor, "batch sent"] | Float[Tensor, "batch sent state"],
     phi: Potential,
     present: Bool[Tensor, "batch sent"],
 ) -> Filtered:
-    """The Kalman filter with potentials for observations; sentences that are not `present` copy the step before."""
-    A, bias, Sigma = dynamics.A, dynamics.bias, dynamics.Sigma()
-    batch, N = S.shape
+    """The Kalman filter with potentials for observations; sentences that are not `present` copy the step before.
+
+    `S` is hard (a state for each sentence) or soft (a point of the simplex, which mixes the dynamics convexly).
+    """
+    A = dynamics.A
+    batch, N = present.shape
     D = dynamics.D
+    steps = _steps(dynamics, S)
     eye = torch.eye(D, dtype=A.dtype, device=A.device)
     mean = A.new_zeros(batch, D)
     covariance = A.new_zeros(batch, D, D)
     log_evidence = A.new_zeros(batch)
     means, covariances = [], []
     for i in range(N):
-        s = S[:, i].clamp(min=0)
-        predicted = (A[s] @ mean.unsqueeze(-1)).squeeze(-1) + bias[s]
-        P = A[s] @ covariance @ A[s].transpose(-1, -2) + Sigma[s]
-        W = phi.precision[:, i].sqrt()
+        A_s, bias_s, Sigma_s = steps(i)
+        predicted = (A_s @ mean.unsqueeze(-1)).squeeze(-1) + bias_s
+        P = A_s @ covariance @ A_s.transpose(-1, -2) + Sigma_s
+        # The floor only keeps the root's gradient finite where there is no evidence.
+        W = phi.precision[:, i].clamp(min=1e-30).sqrt()
         PW = P * W.unsqueeze(-2)
         factor = torch.linalg.cholesky(eye + W.unsqueeze(-1) * PW)
         residual = W * (phi.mean[:, i] - predicted)
@@ -66,7 +72,7 @@ def filter_forward(
 
 def sample_backward(
     dynamics: Dynamics,
-    S: Int[Tensor, "batch sent"],
+    S: Int[Tensor, "batch sent"] | Float[Tensor, "batch sent state"],
     filtered: Filtered,
     present: Bool[Tensor, "batch sent"],
     noise: Float[Tensor, "batch sample sent latent"],
@@ -77,24 +83,38 @@ def sample_backward(
     Each step draws a pair (z_i', z_{i+1}') from the filter and the dynamics and corrects it by the regression of
     z_i on z_{i+1}: exact, and no difference of covariances has to stay positive definite.
     """
-    A, bias, Sigma = dynamics.A, dynamics.bias, dynamics.Sigma()
-    B = torch.linalg.cholesky(Sigma)
-    N = S.shape[1]
+    N = present.shape[1]
+    steps = _steps(dynamics, S)
     roots = _root(filtered.covariance)
     z = _affine(roots[:, -1], noise[:, :, -1], filtered.mean[:, -1])
     Z = [z]
     for i in range(N - 2, -1, -1):
-        s = S[:, i + 1].clamp(min=0)
+        A_s, bias_s, Sigma_s = steps(i + 1)
         mean, covariance = filtered.mean[:, i], filtered.covariance[:, i]
         z_free = _affine(roots[:, i], noise[:, :, i], mean)
-        z_next_free = _affine(A[s], z_free, bias[s]) + _affine(B[s], step_noise[:, :, i], torch.zeros_like(mean))
-        AC = A[s] @ covariance
-        P = AC @ A[s].transpose(-1, -2) + Sigma[s]
+        moved = step_noise[:, :, i] @ torch.linalg.cholesky(Sigma_s).transpose(-1, -2)
+        z_next_free = _affine(A_s, z_free, bias_s) + moved
+        AC = A_s @ covariance
+        P = AC @ A_s.transpose(-1, -2) + Sigma_s
         J = torch.cholesky_solve(AC, torch.linalg.cholesky(P))  # (A C A^T + Sigma)^-1 A C
         corrected = z_free + (z - z_next_free) @ J
         z = torch.where(present[:, i + 1, None, None], corrected, z)
         Z.append(z)
     return torch.stack(Z[::-1], dim=2)
+
+
+def _steps(dynamics: Dynamics, S: Tensor) -> Callable[[int], tuple[Tensor, Tensor, Tensor]]:
+    """A, bias and Sigma of the step into sentence i, for every row."""
+    A, bias, Sigma = dynamics.A, dynamics.bias, dynamics.Sigma()
+
+    def step(i: int) -> tuple[Tensor, Tensor, Tensor]:
+        if S.is_floating_point():
+            s = S[:, i].to(A.dtype)
+            return torch.einsum("bk,kij->bij", s, A), s @ bias, torch.einsum("bk,kij->bij", s, Sigma)
+        s = S[:, i].clamp(min=0)
+        return A[s], bias[s], Sigma[s]
+
+    return step
 
 
 def _affine(matrix: Tensor, z: Tensor, shift: Tensor) -> Tensor:

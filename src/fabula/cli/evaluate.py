@@ -1,0 +1,85 @@
+"""`fabula evaluate`: what a model is worth on stories it has not seen."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+EXAMPLES = """examples:
+  fabula evaluate likelihood --model runs/slds --data prepared/roc --split test
+  fabula evaluate likelihood --model runs/slds --stories mine.jsonl --samples 50 --json
+"""
+
+
+def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = subparsers.add_parser(
+        "evaluate",
+        help="measure a model",
+        description="Measure a model on stories it has not seen.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    kinds = parser.add_subparsers(dest="what", metavar="WHAT", required=True)
+    what = kinds.add_parser(
+        "likelihood",
+        help="perplexity by three estimates, KL, and the use of Z",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    what.add_argument("--model", default="default", metavar="M", help="a run's folder or an installed model's name")
+    source = what.add_mutually_exclusive_group(required=True)
+    source.add_argument("--stories", type=Path, metavar="FILE", help="raw stories, read with the model's vocabulary")
+    source.add_argument("--data", type=Path, metavar="DIR", help="a folder made by fabula prepare")
+    what.add_argument("--split", default="test", help="train, valid or test of --data (default: test)")
+    what.add_argument("--samples", type=int, default=20, help="importance samples per story (default: 20)")
+    what.add_argument("--seed", type=int, default=0)
+    what.add_argument("--limit", type=int, metavar="N", help="only the first N stories")
+    what.add_argument("--device", default="auto", help="cpu, cuda or auto (default: auto)")
+    what.add_argument("--json", action="store_true", help="print the figures as JSON")
+    what.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    from fabula.evaluation.measure import measure_likelihood
+
+    record = measure_likelihood(
+        args.model, stories=args.stories, data=args.data, split=args.split, samples=args.samples, seed=args.seed,
+        limit=args.limit, device=args.device, bar=not args.json,
+    )  # fmt: skip
+    print(json.dumps(record, ensure_ascii=False) if args.json else table(record))
+    return 0
+
+
+ROWS = (
+    ("ppl", "perplexity, the honest figure"),
+    ("ppl_iw", "perplexity, importance-weighted, S summed out"),
+    ("ppl_elbo", "perplexity, ELBO with every term"),
+    ("ppl_authors", "perplexity as the authors estimate it"),
+    ("ppl_with_tags", "perplexity with log p(S) paid"),
+    ("nll_story", "nats per story"),
+    ("bits_per_character", "bits per character"),
+    ("kl_z", "KL of Z, nats per story"),
+    ("mutual_information", "mutual information of X and Z, nats"),
+    ("active_units", "active units of Z"),
+    ("z_use", "Z's use, nats per story"),
+    ("lookahead_use", "look-ahead use, nats per inner sentence"),
+    ("accuracy_s", "accuracy of q(S)"),
+    ("f1_s", "macro-F1 of q(S)"),
+)
+
+
+def table(record: dict[str, Any]) -> str:
+    """The figures for a person to read, each saying what kind of figure it is."""
+    lines = [f"{record['recipe']} on {record['n']} stories, {record['samples']} samples"]
+    for name, words in ROWS:
+        value = record.get(name)
+        if value is None:
+            continue
+        sign = "<= " if record["kinds"].get(name) == "bound" else "   "
+        error = record.get(f"{name}_se")
+        shown = f"{value:,.3f}" if isinstance(value, float) else str(value)
+        spread = f" (se {error:.3f})" if error is not None else ""
+        lines.append(f"  {words:<48}{sign}{shown}{spread}  {record['kinds'].get(name, '')}")
+    return "\n".join(lines)

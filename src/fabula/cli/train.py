@@ -1,0 +1,73 @@
+"""`fabula train`: a recipe and a prepared corpus in, a checkpoint out."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+from fabula.errors import UserError
+
+EXAMPLES = """examples:
+  fabula train recipes/slds.toml --data prepared/roc --out runs/slds --device cuda
+  fabula train recipes/slds.toml --data prepared/roc --out runs/slds --resume
+  fabula train --plot runs/slds          draws runs/slds/curves.png
+"""
+
+
+def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = subparsers.add_parser(
+        "train",
+        help="train a model by a recipe",
+        description="Train a model by a recipe on a prepared corpus. Ctrl-C stops after saving; --resume goes on.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("recipe", nargs="?", type=Path, metavar="RECIPE.toml", help="what to train, and how")
+    parser.add_argument("--data", type=Path, metavar="DIR", help="a folder made by fabula prepare")
+    parser.add_argument("--out", type=Path, metavar="RUN", help="where the checkpoint and the log go")
+    parser.add_argument("--device", default="auto", help="cpu, cuda or auto (default: auto)")
+    parser.add_argument("--resume", action="store_true", help="continue the run in RUN, exactly where it stopped")
+    parser.add_argument("--force", action="store_true", help="start again over a run that is already in RUN")
+    parser.add_argument("--quiet", action="store_true", help="no progress bar and no line per epoch")
+    parser.add_argument("--plot", type=Path, metavar="RUN", help="draw the curves of a run and stop")
+    parser.add_argument("--json", action="store_true", help="print the outcome as JSON")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    if args.plot is not None:
+        from fabula.training.plot import plot
+
+        print(plot(args.plot))
+        return 0
+    for name in ("recipe", "data", "out"):
+        if getattr(args, name) is None:
+            raise UserError(f"{'RECIPE.toml' if name == 'recipe' else '--' + name} is missing; see fabula train --help")
+    from fabula.corpus.dataset import Corpus
+    from fabula.training.loop import train
+    from fabula.training.recipe import read_recipe
+
+    recipe = read_recipe(args.recipe)
+    corpus = Corpus.open(args.data)
+    if (args.out / "config.json").exists() and not (args.resume or args.force):
+        raise UserError(f"{args.out} already holds a run; continue it with --resume or replace it with --force")
+    args.out.mkdir(parents=True, exist_ok=True)
+    if not args.resume:
+        (args.out / "log.jsonl").unlink(missing_ok=True)
+
+    def report(entry: dict[str, object]) -> None:
+        if not args.quiet:
+            best = "  best so far" if entry["best"] else ""
+            rate = f"{entry['stories_per_second']:,.0f} stories/s"
+            print(f"epoch {entry['epoch']}: valid nll {entry['valid_nll']:.2f} nats a story, {rate}{best}", file=sys.stderr)
+
+    checkpoint = train(
+        recipe, corpus, args.out, device=args.device, resume=args.resume, bar=not args.quiet, report=report
+    )
+    if args.json:
+        print(json.dumps({"recipe": recipe.name, "corpus_hash": corpus.hash, **checkpoint.figures}))
+    else:
+        print(f"{args.out}: {recipe.name}, {checkpoint.figures['valid_nll']:.2f} nats a story on the validation split")
+    return 0

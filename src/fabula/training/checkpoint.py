@@ -1,0 +1,163 @@
+"""What is kept of a run: weights as safetensors, and a config.json that names them by content.
+
+    RUN/config.json           format, recipe, labels, corpus hash, figures, the weight files with their digests
+    RUN/vocabulary.json
+    RUN/weights-<digest>.safetensors ...
+
+New weights are written beside the old under a name of their own; replacing config.json is the one atomic step that
+makes them the checkpoint. Nothing is ever pickled.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load as load_tensors
+from safetensors.torch import save as save_tensors
+from torch import Tensor
+
+from fabula import __version__
+from fabula.corpus.vocabulary import Vocabulary
+from fabula.errors import UserError
+from fabula.models.build import Model, build
+from fabula.training.recipe import Recipe, recipe_from
+
+FORMAT = 1
+"""Rises when a reader of this version could not read what a later one writes."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Checkpoint:
+    """A trained model and everything needed to use it on raw text."""
+
+    model: Model
+    vocabulary: Vocabulary
+    labels: tuple[str, ...]
+    recipe: Recipe
+    corpus_hash: str
+    figures: dict[str, Any] = field(default_factory=dict)
+    """What was measured of it, as the card shows it."""
+
+
+def save(folder: Path, checkpoint: Checkpoint, *, weights: dict[str, Tensor] | None = None) -> None:
+    """Write a checkpoint; whatever was there before stays whole until this one is."""
+    state = weights if weights is not None else checkpoint.model.state_dict()
+    folder.mkdir(parents=True, exist_ok=True)
+    name, entry = write_tensors(folder, "weights", state)
+    config = {
+        "format": FORMAT,
+        "fabula": __version__,
+        "recipe": checkpoint.recipe.to_dict(),
+        "labels": list(checkpoint.labels),
+        "corpus_hash": checkpoint.corpus_hash,
+        "figures": checkpoint.figures,
+        "weights": {name: entry},
+    }
+    write_file(folder / "vocabulary.json", checkpoint.vocabulary.to_json().encode())
+    write_file(folder / "config.json", (json.dumps(config, indent=1, ensure_ascii=False) + "\n").encode())
+    for stale in folder.glob("weights-*.safetensors"):
+        if stale.name != name:
+            stale.unlink()
+
+
+def load(folder: Path, device: torch.device | str = "cpu") -> Checkpoint:
+    """Read a checkpoint, in evaluation mode; one that is damaged, altered or of another version says so."""
+    folder = Path(folder)
+    config = read_config(folder)
+    try:
+        recipe = recipe_from(config["recipe"])
+        vocabulary = Vocabulary.from_json((folder / "vocabulary.json").read_text(encoding="utf-8"))
+        labels = tuple(config["labels"])
+        files = config["weights"]
+    except (OSError, KeyError, TypeError, ValueError) as error:
+        raise UserError(f"the checkpoint {folder} is damaged: {error}") from error
+    state: dict[str, Tensor] = {}
+    for name, entry in files.items():
+        state |= read_tensors(folder / name, entry)
+    K = len(labels)
+    flat = torch.full((K,), 1 / K), torch.full((K, K), 1 / K)
+    model = build(recipe.model, len(vocabulary), *flat)
+    try:
+        aliases = owners(dict(model.state_dict()))
+        model.load_state_dict({name: state[owner].float() for name, owner in aliases.items() if owner in state})
+    except RuntimeError as error:
+        raise UserError(f"the weights of {folder} do not fit its recipe: {str(error).splitlines()[0]}") from error
+    return Checkpoint(
+        model=model.to(device).eval(),
+        vocabulary=vocabulary,
+        labels=labels,
+        recipe=recipe,
+        corpus_hash=config["corpus_hash"],
+        figures=config.get("figures", {}),
+    )
+
+
+def read_config(folder: Path) -> dict[str, Any]:
+    """A checkpoint's config.json, checked for being one."""
+    path = Path(folder) / "config.json"
+    try:
+        config = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise UserError(f"{folder} is not a checkpoint: it has no config.json") from error
+    except (OSError, ValueError) as error:
+        raise UserError(f"{path} cannot be read: {error}") from error
+    found = config.get("format") if isinstance(config, dict) else None
+    if found != FORMAT:
+        raise UserError(f"{path} is of format {found}; this Fabula reads format {FORMAT}: train again or update")
+    return dict(config)
+
+
+def write_tensors(folder: Path, stem: str, tensors: dict[str, Tensor]) -> tuple[str, dict[str, Any]]:
+    """Tensors into a file named by its content; the name and what config.json should say of it."""
+    kept = {name: tensors[name] for name, owner in owners(tensors).items() if name == owner}
+    content = save_tensors({name: tensor.detach().cpu().contiguous() for name, tensor in kept.items()})
+    digest = hashlib.sha256(content).hexdigest()
+    name = f"{stem}-{digest[:12]}.safetensors"
+    write_file(folder / name, content)
+    return name, {"sha256": digest, "bytes": len(content)}
+
+
+def read_tensors(path: Path, entry: dict[str, Any]) -> dict[str, Tensor]:
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise UserError(f"{path} cannot be read: {error.strerror}") from error
+    if len(content) != entry["bytes"]:
+        raise UserError(f"{path} is truncated: {len(content)} bytes where its config says {entry['bytes']}")
+    if hashlib.sha256(content).hexdigest() != entry["sha256"]:
+        raise UserError(f"{path} was altered: its content is not what its config says")
+    try:
+        tensors: dict[str, Tensor] = load_tensors(content)
+    except SafetensorError as error:
+        raise UserError(f"{path} is not a safetensors file: {error}") from error
+    return tensors
+
+
+def owners(tensors: dict[str, Tensor]) -> dict[str, str]:
+    """For every name, the first name with the same storage: tied tensors are kept once."""
+    first: dict[int, str] = {}
+    return {name: first.setdefault(tensor.data_ptr(), name) for name, tensor in tensors.items()}
+
+
+def write_file(path: Path, content: bytes) -> None:
+    """All of it or nothing: a temporary file, flushed, then renamed."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with open(temporary, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            raise UserError(f"the disk is full: {path} was not written; what was saved before is untouched") from error
+        raise UserError(f"cannot write {path}: {error.strerror}") from error

@@ -1,0 +1,47 @@
+"""Heads that exist only in training: they ask each Z_i which content words its story holds, and where.
+
+A language model that has read X_:i needs little of Z_i; what infilling needs of Z_i is what links sentences. A head
+that predicts from Z_i the content words of *other* sentences rewards exactly that.
+"""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from fabula.models.batch import Batch
+
+FUNCTION_WORDS = 120
+"""The commonest types, which say nothing of a story's content; vocabularies are sorted by frequency."""
+SPECIALS = 4
+
+
+class WordHead(nn.Module):
+    """log p(word occurs | Z_i): one softmax over content words, from a two-layer network on Z_i."""
+
+    def __init__(self, D: int, vocabulary: int, width: int = 256) -> None:
+        super().__init__()
+        self.first = min(SPECIALS + FUNCTION_WORDS, vocabulary // 2)
+        self.net = nn.Sequential(
+            nn.Linear(D, width), nn.Tanh(), nn.Linear(width, vocabulary - self.first)
+        )
+
+    def forward(self, Z: Float[Tensor, "batch sent latent"], batch: Batch, *, own: bool) -> Float[Tensor, " batch"]:
+        """Mean log-probability of the content words, summed over sentences: of sentence i, or of all the others."""
+        log_p = self.net(Z).log_softmax(-1)
+        content = batch.tokens >= self.first
+        words = (batch.tokens - self.first).clamp(min=0)
+        each = _log_p_of(log_p, words)  # batch sent token
+        mine = batch.sentence.unsqueeze(1) == torch.arange(Z.shape[1], device=Z.device)[None, :, None]
+        chosen = content.unsqueeze(1) & (mine if own else ~mine) & batch.present.unsqueeze(-1)
+        count = chosen.sum(-1).clamp(min=1)
+        return ((each * chosen).sum(-1) / count).sum(-1)
+
+
+def _log_p_of(
+    log_p: Float[Tensor, "batch sent types"], words: Int[Tensor, "batch token"]
+) -> Float[Tensor, "batch sent token"]:
+    return log_p.gather(2, words.unsqueeze(1).expand(-1, log_p.shape[1], -1))
+
+

@@ -1,0 +1,392 @@
+"""The training loop: plain PyTorch, one function, resumable to the bit on the CPU."""
+
+from __future__ import annotations
+
+import json
+import math
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from tqdm import tqdm
+
+from fabula.corpus.dataset import Corpus
+from fabula.errors import UserError
+from fabula.models.batch import Batch, Shelf
+from fabula.models.build import Model, build
+from fabula.models.scaffold import UNKNOWN
+from fabula.models.slds import SLDS
+from fabula.training.checkpoint import Checkpoint, load, owners, read_tensors, save, write_file, write_tensors
+from fabula.training.heads import WordHead
+from fabula.training.objective import Terms, log_q_of, terms
+from fabula.training.recipe import ObjectiveSettings, Recipe
+
+CHECK_EVERY = 50
+"""Steps between two looks at the loss: a look makes the host wait for the device."""
+
+
+@dataclass
+class Progress:
+    """Where a run stands; with the tensors of `Run.tensors` it is all that a resumed run needs."""
+
+    epoch: int = 0
+    step_in_epoch: int = 0
+    step: int = 0
+    best: float = math.inf
+    best_epoch: int = -1
+    scale: float = 1.0
+    """What plateaus have multiplied the learning rates by."""
+    bad_epochs: int = 0
+    sums: dict[str, float] = field(default_factory=dict)
+    stories: int = 0
+
+
+def train(
+    recipe: Recipe,
+    corpus: Corpus,
+    out: Path,
+    *,
+    device: str = "cpu",
+    resume: bool = False,
+    bar: bool = True,
+    report: Callable[[dict[str, Any]], None] | None = None,
+) -> Checkpoint:
+    """Train until patience or epochs run out; returns the best checkpoint, which `out` holds by then."""
+    run = Run(recipe, corpus, out, pick_device(device))
+    if resume:
+        run.restore()
+    settings, p = recipe.train, run.progress
+    with interruptible() as interrupted:
+        while p.epoch < settings.epochs and not run.patience_is_out():
+            began = time.perf_counter()
+            rng = np.random.default_rng([settings.seed, p.epoch])
+            batches = list(run.train_shelf.bucketed(settings.batch, rng))
+            shown = tqdm(batches, desc=f"epoch {p.epoch + 1}", unit="batch", disable=not bar, leave=False, mininterval=0.5)
+            for number, rows in enumerate(shown):
+                if number < p.step_in_epoch:
+                    continue
+                run.step(rows, len(batches))
+                if p.step % CHECK_EVERY == 0 or number == len(batches) - 1:
+                    run.look()
+                    shown.set_postfix(run.terms_per_story())
+                if interrupted():
+                    shown.close()
+                    run.keep()
+                    raise KeyboardInterrupt
+            run.end_epoch(time.perf_counter() - began, report)
+    run.finish()
+    return run.checkpoint()
+
+
+class Run:
+    """A model in training with its optimiser, its data and its folder."""
+
+    def __init__(self, recipe: Recipe, corpus: Corpus, out: Path, device: torch.device) -> None:
+        settings = recipe.train
+        self.recipe, self.corpus, self.out, self.device = recipe, corpus, out, device
+        torch.manual_seed(settings.seed)
+        p_initial = torch.from_numpy(np.asarray(corpus.transitions.p_initial))
+        p_next = torch.from_numpy(np.asarray(corpus.transitions.p_next))
+        self.model: Model = build(recipe.model, len(corpus.vocabulary), p_initial, p_next).to(device)
+        self.heads = self._heads().to(device)
+        self.train_shelf = Shelf(corpus.split("train"), device)
+        self.valid_shelf = Shelf(corpus.split("valid"), device)
+        self.labelled = labelled_rows(len(self.train_shelf), recipe.objective)
+        hide_tags(self.train_shelf, self.labelled)
+        groups = parameter_groups(self.model, self.heads, recipe)
+        fused = {"fused": True} if device.type == "cuda" else {}
+        self.optimiser = torch.optim.AdamW(groups, weight_decay=settings.weight_decay, **fused)  # type: ignore[arg-type]
+        self.average = {n: t.detach().clone() for n, t in self.model.named_parameters()} if settings.average else {}
+        self.half = settings.precision == "bfloat16" and device.type == "cuda"
+        self.progress = Progress()
+        self.sums: dict[str, Tensor] = {}
+        self.first_bad = torch.full((), -1, device=device)
+
+    # one step
+
+    def step(self, rows: np.ndarray, per_epoch: int) -> None:  # type: ignore[type-arg]
+        """One batch: terms, loss, gradients, weights. Nothing here waits for the device."""
+        p, objective, settings = self.progress, self.recipe.objective, self.recipe.train
+        self.model.train()
+        batch = self.train_shelf.cut(rows)
+        t, Z = terms(self.model, batch, objective, half=self.half)
+        loss = self.loss(t, batch, Z, per_epoch)
+        self._set_rates(per_epoch)
+        self.optimiser.zero_grad(set_to_none=True)
+        loss.backward()
+        nn.utils.clip_grad_norm_(self.model.parameters(), settings.clip)
+        self.optimiser.step()
+        with torch.no_grad():
+            bad = (self.first_bad < 0) & ~torch.isfinite(loss.detach())
+            self.first_bad = torch.where(bad, torch.full_like(self.first_bad, p.step), self.first_bad)
+            for name, value in t._asdict().items():
+                self.sums[name] = self.sums.get(name, torch.zeros((), device=self.device, dtype=torch.float64)) + value.detach().double().sum()
+            if self.average:
+                own = [parameter for _, parameter in self.model.named_parameters()]
+                # Early on a young average forgets fast, so that it does not drag the first weights along.
+                decay = min(settings.average, (p.step + 1) / (p.step + 10))
+                torch._foreach_lerp_(list(self.average.values()), own, 1 - decay)
+        p.step += 1
+        p.step_in_epoch += 1
+        p.stories += len(rows)
+
+    def loss(self, t: Terms, batch: Batch, Z: Tensor | None, per_epoch: int) -> Tensor:
+        """The negative objective per story, with the KL's target, warm-up and the training heads."""
+        o = self.recipe.objective
+        rise = min(1.0, (self.progress.step + 1) / max(1.0, o.kl_warmup * per_epoch))
+        weight = o.kl_weight * rise
+        kl_Z = t.kl_Z.mean()
+        if o.target_kl:
+            kl_Z = kl_Z.clamp(min=o.target_kl)
+        total = t.log_p_X.mean() - weight * (kl_Z + t.kl_S.mean()) + t.log_p_S.mean() + o.alpha * t.log_q_S.mean()
+        if o.labelled_per_step and isinstance(self.model, SLDS):
+            total = total + o.alpha * self.taught(o.labelled_per_step)
+        for name, head in self.heads.items():
+            assert Z is not None
+            total = total + getattr(o, name) * head(Z, batch, own=name == "own_words").mean()
+        return -total
+
+    def taught(self, n: int) -> Tensor:
+        """log q(S_i) of labelled stories drawn for this term alone, so that 1 % of labels is met at every step."""
+        assert isinstance(self.model, SLDS)
+        rng = np.random.default_rng([self.recipe.train.seed, 1, self.progress.step])
+        batch = self.train_shelf.cut(rng.choice(self.labelled, size=min(n, len(self.labelled)), replace=False))
+        with torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self.half):
+            evidence = self.model.evidence(batch)
+        return log_q_of(evidence, batch.S).mean()
+
+    def _set_rates(self, per_epoch: int) -> None:
+        s, p = self.recipe.train, self.progress
+        scale = p.scale * min(1.0, (p.step + 1) / (s.warmup_steps + 1))
+        if s.schedule == "cosine":
+            scale *= 0.5 * (1 + math.cos(math.pi * min(1.0, p.step / (per_epoch * s.epochs))))
+        for group in self.optimiser.param_groups:
+            group["lr"] = group["full_rate"] * scale
+
+    # looking, keeping, ending
+
+    def look(self) -> None:
+        """Bring the sums to the host, and stop if the loss has left the numbers."""
+        if int(self.first_bad) >= 0:
+            raise UserError(
+                f"the loss became NaN or infinite at step {int(self.first_bad)}; the last good checkpoint is kept in "
+                f"{self.out}: lower train.learning_rate or train.clip and train again"
+            )
+        for name, value in self.sums.items():
+            self.progress.sums[name] = self.progress.sums.get(name, 0.0) + float(value)
+        self.sums = {}
+
+    def terms_per_story(self) -> dict[str, float]:
+        p = self.progress
+        return {name: round(value / max(p.stories, 1), 2) for name, value in p.sums.items() if value}
+
+    def end_epoch(self, seconds: float, report: Callable[[dict[str, Any]], None] | None) -> None:
+        """Validate, log, keep the best, slow down on a plateau, and write what a resumed run needs."""
+        p, settings = self.progress, self.recipe.train
+        kept = self.weights()
+        figure, valid_terms = self.validate(kept)
+        if not math.isfinite(figure):
+            raise UserError(f"the validation figure is {figure} after epoch {p.epoch + 1}; nothing was replaced")
+        better = figure < p.best
+        entry = {
+            "epoch": p.epoch + 1,
+            "step": p.step,
+            "train": {name: value / p.stories for name, value in p.sums.items()},
+            "valid": valid_terms,
+            "valid_nll": figure,
+            "best": better,
+            "rate": p.scale,
+            "seconds": round(seconds, 3),
+            "stories_per_second": round(p.stories / seconds, 1),
+        }
+        if better:
+            p.best, p.best_epoch, p.bad_epochs = figure, p.epoch, 0
+            save(self.out, self.checkpoint(), weights=kept)
+        else:
+            p.bad_epochs += 1
+            if settings.schedule == "plateau":
+                p.scale *= settings.decay
+        p.epoch, p.step_in_epoch, p.stories, p.sums = p.epoch + 1, 0, 0, {}
+        with open(self.out / "log.jsonl", "a", encoding="utf-8") as log:
+            log.write(json.dumps(entry) + "\n")
+        self.keep()
+        if report:
+            report(entry)
+
+    def patience_is_out(self) -> bool:
+        return self.progress.bad_epochs >= self.recipe.train.patience
+
+    def weights(self) -> dict[str, Tensor]:
+        """The weights that are judged and kept: the running average where the recipe asks for one."""
+        own = dict(self.model.state_dict())
+        merged = {**own, **self.average}
+        return {name: merged[owner] for name, owner in owners(own).items()}
+
+    @torch.no_grad()
+    def validate(self, weights: dict[str, Tensor]) -> tuple[float, dict[str, float]]:
+        """Negative bound per story on the validation split, S summed out: the same figure for every objective."""
+        own = {name: tensor.detach().clone() for name, tensor in self.model.state_dict().items()}
+        self.model.load_state_dict(weights)
+        self.model.eval()
+        generator = torch.Generator(self.device).manual_seed(0)
+        honest = ObjectiveSettings(kind="collapsed", clamp_tags=False, posterior=self.recipe.objective.posterior)
+        sums: dict[str, float] = {}
+        total = 0.0
+        for rows in self.valid_shelf.in_order(256):
+            t, _ = terms(self.model, self.valid_shelf.cut(rows), honest, generator=generator, half=self.half)
+            total -= float(t.bound().sum())
+            for name, value in t._asdict().items():
+                sums[name] = sums.get(name, 0.0) + float(value.sum())
+        self.model.load_state_dict(own)
+        n = len(self.valid_shelf)
+        return total / n, {name: value / n for name, value in sums.items()}
+
+    def checkpoint(self) -> Checkpoint:
+        figures = {"valid_nll": self.progress.best, "epoch": self.progress.best_epoch + 1}
+        return Checkpoint(
+            model=self.model,
+            vocabulary=self.corpus.vocabulary,
+            labels=tuple(self.corpus.labels),
+            recipe=self.recipe,
+            corpus_hash=self.corpus.hash,
+            figures=figures,
+        )
+
+    def keep(self) -> None:
+        """Write what a resumed run needs, whole or not at all."""
+        self.look()
+        folder = self.out / "resume"
+        folder.mkdir(parents=True, exist_ok=True)
+        name, entry = write_tensors(folder, "state", self.tensors())
+        content = {"progress": vars(self.progress), "recipe": self.recipe.to_dict(), "corpus": self.corpus.hash}
+        write_file(folder / "state.json", json.dumps({**content, "file": name, "entry": entry}).encode())
+        for stale in folder.glob("state-*.safetensors"):
+            if stale.name != name:
+                stale.unlink()
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Weights, averages, moments and the state of the random numbers."""
+        tensors = {f"model.{n}": t.clone() for n, t in self.model.state_dict().items()}
+        tensors |= {f"heads.{n}": t for n, t in self.heads.state_dict().items()}
+        tensors |= {f"average.{n}": t for n, t in self.average.items()}
+        for index, moments in self.optimiser.state_dict()["state"].items():
+            tensors |= {f"adam.{index}.{n}": t for n, t in moments.items()}
+        tensors["random.cpu"] = torch.get_rng_state()
+        if self.device.type == "cuda":
+            tensors["random.cuda"] = torch.cuda.get_rng_state(self.device)
+        return tensors
+
+    def restore(self) -> None:
+        """Continue where `keep` left off."""
+        path = self.out / "resume" / "state.json"
+        try:
+            content = json.loads(path.read_text(encoding="utf-8"))
+        except FileNotFoundError as error:
+            raise UserError(f"{self.out} has nothing to resume: no {path}; train without --resume") from error
+        except ValueError as error:
+            raise UserError(f"{path} is damaged: {error}; train without --resume") from error
+        if content["recipe"] != json.loads(json.dumps(self.recipe.to_dict())):
+            raise UserError(f"{self.out} was trained by another recipe; resume with the same one")
+        if content["corpus"] != self.corpus.hash:
+            raise UserError(f"{self.out} was trained on another corpus; resume with the same one")
+        tensors = read_tensors(path.parent / content["file"], content["entry"])
+        self.progress = Progress(**content["progress"])
+        self.model.load_state_dict(_under(tensors, "model."))
+        self.heads.load_state_dict(_under(tensors, "heads."))
+        for name, tensor in _under(tensors, "average.").items():
+            self.average[name].copy_(tensor)
+        state: dict[int, dict[str, Tensor]] = {}
+        for name, tensor in _under(tensors, "adam.").items():
+            index, kind = name.split(".", 1)
+            state.setdefault(int(index), {})[kind] = tensor
+        groups = self.optimiser.state_dict()["param_groups"]
+        self.optimiser.load_state_dict({"state": state, "param_groups": groups})
+        torch.set_rng_state(tensors["random.cpu"])
+        if self.device.type == "cuda" and "random.cuda" in tensors:
+            torch.cuda.set_rng_state(tensors["random.cuda"], self.device)
+
+    def finish(self) -> None:
+        """Put the best weights into the model."""
+        if self.progress.best_epoch >= 0:
+            self.model.load_state_dict(load(self.out, self.device).model.state_dict())
+        self.model.eval()
+
+    def _heads(self) -> nn.ModuleDict:
+        o = self.recipe.objective
+        if not isinstance(self.model, SLDS):
+            return nn.ModuleDict()
+        names = [name for name in ("other_words", "own_words") if getattr(o, name)]
+        return nn.ModuleDict({name: WordHead(self.model.D, len(self.corpus.vocabulary)) for name in names})
+
+
+def labelled_rows(n: int, objective: ObjectiveSettings) -> np.ndarray:  # type: ignore[type-arg]
+    """Which stories keep their tags: a share drawn by a seed, at least one unless the share is zero."""
+    if objective.labelled >= 1:
+        return np.arange(n)
+    count = max(1, round(n * objective.labelled)) if objective.labelled else 0
+    return np.sort(np.random.default_rng(objective.label_seed).permutation(n)[:count])
+
+
+def hide_tags(shelf: Shelf, labelled: np.ndarray) -> None:  # type: ignore[type-arg]
+    """Forget the tags of every story that is not labelled."""
+    seen = np.zeros(len(shelf), dtype=bool)
+    seen[labelled] = True
+    of_sentence = torch.from_numpy(np.repeat(seen, shelf.sentences)).to(shelf.device)
+    shelf.tags[:-1] = torch.where(of_sentence, shelf.tags[:-1], torch.full_like(shelf.tags[:-1], UNKNOWN))
+
+
+def parameter_groups(model: Model, heads: nn.Module, recipe: Recipe) -> list[dict[str, Any]]:
+    """The networks at one rate, A, bias and B at another."""
+    slow = {id(p) for p in model.dynamics.parameters()} if isinstance(model, SLDS) else set()
+    networks = [p for p in [*model.parameters(), *heads.parameters()] if id(p) not in slow]
+    groups = [{"params": networks, "full_rate": recipe.train.learning_rate}]
+    if slow:
+        dynamics = [p for p in model.parameters() if id(p) in slow]
+        rate = recipe.train.learning_rate_dynamics
+        groups.append({"params": dynamics, "full_rate": rate, "weight_decay": 0.0})
+    return cast(list[dict[str, Any]], groups)
+
+
+def pick_device(name: str) -> torch.device:
+    """`cpu`, `cuda` or `auto`."""
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    if name.startswith("cuda") and not torch.cuda.is_available():
+        raise UserError("no CUDA device is available here; use --device cpu", field="device")
+    try:
+        return torch.device(name)
+    except RuntimeError as error:
+        raise UserError(f"unknown device {name!r}; use cpu, cuda or auto", field="device") from error
+
+
+@contextmanager
+def interruptible() -> Iterator[Callable[[], bool]]:
+    """Ctrl-C sets a flag that the loop reads between two steps; a second Ctrl-C stops at once."""
+    caught = False
+
+    def note(signum: int, frame: Any) -> None:
+        nonlocal caught
+        if caught:
+            raise KeyboardInterrupt
+        caught = True
+
+    try:
+        previous = signal.signal(signal.SIGINT, note)
+    except ValueError:  # not the main thread: nobody can press Ctrl-C on us
+        yield lambda: False
+        return
+    try:
+        yield lambda: caught
+    finally:
+        signal.signal(signal.SIGINT, previous)
+
+
+def _under(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}

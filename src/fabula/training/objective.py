@@ -1,0 +1,135 @@
+"""What training maximises (Section 3), each term under its name.
+
+Paper:      M = E_q[ sum_i log p(X_i | Z_i, X_:i) - KL(q(Z_i) || p(Z_i | Z_{i-1}, S_i)) ]
+            unlabelled:  L   = E_q(S)[ M - sum_i KL(q(S_i) || p(S_i | S_{i-1})) ],  S by Gumbel-Softmax
+            labelled:    L_S = M + sum_i log p(S_i | S_{i-1}) + alpha sum_i log q(S_i)
+            (the paper prints the last term without its log, and leaves out log p(S), which is constant in training)
+
+Collapsed:  q(Z | X) without S, and S summed out by one forward recursion:
+            E_q(Z|X)[ sum_i log p(X_i | Z_i, X_:i) + log sum_S prod_i p(S_i|S_{i-1}) p(Z_i|Z_{i-1},S_i) - log q(Z|X) ]
+            Known tags clamp the sum, so one formula serves labelled, partly labelled and unlabelled stories.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+from torch.nn import functional as F
+
+from fabula.models.batch import Batch
+from fabula.models.build import Model
+from fabula.models.recognition import Evidence
+from fabula.models.slds import SLDS, Draw
+from fabula.training.recipe import ObjectiveSettings
+
+
+class Terms(NamedTuple):
+    """Sums over each story, in nats; their signed sum is the bound."""
+
+    log_p_X: Float[Tensor, " batch"]
+    kl_Z: Float[Tensor, " batch"]
+    """KL of Z; in the collapsed objective log q(Z) - log p(Z) with S summed out, one sample of it."""
+    kl_S: Float[Tensor, " batch"]
+    """KL(q(S) || p(S)) where S is not known; 0 where it is, or where it is summed out."""
+    log_p_S: Float[Tensor, " batch"]
+    """log p(S) of known tags, where they stand apart from Z; 0 where S is summed out with Z."""
+    log_q_S: Float[Tensor, " batch"]
+    """log q(S) at the known tags: a teacher's term, no part of the bound."""
+
+    def bound(self) -> Float[Tensor, " batch"]:
+        """A lower bound on log p(X), or log p(X, S) where S is known (hard or summed-out S only)."""
+        return self.log_p_X - self.kl_Z - self.kl_S + self.log_p_S
+
+
+def terms(
+    model: Model,
+    batch: Batch,
+    settings: ObjectiveSettings,
+    *,
+    generator: torch.Generator | None = None,
+    half: bool = False,
+) -> tuple[Terms, Float[Tensor, "batch sent latent"] | None]:
+    """The objective's terms for a batch, and the draw of Z they came from.
+
+    `half` runs the networks in bfloat16; densities of Z are always computed in the parameters' own precision.
+    """
+    networks = torch.autocast(batch.tokens.device.type, dtype=torch.bfloat16, enabled=half)
+    if not isinstance(model, SLDS):
+        with networks:
+            log_p_X = model.log_p_X(batch).sum(-1)
+        zero = torch.zeros_like(log_p_X)
+        return Terms(log_p_X, zero, zero, zero, zero), None
+    with networks:
+        evidence = model.evidence(batch)
+    S, present = model.tags(batch), batch.present
+    seen = S if settings.clamp_tags or settings.kind == "paper" else torch.full_like(S, -1)
+    labelled = ((seen >= 0) | ~present).all(1)
+    if settings.kind == "paper":
+        s = gumbel_softmax(evidence.log_q_S, settings.temperature, settings.gumbel == "hard", generator)
+        s = torch.where(labelled[:, None, None], model.one_hot(seen), s)
+    else:
+        # Mixing the dynamics by q(S_i | X): any weights make a proper q(Z | X), good ones make a good one.
+        s = torch.where((seen >= 0).unsqueeze(-1), model.one_hot(seen), evidence.log_q_S.exp())
+    draw = draw_Z(model, evidence, s, batch, settings, generator)
+    with networks:
+        log_p_X = model.log_p_X(batch, draw.Z).sum(-1)
+    zero = torch.zeros_like(draw.kl)
+    if settings.kind == "paper":
+        kl_S = kl_of_tags(model, evidence, s, batch).masked_fill(labelled, 0.0)
+        log_p_S = model.scaffold.log_prob(S, present).masked_fill(~labelled, 0.0)
+        return Terms(log_p_X, draw.kl, kl_S, log_p_S, log_q_of(evidence, S)), draw.Z
+    kl_Z = draw.log_q - model.log_p_Z(draw.Z, batch, seen)
+    return Terms(log_p_X, kl_Z, zero, zero, log_q_of(evidence, S)), draw.Z
+
+
+def draw_Z(
+    model: SLDS,
+    evidence: Evidence,
+    s: Float[Tensor, "batch sent state"],
+    batch: Batch,
+    settings: ObjectiveSettings,
+    generator: torch.Generator | None,
+) -> Draw:
+    """Z from the posterior the recipe names, some sentences' evidence left out while training."""
+    if model.training and settings.evidence_dropout:
+        kept = torch.rand(batch.present.shape, device=batch.present.device) >= settings.evidence_dropout
+        evidence = evidence._replace(phi=evidence.phi.where(kept))
+    noise = _noise(model, batch, generator)
+    if settings.posterior == "filtering":
+        return model.draw_filtering(evidence, s, batch.present, noise)
+    return model.draw_smoothing(evidence, s, batch.present, noise, _noise(model, batch, generator))
+
+
+def kl_of_tags(model: SLDS, evidence: Evidence, s: Float[Tensor, "batch sent state"], batch: Batch) -> Tensor:
+    """sum_i KL(q(S_i | X) || p(S_i | S_{i-1} = s_{i-1})); a soft s mixes the rows of the transition matrix."""
+    first = model.scaffold.initial().expand(s.shape[0], 1, -1)
+    later = (s[:, :-1] @ model.scaffold.transition().exp()).clamp(min=1e-30).log()
+    log_p = torch.cat([first, later], dim=1)
+    kl = (evidence.log_q_S.exp() * (evidence.log_q_S - log_p)).sum(-1)
+    return (kl * batch.present).sum(-1)
+
+
+def log_q_of(evidence: Evidence, S: Int[Tensor, "batch sent"]) -> Float[Tensor, " batch"]:
+    """sum_i log q(S_i | X) over the known tags."""
+    chosen = evidence.log_q_S.gather(-1, S.clamp(min=0).unsqueeze(-1)).squeeze(-1)
+    return (chosen * (S >= 0)).sum(-1)
+
+
+def gumbel_softmax(
+    log_q: Float[Tensor, "batch sent state"], temperature: float, hard: bool, generator: torch.Generator | None
+) -> Float[Tensor, "batch sent state"]:
+    """A relaxed draw from q(S_i); `hard` rounds it to a corner and keeps the relaxed gradient (straight through)."""
+    uniform = torch.rand(log_q.shape, generator=generator, device=log_q.device).clamp(1e-10, 1 - 1e-7)
+    soft = ((log_q - (-uniform.log()).log()) / temperature).softmax(-1)
+    if not hard:
+        return soft
+    corner = F.one_hot(soft.argmax(-1), log_q.shape[-1]).to(soft.dtype)
+    return corner + soft - soft.detach()
+
+
+def _noise(model: SLDS, batch: Batch, generator: torch.Generator | None) -> Float[Tensor, "batch sent latent"]:
+    A = model.dynamics.A
+    return torch.randn(*batch.lengths.shape, model.D, generator=generator, device=A.device, dtype=A.dtype)

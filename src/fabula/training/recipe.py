@@ -1,0 +1,160 @@
+"""A recipe: one TOML file that says everything about a training run."""
+
+from __future__ import annotations
+
+import dataclasses
+import tomllib
+import types
+import typing
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+from fabula.errors import UserError
+from fabula.models.settings import ModelSettings, positive, shares
+
+
+@dataclass(frozen=True, kw_only=True)
+class ObjectiveSettings:
+    """What is maximised, and how much of S it may see."""
+
+    kind: Literal["paper", "collapsed"] = "collapsed"
+    """`paper`: L and L_S with a sampled S. `collapsed` (ours): S summed out exactly, no sample of it."""
+    gumbel: Literal["soft", "hard"] = "soft"
+    """How S is sampled in the paper's objective where it is not labelled. The paper: soft."""
+    temperature: float = 1.0
+    """Of the Gumbel-Softmax. The authors' code: 1."""
+    labelled: float = 1.0
+    """Share of stories whose tags are seen; the rest are unlabelled. The paper: 1, 0.01, 0.1, 0.25, 0.5."""
+    label_seed: int = 0
+    """Draws which stories are labelled."""
+    alpha: float = 1.0
+    """Weight of log q(S_i) where labelled. The paper: 1."""
+    labelled_per_step: int = 0
+    """Labelled stories read again at every step for the log q(S_i) term alone; for small shares. Ours."""
+    clamp_tags: bool = True
+    """Whether labelled tags also enter p(Z, S) (the paper), or teach q(S | X) alone and S stays summed out."""
+    posterior: Literal["filtering", "smoothing"] = "filtering"
+    """`filtering`: Z_i hears X_i and Z_{i-1} (the paper). `smoothing`: all Z jointly, so Z_i hears every sentence."""
+    evidence_dropout: float = 0.0
+    """Share of sentences whose phi_i is left out of q(Z | X) in training: their words must then be told by the Z of
+    the others, which is what infilling asks. Any q gives a bound, so the objective stays one. Ours."""
+    target_kl: float = 0.0
+    """Nats of KL(Z) per story below which the KL costs nothing: max(KL, target). Ours."""
+    kl_weight: float = 1.0
+    """Final weight of KL(Z); 1 is the bound. The authors' code: about 0.8."""
+    kl_warmup: float = 1.0
+    """Epochs over which the KL's weight rises from 0."""
+    other_words: float = 0.0
+    """Weight of a head that predicts, from Z_i, the content words of the story's other sentences. Ours."""
+    own_words: float = 0.0
+    """Weight of a head that predicts, from Z_i, the content words of sentence i itself. Ours."""
+
+    def __post_init__(self) -> None:
+        positive(self, "temperature")
+        shares(self, "evidence_dropout")
+        if not 0 <= self.labelled <= 1:
+            raise ValueError(f"labelled must be between 0 and 1, not {self.labelled}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainSettings:
+    """How it is maximised."""
+
+    epochs: int = 30
+    """At most. The paper stops by patience alone."""
+    patience: int = 3
+    """Epochs without a better validation figure before stopping (the paper's rule)."""
+    batch: int = 256
+    """Stories per step. The authors' code: 100."""
+    learning_rate: float = 1e-3
+    """Of the networks (Adam). The paper: PyTorch's default, 1e-3."""
+    learning_rate_dynamics: float = 1e-3
+    """Of A, bias and B. The authors' code: 5e-4."""
+    schedule: Literal["plateau", "cosine"] = "plateau"
+    """`plateau`: x decay when an epoch is no better. `cosine`: from the full rate to nothing over all epochs."""
+    decay: float = 0.3
+    """What a plateau multiplies the rates by. Ours."""
+    warmup_steps: int = 0
+    """Steps over which the rates rise to their full height. Ours."""
+    weight_decay: float = 0.0
+    """Decoupled (AdamW); 0 is Adam, the paper's."""
+    clip: float = 5.0
+    """Gradient norm. The authors' code: 5."""
+    average: float = 0.0
+    """Decay per step of the running average of the weights that is evaluated and kept; 0 keeps the last weights."""
+    precision: Literal["float32", "bfloat16"] = "bfloat16"
+    """Of the matrix products on CUDA; the CPU always computes in float32."""
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        positive(self, "epochs", "patience", "batch", "learning_rate", "learning_rate_dynamics", "clip", "decay")
+        shares(self, "average")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """Everything a run needs besides the corpus."""
+
+    name: str
+    model: ModelSettings = field(default_factory=ModelSettings)
+    objective: ObjectiveSettings = field(default_factory=ObjectiveSettings)
+    train: TrainSettings = field(default_factory=TrainSettings)
+
+    def to_dict(self) -> dict[str, Any]:
+        return dataclasses.asdict(self)
+
+
+def read_recipe(path: Path) -> Recipe:
+    """A recipe from its file; what is wrong in it is named by its path."""
+    try:
+        content = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UserError(f"cannot read the recipe {path}: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UserError(f"{path} is not valid TOML: {error}") from error
+    content.setdefault("name", Path(path).stem)
+    return recipe_from(content)
+
+
+def recipe_from(content: dict[str, Any]) -> Recipe:
+    return _parse(Recipe, content, "")
+
+
+T = TypeVar("T")
+
+
+def _parse(kind: type[T], content: Any, path: str) -> T:
+    """A frozen settings dataclass from plain data, strictly: unknown keys and wrong types fail with their path."""
+    if not isinstance(content, dict):
+        raise UserError(f"setting {path} must be a table")
+    hints = typing.get_type_hints(kind)
+    known = {f.name for f in dataclasses.fields(kind)}  # type: ignore[arg-type]
+    for key in content:
+        if key not in known:
+            raise UserError(f"unknown setting {_join(path, key)}; known here: {', '.join(sorted(known))}")
+    values = {key: _value(hints[key], value, _join(path, key)) for key, value in content.items()}
+    try:
+        return kind(**values)
+    except (ValueError, TypeError) as error:
+        raise UserError(f"setting {_join(path, str(error))}") from error
+
+
+def _value(hint: Any, value: Any, path: str) -> Any:
+    if dataclasses.is_dataclass(hint):
+        return _parse(hint, value, path)  # type: ignore[arg-type]
+    if typing.get_origin(hint) is Literal:
+        if value not in typing.get_args(hint):
+            choices = ", ".join(map(repr, typing.get_args(hint)))
+            raise UserError(f"setting {path} must be one of {choices}, not {value!r}")
+        return value
+    if hint is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if not isinstance(value, hint) or (isinstance(value, bool) and hint is not bool):
+        expected = hint.__name__ if isinstance(hint, type | types.UnionType) else str(hint)
+        raise UserError(f"setting {path} must be a {expected}, not {value!r}")
+    return value
+
+
+def _join(path: str, key: str) -> str:
+    return f"{path}.{key}" if path else key
