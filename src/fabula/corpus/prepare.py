@@ -200,7 +200,7 @@ def _prepare(
         raise UserError(f"the smoothing constant is above 0, not {smoothing}", field="smoothing")
     if jobs is not None and jobs < 1:
         raise UserError(f"at least one process is needed, not {jobs}", field="jobs")
-    processes = (jobs or min(len(os.sched_getaffinity(0)), 8)) if weight > _INLINE_BYTES else 1
+    processes = (jobs or min(_cores(), 8)) if weight > _INLINE_BYTES else 1
     tagger = VaderTagger() if tagger is None else tagger
     target = _check_target(Path(out), force)
 
@@ -233,7 +233,7 @@ def _prepare(
             "schema": SCHEMA,
             "provenance": provenance,
             "settings": {"cutoff": cutoff, "smoothing": smoothing, "max_words": MAX_WORDS, **tagging},
-            "made_with": {name: metadata.version(name) for name in ("spacy", "vaderSentiment")},
+            "made_with": _versions("spacy", "vaderSentiment"),
             "vocabulary": len(vocabulary),
             "labels": list(labels),
             "transitions": transitions.to_record(),
@@ -242,9 +242,10 @@ def _prepare(
         }
         manifest["digest"] = seal(manifest)
         content[MANIFEST] = (json.dumps(manifest, ensure_ascii=False, indent=1) + "\n").encode()
-        for name, data in content.items():
-            _write(folder / name, data)
-        _move_into_place(folder, target)
+        with _faults_of(target):
+            for name, data in content.items():
+                _write(folder / name, data)
+            _move_into_place(folder, target)
     rejected = [row for part in gathered.values() for row in part.rejected]
     return Report(
         folder=str(out),
@@ -287,10 +288,9 @@ def _encode(batch: list[Story | Rejected], tagger: Tagger | None) -> _Encoded:
             encoded.rejected.append(item)
             continue
         tokenised = tokenise_many(item.sentences)
-        longest = max(map(len, tokenised))
-        if longest > MAX_WORDS:
-            number = 1 + next(place for place, tokens_ in enumerate(tokenised) if len(tokens_) > MAX_WORDS)
-            reason = f"sentence {number} has {len(tokenised[number - 1]):,} words, more than {MAX_WORDS}"
+        longest = max(range(len(tokenised)), key=lambda place: len(tokenised[place]))
+        if len(tokenised[longest]) > MAX_WORDS:
+            reason = f"sentence {longest + 1} has {len(tokenised[longest]):,} words, more than {MAX_WORDS}"
             encoded.rejected.append(Rejected(item.file, item.line, reason))
             continue
         for sentence in tokenised:
@@ -434,7 +434,22 @@ def _describe(path: Path) -> dict[str, Any]:
     return {"name": path.name, "bytes": size, "sha256": sha256}
 
 
+def _versions(*packages: str) -> dict[str, str]:
+    """The installed versions of what decides tokens and tags."""
+    found: dict[str, str] = {}
+    for name in packages:
+        with suppress(metadata.PackageNotFoundError):
+            found[name] = metadata.version(name)
+    return found
+
+
 # --- Processes -------------------------------------------------------------------------------------------------------
+
+
+def _cores() -> int:
+    """The cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
 
 _Encoder = Callable[[Iterable[list[Story | Rejected]]], Iterator[_Encoded]]
 _worker_tagger: Tagger | None = None
@@ -505,6 +520,9 @@ def _check_target(out: Path, force: bool) -> Path:
     return target.resolve()
 
 
+_ASIDE = "-old.tmp"
+
+
 def _temporary_prefix(target: Path) -> str:
     return f".{target.name}.{socket.gethostname()}-"
 
@@ -515,15 +533,14 @@ def _temporary_folder(target: Path) -> Iterator[Path]:
     made: list[Path] = []
     folder = target.parent / f"{_temporary_prefix(target)}{os.getpid()}-{secrets.token_hex(4)}.tmp"
     try:
-        missing = [parent for parent in target.parents if not parent.exists()]
-        for parent in reversed(missing):
-            parent.mkdir()
-            made.append(parent)
-        _remove_leftovers(target)
-        folder.mkdir()
+        with _faults_of(target):
+            missing = [parent for parent in target.parents if not parent.exists()]
+            for parent in reversed(missing):
+                parent.mkdir()
+                made.append(parent)
+            _remove_leftovers(target)
+            folder.mkdir()
         yield folder
-    except OSError as error:
-        raise UserError(f"cannot write {target}: {error.strerror or error}", field="out") from error
     finally:
         shutil.rmtree(folder, ignore_errors=True)
         if not target.exists():
@@ -532,13 +549,23 @@ def _temporary_folder(target: Path) -> Iterator[Path]:
                     parent.rmdir()
 
 
+@contextmanager
+def _faults_of(target: Path) -> Iterator[None]:
+    """A full disk, a folder that may not be written to: the user's to mend, so one line that names the target."""
+    try:
+        yield
+    except OSError as error:
+        raise UserError(f"cannot write {target}: {error.strerror or error}", field="out") from error
+
+
 def _remove_leftovers(target: Path) -> None:
-    """Clear away what a preparation of the same target left behind when this machine killed it."""
+    """Clear away what a preparation of the same target left behind when it was killed on this machine."""
     prefix = _temporary_prefix(target)
     for folder in target.parent.iterdir():
         if folder.name.startswith(prefix) and folder.name.endswith(".tmp"):
             process = folder.name.removeprefix(prefix).split("-")[0]
-            if process.isdigit() and not _is_running(int(process)):
+            only_copy = folder.name.endswith(_ASIDE) and not target.exists()  # killed between two renames
+            if process.isdigit() and not _is_running(int(process)) and not only_copy:
                 shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -547,8 +574,8 @@ def _is_running(process: int) -> bool:
         os.kill(process, 0)
     except ProcessLookupError:
         return False
-    except PermissionError:
-        return True
+    except PermissionError:  # it runs, as somebody else's
+        pass
     return True
 
 
@@ -571,7 +598,7 @@ def _move_into_place(folder: Path, target: Path) -> None:
     if not target.exists():
         folder.rename(target)
         return
-    aside = folder.with_name(folder.name.removesuffix(".tmp") + "-old.tmp")
+    aside = folder.with_name(folder.name.removesuffix(".tmp") + _ASIDE)
     target.rename(aside)
     try:
         folder.rename(target)

@@ -2,11 +2,12 @@
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from fabula.errors import UserError
 
 
+@runtime_checkable
 class Tagger(Protocol):
     """Gives each sentence one of `labels`, or none. It must survive pickling: preparation runs in several processes."""
 

@@ -46,6 +46,7 @@ _LEANS_LEFT = _listed(
 _LEANS_RIGHT = _listed("$ £ € # ( [ { “ ‘ « ¿ ¡")
 _LEANS_BOTH = _listed("/ _ ~ ^ \\ @ -- —")
 _STRAIGHT_QUOTES = frozenset(['"', "'"])
+_DECADE = re.compile(r"\d0s")
 _NEGATION = re.compile(r"n['’]?t")
 _AUXILIARIES = _listed(
     "ai are ca can could dare did do does had has have is may might must need ought sha should was were wo would"
@@ -100,8 +101,11 @@ def _quote(words: list[str], position: int, open_quotes: set[str]) -> tuple[bool
     if mark in open_quotes:
         open_quotes.discard(mark)
         return closes
+    if mark == "'" and _before_decade(words, position):
+        return opens  # "the '90s"
     previous = words[position - 1] if position else ""
-    later = [where for where in range(position + 1, len(words)) if words[where] == mark]
+    later = [place for place in range(position + 1, len(words)) if words[place] == mark]
+    later = [place for place in later if mark == '"' or not _before_decade(words, place)]
     if mark == "'" and previous[-1:] in ("s", "S", "z", "x"):
         # The owners' apostrophe ("the boys' room"), unless this mark and the later ones pair up into quotations.
         paired = len(later) % 2 == 1 and words[later[0] - 1][-1:] != "s"
@@ -111,6 +115,10 @@ def _quote(words: list[str], position: int, open_quotes: set[str]) -> tuple[bool
         return closes  # nothing will close it: a dropped letter ("Dunkin'"), an inch mark, a stray
     open_quotes.add(mark)
     return opens
+
+
+def _before_decade(words: list[str], position: int) -> bool:
+    return position + 1 < len(words) and _DECADE.fullmatch(words[position + 1]) is not None
 
 
 def _aside(words: list[str], position: int) -> bool:

@@ -1,0 +1,300 @@
+"""`fabula prepare` from the outside: what it prints, what it refuses, and that it leaves nothing half-written."""
+
+import argparse
+import errno
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import fabula.cli
+from fabula.cli.prepare import add_parser
+from fabula.corpus.dataset import Corpus
+from fabula.corpus.toy import toy_stories
+
+HEADER = "storyid,storytitle,sentence1,sentence2,sentence3,sentence4,sentence5\n"
+GOOD = "id,Title,Mira ran.,She fell.,She cried.,Tom came.,She was happy.\n"
+# A process of its own with this one command: the others need packages that are beside the point here.
+PROGRAM = "import sys, fabula.cli; fabula.cli.COMMANDS = ('prepare',); sys.exit(fabula.cli.main())"
+
+Fabula = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def fabula_prepare(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Fabula:
+    """Run `fabula prepare` here: exit code, standard output, standard error."""
+    monkeypatch.setattr(fabula.cli, "COMMANDS", ("prepare",))
+
+    def run(*arguments: str | Path) -> tuple[int, str, str]:
+        code = fabula.cli.main(["prepare", *map(str, arguments)])
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return run
+
+
+@pytest.fixture
+def good(tmp_path: Path) -> Path:
+    path = tmp_path / "in" / "good.csv"
+    path.parent.mkdir()
+    path.write_text(HEADER + GOOD * 3)
+    return path
+
+
+def _one_line(error: str) -> str:
+    assert error.count("\n") == 1
+    assert "Traceback" not in error
+    return error
+
+
+FILE_FAULTS = {
+    "empty": (b"", "is empty"),
+    "blank": (b"\xef\xbb\xbf\n \n", "is empty"),
+    "header only": (HEADER.encode(), "is empty: it holds no story"),
+    "header without sentences": (b"name,text\na,b\n", "its header has no sentence columns"),
+    "cloze without answers": (
+        b"InputStoryid,InputSentence1,InputSentence2,RandomFifthSentenceQuiz1,RandomFifthSentenceQuiz2\na,b,c,d,e\n",
+        "AnswerRightEnding",
+    ),
+    "not UTF-8": ((HEADER + GOOD).encode() + b"id,T,Caf\xe9.,B.,C.,D.,E.\n", "line 3: not valid UTF-8"),
+    "no usable story": ((HEADER + "id,T,A.,,C.,D.,E.\n" * 2).encode(), "no usable story left; the first of 2 rejected"),
+}
+
+
+@pytest.mark.parametrize("role", ["train", "valid", "test"])
+@pytest.mark.parametrize("fault", FILE_FAULTS)
+def test_a_fault_of_a_file(fabula_prepare: Fabula, good: Path, tmp_path: Path, fault: str, role: str) -> None:
+    """One clear line that names the file, exit 2, nothing left: not even the folders above the target."""
+    content, reason = FILE_FAULTS[fault]
+    bad = tmp_path / "in" / "bad.csv"
+    bad.write_bytes(content)
+    files = [bad] if role == "train" else [good, f"--{role}", bad]
+    code, out, error = fabula_prepare(*files, "--out", tmp_path / "new" / "deep" / "out")
+    assert (code, out) == (2, "")
+    assert "bad.csv" in _one_line(error)
+    assert reason in error
+    assert os.listdir(tmp_path) == ["in"]
+
+
+def test_a_missing_file_or_a_folder_in_its_place(fabula_prepare: Fabula, good: Path, tmp_path: Path) -> None:
+    code, _, error = fabula_prepare(good, "--test", tmp_path / "absent.csv", "--out", tmp_path / "out")
+    assert (code, "absent.csv does not exist" in _one_line(error)) == (2, True)
+    code, _, error = fabula_prepare(tmp_path, "--out", tmp_path / "out")
+    assert (code, "Is a directory" in _one_line(error)) == (2, True)
+    (tmp_path / "story.docx").write_text("A.\nB.\n")
+    code, _, error = fabula_prepare(tmp_path / "story.docx", "--out", tmp_path / "out")
+    assert (code, "--format" in _one_line(error)) == (2, True)
+    assert not (tmp_path / "out").exists()
+    assert fabula_prepare(tmp_path / "story.docx", "--format", "text", "--out", tmp_path / "out")[0] == 0
+
+
+BAD_OPTIONS = [
+    ["--cutoff", "0"],
+    ["--jobs", "0"],
+    ["--smoothing", "0"],
+    ["--smoothing", "nan"],
+    ["--positive", "-0.5"],
+    ["--paragraphs"],
+    ["--tags", "own"],
+    ["--toy", "10"],
+]
+
+
+@pytest.mark.parametrize("options", BAD_OPTIONS, ids=" ".join)
+def test_an_option_that_makes_no_sense(fabula_prepare: Fabula, good: Path, tmp_path: Path, options: list[str]) -> None:
+    code, out, error = fabula_prepare(good, *options, "--out", tmp_path / "out")
+    assert (code, out) == (2, "")
+    _one_line(error)
+    assert os.listdir(tmp_path) == ["in"]
+
+
+def test_faults_of_rows_are_kept_out_counted_and_listed(fabula_prepare: Fabula, tmp_path: Path) -> None:
+    path = tmp_path / "rows.csv"
+    long = "word " * 10_000
+    punctuated = "a.b," * 150  # few blanks, many words
+    bad = ["id,T,A.,,C.,D.,E.\n", f"id,T,A.,{long},C.,D.,E.\n", f'id,T,A.,"{punctuated}",C.,D.,E.\n']
+    path.write_text(HEADER + GOOD + "".join(bad) + GOOD + "id,T,A.\n" * 12)
+    text = tmp_path / "one.txt"
+    text.write_text("Alone.\n\nMira ran.\nShe fell.\n")
+    code, out, error = fabula_prepare(path, text, "--out", tmp_path / "out")
+    assert (code, error) == (0, "")
+    assert "3 stories" in out
+    assert "rejected rows: 16" in out
+    listed = [line.strip() for line in out.splitlines() if ", line " in line]
+    assert len(listed) == 10
+    assert listed[0] == "rows.csv, line 3: sentence 2 is empty"
+    assert listed[1] == "rows.csv, line 4: sentence 2 has 10,000 words, more than 200"
+    assert listed[2].startswith("rows.csv, line 5: sentence 2 has ")
+    assert listed[3] == "rows.csv, line 7: 3 fields where the header has 7"
+    assert "and 6 more" in out
+    report = json.loads(fabula_prepare(path, text, "--out", tmp_path / "again", "--json")[1])
+    assert report["splits"]["train"]["rejected"] == 16
+    assert len(report["rejected"]) == 10
+    assert len(Corpus.open(tmp_path / "out").split("train")) == 3
+
+
+def test_one_sentence_only_is_kept_out(fabula_prepare: Fabula, tmp_path: Path) -> None:
+    text = tmp_path / "one.txt"
+    text.write_text("Mira ran.\nShe fell.\n\nAlone.\n")
+    code, out, _ = fabula_prepare(text, "--out", tmp_path / "out")
+    assert code == 0
+    assert "one.txt, line 4: one sentence only" in out
+
+
+def test_an_existing_folder_is_replaced_with_force_only(fabula_prepare: Fabula, good: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    assert fabula_prepare(good, "--out", out)[0] == 0
+    before = (out / "manifest.json").read_bytes()
+    code, _, error = fabula_prepare(good, "--out", out, "--cutoff", "1")
+    assert (code, "--force" in _one_line(error)) == (2, True)
+    assert (out / "manifest.json").read_bytes() == before
+    assert fabula_prepare(good, "--out", out, "--cutoff", "1", "--force")[0] == 0
+    assert Corpus.open(out).manifest["settings"]["cutoff"] == 1
+    assert sorted(os.listdir(tmp_path)) == ["in", "out"]
+
+
+def test_force_does_not_replace_what_is_no_corpus(fabula_prepare: Fabula, good: Path, tmp_path: Path) -> None:
+    code, _, error = fabula_prepare(good, "--out", tmp_path / "in", "--force")
+    assert (code, "not a prepared corpus" in _one_line(error)) == (2, True)
+    code, _, error = fabula_prepare(good, "--out", good, "--force")
+    assert (code, "not a folder" in _one_line(error)) == (2, True)
+    assert good.exists()
+
+
+def test_a_failed_replacement_leaves_the_old_corpus(
+    fabula_prepare: Fabula, good: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "out"
+    fabula_prepare(good, "--out", out)
+    before = {path.name: path.read_bytes() for path in out.iterdir()}
+    rename = Path.rename
+
+    def fails(path: Path, target: Path) -> Path:
+        if Path(target) == out and not path.name.endswith("-old.tmp"):
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return rename(path, target)
+
+    monkeypatch.setattr(Path, "rename", fails)
+    code, _, error = fabula_prepare(good, "--out", out, "--cutoff", "1", "--force")
+    assert (code, "Input/output error" in _one_line(error)) == (2, True)
+    assert {path.name: path.read_bytes() for path in out.iterdir()} == before
+    assert sorted(os.listdir(tmp_path)) == ["in", "out"]
+
+
+def test_a_full_disk(fabula_prepare: Fabula, good: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The disk fills at the fourth file, as the operating system would tell it."""
+    written = []
+
+    def full(descriptor: int) -> None:
+        written.append(descriptor)
+        if len(written) == 4:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    code, out, error = fabula_prepare(good, "--out", tmp_path / "deep" / "out")
+    assert (code, out) == (2, "")
+    assert "No space left on device" in _one_line(error)
+    assert os.listdir(tmp_path) == ["in"]
+
+
+def test_a_file_size_limit_of_the_system(good: Path, tmp_path: Path) -> None:
+    """The same, with nothing replaced: the kernel refuses the write."""
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, "prepare", "--toy", "300", "--out", str(tmp_path / "out")],
+        capture_output=True,
+        text=True,
+        check=False,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (8_000, 8_000)),
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "File too large" in _one_line(done.stderr)
+    assert os.listdir(tmp_path) == ["in"]
+
+
+def test_a_folder_that_cannot_be_made(fabula_prepare: Fabula, good: Path) -> None:
+    code, _, error = fabula_prepare(good, "--out", good / "below" / "a" / "file")
+    assert (code, "Not a directory" in _one_line(error)) == (2, True)
+
+
+def _stories_file(path: Path, n: int) -> Path:
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("\n\n".join("\n".join(story.sentences) for story in toy_stories(n, seed=0)))
+    return path
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM], ids=lambda how: how.name)
+def test_ctrl_c_leaves_nothing(tmp_path: Path, how: signal.Signals) -> None:
+    """The whole group gets the signal, as from a terminal: one line, no worker's traceback, no folder."""
+    big = _stories_file(tmp_path / "in" / "big.txt", 9_000)  # above the size from which workers are started
+    out = tmp_path / "deep" / "out"
+    process = subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, "prepare", str(big), "--out", str(out), "--jobs", "2"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    deadline = time.monotonic() + 60
+    while not (out.parent.exists() and any(out.parent.iterdir())):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    time.sleep(0.7)  # the workers are starting or at work
+    if how == signal.SIGINT:
+        os.killpg(process.pid, how)
+    else:
+        process.send_signal(how)
+    printed, error = process.communicate(timeout=60)
+    assert printed == ""
+    assert "stopped" in _one_line(error)
+    assert process.returncode == 130
+    assert os.listdir(tmp_path) == ["in"]
+
+
+def test_the_json_report_has_no_noise(fabula_prepare: Fabula, tmp_path: Path) -> None:
+    first = fabula_prepare("--toy", "60", "--seed", "4", "--out", tmp_path / "out", "--json")
+    again = fabula_prepare("--toy", "60", "--seed", "4", "--out", tmp_path / "out", "--json", "--force")
+    assert first == again
+    report = json.loads(first[1])
+    assert first[2] == ""
+    assert report["hash"] == Corpus.open(tmp_path / "out").hash
+    assert [report["splits"][name]["stories"] for name in ("train", "valid", "test")] == [54, 3, 3]
+    assert fabula_prepare("--toy", "60", "--seed", "5", "--out", tmp_path / "other", "--json") != first
+
+
+def test_the_report_for_people(fabula_prepare: Fabula, good: Path, tmp_path: Path) -> None:
+    code, out, error = fabula_prepare(good, "--valid", good, "--cutoff", "3", "--out", tmp_path / "out")
+    assert (code, error) == (0, "")
+    for said in ("3 stories", "15 sentences", "63 tokens (21.00 per story)", "0.00 % unknown", "positive", "valid"):
+        assert said in out
+
+
+@pytest.mark.parametrize("n", ["2", "0", "-1"])
+def test_a_toy_corpus_needs_a_story_for_each_split(fabula_prepare: Fabula, tmp_path: Path, n: str) -> None:
+    code, _, error = fabula_prepare("--toy", n, "--out", tmp_path / "out")
+    assert (code, "at least 3" in _one_line(error)) == (2, True)
+    assert fabula_prepare("--toy", "3", "--out", tmp_path / "out")[0] == 0
+
+
+def test_the_manifest_tells_nothing_of_the_machine(fabula_prepare: Fabula, good: Path, tmp_path: Path) -> None:
+    fabula_prepare(good, "--out", tmp_path / "out")
+    manifest = (tmp_path / "out" / "manifest.json").read_text()
+    assert '"good.csv"' in manifest
+    assert str(tmp_path) not in manifest
+    assert json.loads(manifest)["provenance"]["sources"]["train"][0]["bytes"] == good.stat().st_size
+
+
+def test_every_option_is_documented_and_shown_in_an_example_or_explained() -> None:
+    subparsers = argparse.ArgumentParser().add_subparsers()
+    add_parser(subparsers)
+    parser = subparsers.choices["prepare"]
+    assert all(action.help for action in parser._actions)
+    text = parser.format_help()
+    assert "examples:" in text
+    assert "fabula prepare train.csv --valid valid.csv" in text

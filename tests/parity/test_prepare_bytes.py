@@ -1,0 +1,79 @@
+"""The same stories give the same bytes: run again, by more processes, in other batches, through either door."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+import fabula.cli
+import fabula.corpus.prepare as preparation
+from fabula.corpus.dataset import Corpus
+from fabula.corpus.toy import toy_stories
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Three splits; the first with rows that are kept out, so that their order is compared too."""
+    folder = tmp_path_factory.mktemp("stories")
+    paths = {}
+    for seed, name in enumerate(("train", "valid", "test")):
+        stories = ["\n".join(story.sentences) for story in toy_stories(90, seed)]
+        if name == "train":
+            stories[7] = stories[50] = "Alone."
+            stories[51] = "Mira ran.\n" + "a.b," * 150
+        paths[name] = folder / f"{name}.txt"
+        paths[name].write_text("\n\n".join(stories))
+    return paths
+
+
+def _bytes(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
+
+
+def _prepare(files: dict[str, Path], out: Path, jobs: int = 1) -> preparation.Report:
+    return preparation.prepare(
+        [files["train"]], out, valid=files["valid"], test=files["test"], cutoff=2, jobs=jobs, progress=False
+    )
+
+
+def test_twice_gives_identical_bytes(files: dict[str, Path], tmp_path: Path) -> None:
+    _prepare(files, tmp_path / "a")
+    _prepare(files, tmp_path / "b")
+    first = _bytes(tmp_path / "a")
+    assert len(first) == 2 + 3 * 6
+    assert first == _bytes(tmp_path / "b")
+
+
+def test_processes_and_batches_do_not_show(
+    files: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = _prepare(files, tmp_path / "one")
+    monkeypatch.setattr(preparation, "_BATCH", 7)
+    small = _prepare(files, tmp_path / "small")
+    monkeypatch.setattr(preparation, "_INLINE_BYTES", 0)  # or so little text would stay in this process
+    many = _prepare(files, tmp_path / "many", jobs=3)
+    assert _bytes(tmp_path / "one") == _bytes(tmp_path / "small") == _bytes(tmp_path / "many")
+    assert one.rejected == small.rejected == many.rejected
+    assert [row.reason.split(" has ")[0] for row in one.rejected] == ["one sentence only"] * 2 + ["sentence 2"]
+    assert one.splits["train"].rejected == 3
+
+
+def test_the_command_is_the_function(
+    files: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    report = _prepare(files, tmp_path / "function")
+    monkeypatch.setattr(fabula.cli, "COMMANDS", ("prepare",))
+    rest = ["--valid", str(files["valid"]), "--test", str(files["test"]), "--cutoff", "2", "--json"]
+    assert fabula.cli.main(["prepare", str(files["train"]), "--out", str(tmp_path / "command"), *rest]) == 0
+    assert _bytes(tmp_path / "function") == _bytes(tmp_path / "command")
+    assert json.loads(capsys.readouterr().out) == json.loads(report.to_json()) | {"folder": str(tmp_path / "command")}
+
+
+def test_training_files_are_read_one_after_the_other(files: dict[str, Path], tmp_path: Path) -> None:
+    both = tmp_path / "both.txt"
+    both.write_text(files["train"].read_text() + "\n\n" + files["valid"].read_text())
+    preparation.prepare([files["train"], files["valid"]], tmp_path / "two", progress=False)
+    preparation.prepare([both], tmp_path / "joined", progress=False)
+    two, joined = (Corpus.open(tmp_path / name).split("train") for name in ("two", "joined"))
+    assert two.tokens.tolist() == joined.tokens.tolist()
+    assert two.story_offsets.tolist() == joined.story_offsets.tolist()
