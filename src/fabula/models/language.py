@@ -79,16 +79,20 @@ class ConditionalLanguageModel(nn.Module):
         previous: Int[Tensor, "batch token"],
         z: Float[Tensor, "batch latent"] | None,
         state: LanguageState,
+        lengths: Int[Tensor, " batch"] | None = None,
     ) -> tuple[Float[Tensor, "batch token features"], LanguageState]:
-        """Run along known words of one sentence; features for every place and the state after the last."""
+        """Run along known words of one sentence; features for every place and the state after the last.
+
+        With `lengths` the rows may be padded at their ends: a row's state is the one after its own last word.
+        """
         x = self.embedding(previous)
         if z is not None:
             z = z.unsqueeze(1).expand(-1, x.shape[1], -1).to(x.dtype)
         after = []
         for layer, h in zip(self.layers, state, strict=True):
             inputs = torch.cat([x, z], -1) if z is not None and layer is self.layers[0] else x
-            x, h = layer(inputs, h.unsqueeze(0).contiguous())
-            after.append(h.squeeze(0))
+            x, last = layer(inputs, h.unsqueeze(0).contiguous())
+            after.append(last.squeeze(0) if lengths is None else x[torch.arange(len(x), device=x.device), lengths - 1])
         return self._features(x, z), tuple(after)
 
     def step(
@@ -99,11 +103,9 @@ class ConditionalLanguageModel(nn.Module):
         after = []
         for layer, h in zip(self.layers, state, strict=True):
             inputs = torch.cat([x, z.to(x.dtype)], -1) if z is not None and layer is self.layers[0] else x
-            x = torch.gru_cell(
-                inputs, h, layer.weight_ih_l0, layer.weight_hh_l0, layer.bias_ih_l0, layer.bias_hh_l0
-            )
+            x = _gru_cell(inputs, h, layer)
             after.append(x)
-        return self.output(self._features(x, z)), tuple(after)
+        return _few_rows(self._features(x, z), self.output.weight, self.output.bias).contiguous(), tuple(after)
 
     def _features(self, x: Tensor, z: Tensor | None) -> Tensor:
         if z is not None and self.settings.latent_to_output:
@@ -119,3 +121,26 @@ class ConditionalLanguageModel(nn.Module):
             return x
         mask = torch.rand(x.shape[0], 1, x.shape[2], device=x.device) >= p
         return x * mask.to(x.dtype) / (1 - p)
+
+
+FEW = 32
+"""Rows up to which the host multiplies faster with the weight on the left: twice as fast at ten rows, equal at fifty."""
+
+
+def _gru_cell(x: Tensor, h: Tensor, gru: nn.Module) -> Tensor:
+    """One step of a GRU layer, in the layout that is fast for this number of rows."""
+    W_x, W_h, b_x, b_h = gru.weight_ih_l0, gru.weight_hh_l0, gru.bias_ih_l0, gru.bias_hh_l0
+    assert isinstance(W_x, Tensor) and isinstance(W_h, Tensor) and isinstance(b_x, Tensor) and isinstance(b_h, Tensor)
+    if x.device.type != "cpu" or len(x) > FEW:
+        return torch.gru_cell(x, h, W_x, W_h, b_x, b_h)
+    r_x, u_x, n_x = _few_rows(x, W_x, b_x).chunk(3, -1)
+    r_h, u_h, n_h = _few_rows(h, W_h, b_h).chunk(3, -1)
+    new = torch.tanh(n_x + torch.sigmoid(r_x + r_h) * n_h)
+    return new + torch.sigmoid(u_x + u_h) * (h - new)
+
+
+def _few_rows(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    """weight x + bias for every row."""
+    if x.device.type != "cpu" or len(x) > FEW:
+        return F.linear(x, weight, bias)
+    return torch.addmm(bias.unsqueeze(1), weight, x.t()).t()

@@ -1,0 +1,400 @@
+"""The public Python surface: load a narrator, then fill in, write, tag or score stories.
+
+    import fabula
+    filling = fabula.load("default").fill(["Mia's car would not start.", None, "Mia made it to work."], seed=7)
+    print(filling.candidates[0].text)
+
+Command line, HTTP and Python are three doors to these functions.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+
+from fabula.corpus.tokenize import detokenise, tokenise
+from fabula.corpus.vocabulary import EOS
+from fabula.errors import UserError
+from fabula.infill import decode, names
+from fabula.infill.decode import Lexicon
+from fabula.infill.noise import seeded
+from fabula.infill.page import Page, evidence, page
+from fabula.infill.sampler import SAMPLERS, FillSettings, Found, draw, take
+from fabula.infill.samples import Diagnostics, Round, best
+from fabula.infill.task import Task, fill_task, write_task
+from fabula.models.s2s import S2S
+from fabula.models.scaffold import UNKNOWN
+from fabula.models.slds import SLDS
+from fabula.training import checkpoint as checkpoints
+from fabula.training.checkpoint import Checkpoint
+
+Arc = str | Sequence[str | None] | None
+MODELS_VARIABLE = "FABULA_MODELS"
+PACKAGED = Path(__file__).parent / "data"
+
+
+@dataclass(frozen=True)
+class Sentence:
+    """One sentence of a candidate."""
+
+    text: str
+    written: bool
+    """Whether the model wrote it; a given sentence is word for word what was typed."""
+    tag: str | None
+    """The switching state it was written under, in the corpus's words; None for a model without any."""
+    log_p: float
+    """log p(X_i | X_:i, Z_i) in nats; of a given sentence as the model reads it, with unknown words as <unk>."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One complete story."""
+
+    sentences: tuple[Sentence, ...]
+    score: float
+    """What candidates are ranked by, in nats; larger is better."""
+
+    @property
+    def text(self) -> str:
+        return " ".join(sentence.text for sentence in self.sentences)
+
+    @property
+    def arc(self) -> tuple[str | None, ...]:
+        return tuple(sentence.tag for sentence in self.sentences)
+
+
+@dataclass(frozen=True)
+class Movement:
+    """How the sampler moved; None where a figure has no meaning for it."""
+
+    changed: tuple[float | None, ...]
+    """How often each missing sentence changed."""
+    acceptance: float | None
+    effective_samples: float | None
+    r_hat: float | None
+    tag_r_hat: float | None
+
+
+@dataclass(frozen=True)
+class Filling:
+    """The ranked candidates of one task, and how they were found."""
+
+    candidates: tuple[Candidate, ...]
+    model: str
+    sampler: str
+    samples: int
+    drawn: int
+    """How many of the samples it rests on: all of them, in the last answer."""
+    seed: int
+    diagnostics: Movement
+    notes: tuple[str, ...] = ()
+    names: Mapping[str, str] = field(default_factory=dict)
+    """Unknown names and the known ones the model saw in their place."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values, no times: the same seed gives the same bytes."""
+        return _plain(self)
+
+
+@dataclass(frozen=True)
+class Tagging:
+    """The tag of every sentence."""
+
+    sentences: tuple[str, ...]
+    tags: tuple[str, ...]
+    probabilities: tuple[Mapping[str, float], ...]
+    """q(S_i | X) by label."""
+    model: str
+
+    def to_json(self) -> dict[str, Any]:
+        return _plain(self)
+
+
+@dataclass(frozen=True)
+class Score:
+    """The log-probability of a story, in nats."""
+
+    sentences: tuple[str, ...]
+    log_p: float
+    log_p_sentences: tuple[float, ...]
+    """log p(X_i | X_:i, Z_i); for a model with latents the mean over posterior draws of Z, which add up to less."""
+    kind: Literal["exact", "bound"]
+    """`exact`, or a lower bound by importance sampling."""
+    words: int
+    """Words with their <eos>, which perplexity is over."""
+    unknown: int
+    perplexity: float
+    samples: int
+    seed: int
+    model: str
+
+    def to_json(self) -> dict[str, Any]:
+        return _plain(self)
+
+
+@dataclass(frozen=True)
+class Posterior:
+    """What a story says about its latents: p(S_i | X+) and the moments of Z_i, missing sentences included."""
+
+    tags: tuple[Mapping[str, float], ...]
+    Z_mean: tuple[tuple[float, ...], ...]
+    Z_deviation: tuple[tuple[float, ...], ...]
+    samples: int
+    seed: int
+    model: str
+
+    def to_json(self) -> dict[str, Any]:
+        return _plain(self)
+
+
+def load(name_or_path: str | Path = "default", device: str = "cpu") -> Narrator:
+    """A narrator from an installed model's name or a checkpoint's folder."""
+    if device.startswith("cuda") and not torch.cuda.is_available():
+        raise UserError("no CUDA device was found; leave --device at cpu", field="device")
+    folder = find(name_or_path)
+    return Narrator(checkpoints.load(folder, device), device)
+
+
+def models_folder() -> Path:
+    """Where models of the user's own live: FABULA_MODELS, else ~/.cache/fabula/models."""
+    return Path(os.environ.get(MODELS_VARIABLE) or Path.home() / ".cache" / "fabula" / "models")
+
+
+def installed() -> dict[str, Path]:
+    """Every model that has a name, with its folder; `default` is the packaged one, else what `fabula demo` trains."""
+    found: dict[str, Path] = {}
+    for root in (PACKAGED, models_folder()):
+        if root.is_dir():
+            for config in sorted(root.glob("*/config.json")):
+                found.setdefault(config.parent.name, config.parent)
+    if "default" not in found and "demo" in found:
+        found["default"] = found["demo"]
+    return found
+
+
+def find(name_or_path: str | Path) -> Path:
+    """The folder of a model."""
+    known = installed()
+    if str(name_or_path) in known:
+        return known[str(name_or_path)]
+    path = Path(name_or_path)
+    if path.is_dir():
+        return path
+    if str(name_or_path) == "default":
+        raise UserError(
+            "no model is installed: run `fabula demo` to train the toy model, or name a checkpoint's folder"
+        )
+    have = f"; installed: {', '.join(known)}" if known else ""
+    raise UserError(f"no model and no folder is called {str(name_or_path)!r}{have}", field="model")
+
+
+class Narrator:
+    """A loaded model with everything needed to use it on raw text."""
+
+    def __init__(self, checkpoint: Checkpoint, device: str = "cpu") -> None:
+        self.checkpoint, self.device = checkpoint, device
+        self.model, self.vocabulary, self.labels = checkpoint.model, checkpoint.vocabulary, checkpoint.labels
+        self.lexicon = Lexicon.of(self.vocabulary, device)
+
+    @property
+    def name(self) -> str:
+        return self.checkpoint.recipe.name
+
+    def fill(
+        self,
+        sentences: Sequence[str | None],
+        *,
+        arc: Arc = None,
+        candidates: int = 3,
+        samples: int | None = None,
+        sampler: str = "bridge",
+        seed: int = 0,
+        starts: Mapping[int, str] | None = None,
+        **settings: Any,
+    ) -> Filling:
+        """The missing sentences (None or "_") written, best candidates first."""
+        task = fill_task(sentences, self.labels, arc, starts)
+        return self._last(self._answers(task, candidates, samples, sampler, seed, settings))
+
+    def fill_iter(
+        self,
+        sentences: Sequence[str | None],
+        *,
+        arc: Arc = None,
+        candidates: int = 3,
+        samples: int | None = None,
+        sampler: str = "bridge",
+        seed: int = 0,
+        starts: Mapping[int, str] | None = None,
+        **settings: Any,
+    ) -> Iterator[Filling]:
+        """The same as it comes: each answer is at least as good as the one before; the last is what `fill` returns."""
+        task = fill_task(sentences, self.labels, arc, starts)
+        return self._answers(task, candidates, samples, sampler, seed, settings)
+
+    def write(
+        self,
+        sentences: int = 5,
+        *,
+        arc: Arc = None,
+        candidates: int = 1,
+        samples: int | None = None,
+        sampler: str = "bridge",
+        seed: int = 0,
+        starts: Mapping[int, str] | None = None,
+        **settings: Any,
+    ) -> Filling:
+        """A story from nothing but its length and its arc."""
+        task = write_task(sentences, self.labels, arc, starts)
+        return self._last(self._answers(task, candidates, samples or 10, sampler, seed, settings))
+
+    def encode(self, tasks: Sequence[Task], names_of: Sequence[Mapping[str, str]] | None = None) -> Page:
+        """Tasks as the model reads them."""
+        rows, tags, openings = [], [], []
+        for number, task in enumerate(tasks):
+            swap = names_of[number] if names_of else {}
+
+            def ids(text: str, swap: Mapping[str, str] = swap) -> list[int]:
+                return self.vocabulary.encode(swap.get(word, word) for word in tokenise(text))
+
+            rows.append([None if s is None else ids(s) for s in task.sentences])
+            tags.append([UNKNOWN if t is None else self.labels.index(t) for t in task.arc])
+            openings.append({number - 1: ids(words) for number, words in task.starts.items()})
+        return page(rows, tags, openings, self.device)
+
+    @torch.inference_mode()
+    def _answers(
+        self, task: Task, candidates: int, samples: int | None, sampler: str, seed: int, settings: Mapping[str, Any]
+    ) -> Iterator[Filling]:
+        chosen, notes = self._settings(sampler, samples, settings)
+        if candidates < 1:
+            raise UserError(f"candidates must be at least 1, not {candidates}", field="candidates")
+        swap = self._stand_ins(task)
+        blanks = self.encode([task], [swap])
+        self._check_openings(task, blanks, chosen)
+        rounds: list[Round] = []
+        for r, movement in draw(self.model, self.lexicon, blanks, chosen, [seeded(seed)]):
+            rounds.append(r)
+            found = [take(*place) for place in best(rounds, 0, 1, candidates)]
+            yield Filling(
+                candidates=tuple(self._candidate(task, swap, one) for one in found),
+                model=self.name,
+                sampler=chosen.sampler if isinstance(self.model, SLDS) else "rerank",
+                samples=chosen.samples,
+                drawn=min(chosen.samples, sum(len(r.score) for r in rounds)),
+                seed=seed,
+                diagnostics=_movement(movement, len(task.sentences)),
+                notes=notes,
+                names=swap,
+            )
+
+    def _settings(
+        self, sampler: str, samples: int | None, settings: Mapping[str, Any]
+    ) -> tuple[FillSettings, tuple[str, ...]]:
+        if sampler not in SAMPLERS:
+            raise UserError(f"unknown sampler {sampler!r}; there are {', '.join(SAMPLERS)}", field="sampler")
+        notes: list[str] = []
+        latent = isinstance(self.model, SLDS)
+        if not latent and sampler != "rerank":
+            kind = self.checkpoint.recipe.model.kind
+            notes.append(
+                f"a model without latents ({kind}) cannot run {sampler}: reranked left-to-right samples instead"
+            )
+            sampler = "rerank"
+        if latent and sampler == "rerank":
+            raise UserError("rerank is for models without latents; use bridge or gibbs", field="sampler")
+        if samples is not None and samples < 1:
+            raise UserError(f"samples must be at least 1, not {samples}", field="samples")
+        try:
+            full = FillSettings(sampler=sampler, samples=samples or (50 if latent else 1000), **settings)  # type: ignore[arg-type]
+        except (TypeError, ValueError) as error:
+            raise UserError(str(error)) from error
+        return full, tuple(notes)
+
+    def _stand_ins(self, task: Task) -> dict[str, str]:
+        """Known names for the unknown ones of the given sentences and openings."""
+        given = [tokenise(s) for s in (*task.sentences, *task.starts.values()) if s is not None]
+        unknown = names.unknown_names(given, self.vocabulary)
+        if not unknown:
+            return {}
+        known = names.known_names(self.model, self.vocabulary)
+        return names.stand_ins(given, unknown, known, self._fit)
+
+    def _fit(self, versions: list[list[list[str]]]) -> list[float]:
+        """log p of the sentences of each version, in a row, Z at the mean of its evidence."""
+        if isinstance(self.model, S2S):
+            return [0.0] * len(versions)
+        told = page(
+            [[self.vocabulary.encode(words) for words in sentences] for sentences in versions], device=self.device
+        )
+        Z = evidence(self.model, told.X, told.lengths).phi.mean if isinstance(self.model, SLDS) else None
+        read = decode.story(self.model.language, self.lexicon, decode.GREEDY, told, Z)
+        return [float(figure) for figure in read.log_p.sum(1)]
+
+    def _check_openings(self, task: Task, blanks: Page, settings: FillSettings) -> None:
+        for number, words in task.starts.items():
+            ids = blanks.opening[0, number - 1]
+            unknown = [w for w, i in zip(tokenise(words), ids.tolist(), strict=False) if i == 1]
+            if unknown:
+                raise UserError(
+                    f"the opening of sentence {number} has a word the model does not know: {unknown[0]!r}",
+                    field="starts",
+                )
+            if int((ids != 0).sum()) > settings.max_words - 3:
+                raise UserError(f"the opening of sentence {number} leaves no room to end it", field="starts")
+
+    def _candidate(self, task: Task, swap: Mapping[str, str], found: Found) -> Candidate:
+        back = {stand_in: name for name, stand_in in swap.items()}
+        sentences = []
+        for i, typed in enumerate(task.sentences):
+            if typed is None:
+                ids = found.X[i, : int(found.lengths[i])].tolist()
+                words = [back.get(word, word) for word in self.vocabulary.decode(w for w in ids if w != EOS)]
+                text = detokenise(words)
+            else:
+                text = typed
+            s = int(found.S[i])
+            tag = self.labels[s] if s >= 0 and len(self.labels) > 1 else None
+            sentences.append(Sentence(text, typed is None, tag, float(found.log_p[i])))
+        return Candidate(tuple(sentences), found.score)
+
+    def _last(self, answers: Iterator[Filling]) -> Filling:
+        *_, last = answers
+        return last
+
+
+def _movement(diagnostics: Diagnostics | None, N: int) -> Movement:
+    if diagnostics is None:
+        return Movement((None,) * N, None, None, None, None)
+
+    def figure(value: float) -> float | None:
+        return None if math.isnan(value) else value
+
+    return Movement(
+        tuple(figure(v) for v in diagnostics.changed[0, :N].tolist()),
+        *(
+            figure(float(values[0]))
+            for values in (diagnostics.acceptance, diagnostics.ess, diagnostics.r_hat, diagnostics.tag_r_hat)
+        ),
+    )
+
+
+def _plain(answer: Any) -> dict[str, Any]:
+    return {key: _rounded(value) for key, value in asdict(answer).items()}
+
+
+def _rounded(value: Any) -> Any:
+    """Numbers to four decimals: enough to rank by, and no noise of the last bit."""
+    if isinstance(value, float):
+        return None if not math.isfinite(value) else round(value, 4)
+    if isinstance(value, Mapping):
+        return {key: _rounded(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_rounded(item) for item in value]
+    return value

@@ -1,0 +1,1 @@
+"""Filling in: the missing sentences of a story, drawn given the rest."""

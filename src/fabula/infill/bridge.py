@@ -1,0 +1,274 @@
+"""Look ahead first: all Z jointly given the given sentences, then the missing sentences by particles.
+
+The target is the model's law of everything that is not given,
+
+    p(S, Z, X- | X+) ∝ p(S) prod_i p(Z_i | Z_{i-1}, S_i) p(X_i | X_:i, Z_i)
+
+with p(X_i | .) of a missing sentence truncated as the `Choice` says (`correct=True` undoes that in the weights). A
+particle begins with (S, Z) drawn exactly from p(S) prod_i p(Z_i | Z_{i-1}, S_i) prod_{j given} phi_j(Z_j), and writes
+left to right. At a given sentence j its weight is multiplied by p(X_j | X_:j, Z_j) / phi_j(Z_j), so that the sentence counts once.
+Everything is linear in N.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import product
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from fabula.infill import decode
+from fabula.infill.conditionals import draw_S, pick
+from fabula.infill.decode import TOP_15, Choice, Lexicon
+from fabula.infill.noise import Noise
+from fabula.infill.page import Page, evidence
+from fabula.infill.samples import Diagnostics, Round, effective_size, score_following, split_r_hat
+from fabula.infill.tags import TagSource, settle
+from fabula.models.dynamics import Dynamics
+from fabula.models.gaussian import Potential
+from fabula.models.scaffold import UNKNOWN, Scaffold
+from fabula.models.slds import SLDS
+from fabula.models.smoothing import filter_forward, sample_backward
+
+MAX_PATHS = 729
+"""Free tag paths of a story that are enumerated: 3^6. Beyond, blocks alternate."""
+
+COVARIANCES_AT_ONCE = 1 << 25
+"""Numbers held in filtered covariances (128 MiB); more rows are cut into pieces."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class BridgeSettings:
+    """How many particles, and how they write."""
+
+    particles: int = 50
+    choice: Choice = TOP_15
+    correct: bool = False
+    """Whether weights undo the truncation (the target is then p itself on what the truncated law can write), or the
+    truncated law is the target."""
+    resample_below: float = 0.5
+    """Particles are resampled at a given sentence where their effective number falls below this share."""
+    rounds: int = 20
+    """Alternations of Z | S and S | Z where the tags are too many to enumerate."""
+    tags: TagSource = "read"
+
+    def __post_init__(self) -> None:
+        if self.particles < 1 or self.rounds < 1 or not 0 <= self.resample_below <= 1:
+            raise ValueError("particles and rounds are at least 1, resample_below between 0 and 1")
+
+
+class Latents(NamedTuple):
+    """Joint draws, rows = stories x particles."""
+
+    S: Int[Tensor, "batch sent"]
+    Z: Float[Tensor, "batch sent latent"]
+    tag_r_hat: Float[Tensor, " story"]
+    """Mixing of the alternating blocks; NaN where tags were enumerated."""
+
+
+def draw_latents(
+    scaffold: Scaffold,
+    dynamics: Dynamics,
+    S: Int[Tensor, "story sent"],
+    phi: Potential,
+    present: Bool[Tensor, "story sent"],
+    noise: Noise,
+    rounds: int = 20,
+) -> Latents:
+    """(S, Z) ~ p(S) prod_i p(Z_i | Z_{i-1}, S_i) phi_i(Z_i) with the given tags in their places."""
+    device, chains = S.device, noise.chains
+    here = present.to(device)
+    free = ((S == UNKNOWN).cpu() & present).sum(1)
+    many = torch.tensor([scaffold.K ** int(n) > MAX_PATHS for n in free])
+    start, wide = noise.uniform(), noise.uniform()[:, 0]
+    at = torch.arange(len(S), device=device).repeat_interleave(chains)
+    drawn = torch.zeros_like(S[at])
+    if not many.all():
+        few = (~many).nonzero().squeeze(1)
+        rows = torch.isin(at.cpu(), few).nonzero().squeeze(1).to(device)
+        drawn[rows] = draw_paths(scaffold, dynamics, S, phi, here, few.tolist(), wide.view(len(S), chains))
+    r_hat = torch.full((len(S),), float("nan"))
+    if not many.any():
+        return Latents(drawn.masked_fill(~here[at], UNKNOWN), _smooth(dynamics, drawn, phi, here, at, noise), r_hat)
+    flat = scaffold.clamp(torch.zeros(*S.shape, scaffold.K, device=device), S)[at]
+    slow = many.to(device)[at]
+    drawn = torch.where(slow[:, None], draw_S(scaffold, flat, here[at], start), drawn)
+    track = []
+    for _ in range(rounds):
+        Z = _smooth(dynamics, drawn, phi, here, at, noise)
+        before = torch.cat([torch.zeros_like(Z[:, :1]), Z[:, :-1]], 1)
+        log_evidence = scaffold.clamp(dynamics.log_prob_each(before, Z), S[at])
+        again = draw_S(scaffold, log_evidence, here[at], noise.uniform())
+        drawn = torch.where(slow[:, None], again, drawn)
+        track.append(torch.nn.functional.one_hot(drawn, scaffold.K).float())
+    Z = _smooth(dynamics, drawn, phi, here, at, noise)
+    states = torch.stack(track, 1).view(len(S), chains, rounds, -1, scaffold.K).cpu()
+    for story in many.nonzero().squeeze(1).tolist():
+        r_hat[story] = split_r_hat(states[story, :, :, : noise.sentences[story]]).max()
+    return Latents(drawn.masked_fill(~here[at], UNKNOWN), Z, r_hat)
+
+
+def path_weights(
+    scaffold: Scaffold,
+    dynamics: Dynamics,
+    S: Int[Tensor, " sent"],
+    phi: Potential,
+) -> tuple[Int[Tensor, "path sent"], Float[Tensor, " path"]]:
+    """Every tag path of one story that agrees with the given tags, and log p(S) + log of the integral over Z."""
+    free = (S == UNKNOWN).nonzero().squeeze(1)
+    choices = torch.tensor(list(product(range(scaffold.K), repeat=len(free))), dtype=torch.int64, device=S.device)
+    paths = S.repeat(len(choices), 1)
+    paths[:, free] = choices.view(len(choices), len(free))
+    everywhere = torch.ones_like(paths, dtype=torch.bool)
+    found = []
+    for part in torch.split(paths, _rows_at_once(dynamics.D, len(S))):
+        wide = Potential(phi.mean.expand(len(part), -1, -1), phi.precision.expand(len(part), -1, -1))
+        found.append(filter_forward(dynamics, part, wide, torch.ones_like(part, dtype=torch.bool)).log_evidence)
+    return paths, scaffold.log_prob(paths, everywhere) + torch.cat(found)
+
+
+def draw_paths(
+    scaffold: Scaffold,
+    dynamics: Dynamics,
+    S: Int[Tensor, "story sent"],
+    phi: Potential,
+    present: Bool[Tensor, "story sent"],
+    stories: list[int],
+    uniform: Float[Tensor, "story sample"],
+) -> Int[Tensor, "rows sent"]:
+    """Tag paths of some stories, exactly, by enumeration."""
+    drawn = []
+    for story in stories:
+        N = int(present[story].sum())
+        if not bool((S[story, :N] == UNKNOWN).any()):
+            drawn.append(S[story].expand(uniform.shape[1], -1))
+            continue
+        own = Potential(phi.mean[story, :N], phi.precision[story, :N])
+        paths, log_weights = path_weights(scaffold, dynamics, S[story, :N], own)
+        chosen = pick(log_weights.expand(uniform.shape[1], -1), uniform[story])
+        padded = torch.nn.functional.pad(paths[chosen], (0, S.shape[1] - N))
+        drawn.append(padded)
+    return torch.cat(drawn)
+
+
+def _smooth(
+    dynamics: Dynamics, drawn: Tensor, phi: Potential, present: Tensor, at: Tensor, noise: Noise
+) -> Float[Tensor, "batch sent latent"]:
+    """Z | S for every row; rows of a story that share a path share its filter."""
+    rows, N, D = len(drawn), drawn.shape[1], dynamics.D
+    first, second = noise.normal(D), noise.normal(D)
+    keyed = torch.cat([at[:, None], drawn.clamp(min=0)], 1)
+    unique, owner = torch.unique(keyed, dim=0, return_inverse=True)
+    story, S = unique[:, 0], unique[:, 1:]
+    Z = first.new_zeros(rows, N, D)
+    limit = _rows_at_once(D, N)
+    for begin in range(0, len(unique), limit):
+        piece = slice(begin, begin + limit)
+        own = Potential(phi.mean[story[piece]], phi.precision[story[piece]])
+        filtered = filter_forward(dynamics, S[piece], own, present[story[piece]])
+        mine = ((owner >= begin) & (owner < begin + limit)).nonzero().squeeze(1)
+        for some in mine.split(limit):
+            local = owner[some] - begin
+            taken = type(filtered)(filtered.mean[local], filtered.covariance[local], filtered.log_evidence[local])
+            Z[some] = sample_backward(
+                dynamics, S[piece][local], taken, present[at[some]], first[some, None], second[some, None]
+            )[:, 0]
+    return Z
+
+
+def _rows_at_once(D: int, N: int) -> int:
+    return max(1, COVARIANCES_AT_ONCE // (N * D * D))
+
+
+def run(
+    model: SLDS,
+    lexicon: Lexicon,
+    page: Page,
+    settings: BridgeSettings,
+    generators: list[torch.Generator],
+    gold: Page | None = None,
+) -> Iterator[tuple[Round, Diagnostics | None]]:
+    """The particles' stories, ranked by log p of the given sentences that what was written can change.
+
+    The particles come in two independent islands, so that a first answer is there at half the time.
+    """
+    page = settle(model, page, settings.tags, gold)
+    phi = evidence(model, page.X, page.lengths).phi
+    islands = [settings.particles // 2, settings.particles - settings.particles // 2]
+    smallest: list[Diagnostics] = []
+    for number, particles in enumerate(n for n in islands if n):
+        noise = Noise(generators, page.sentences, particles, page.device)
+        drawn, diagnostics = particles_of(model, lexicon, page, phi, settings, noise)
+        smallest.append(diagnostics)
+        last = sum(n for n in islands[: number + 1]) == settings.particles or number == 1
+        yield drawn, _worst(smallest) if last else None
+
+
+def _worst(islands: list[Diagnostics]) -> Diagnostics:
+    return islands[-1]._replace(
+        ess=torch.stack([d.ess for d in islands]).amin(0),
+        tag_r_hat=torch.stack([d.tag_r_hat for d in islands]).amax(0),
+    )
+
+
+def particles_of(
+    model: SLDS, lexicon: Lexicon, page: Page, phi: Potential, settings: BridgeSettings, noise: Noise
+) -> tuple[Round, Diagnostics]:
+    """One island: draw (S, Z), write left to right, weigh and resample at given sentences."""
+    stories, N = page.X.shape[:2]
+    P, device = noise.chains, page.device
+    latents = draw_latents(model.scaffold, model.dynamics, page.S, phi, page.present, noise, settings.rounds)
+    S, Z = latents.S, latents.Z
+    wide = page.repeat(P)
+    uniform = None if settings.choice.top_k == 1 else noise.uniform(settings.choice.max_words)
+    cursor = decode.begin(model.language, stories * P, Z[:, 0], device)
+    width = max(page.X.shape[2], settings.choice.max_words)
+    X = wide.X.new_zeros(stories * P, N, width)
+    lengths, log_p = torch.zeros_like(wide.lengths), torch.zeros(stories * P, N, device=device)
+    log_w = torch.zeros(stories * P, device=device)
+    ess = torch.full((stories,), float(P))
+    for i in range(N):
+        drawn = None if uniform is None else uniform[:, i]
+        cursor, new = decode.sentence(model.language, lexicon, settings.choice, cursor, wide, i, Z[:, i], drawn)
+        X[:, i], lengths[:, i], log_p[:, i] = new.words, new.lengths, new.log_p
+        given, missing = wide.given[:, i].to(device), wide.missing[:, i].to(device)
+        phi_i = Potential(phi.mean[:, i].repeat_interleave(P, 0), phi.precision[:, i].repeat_interleave(P, 0))
+        log_w = log_w + torch.where(given, new.log_p - phi_i.log(Z[:, i]), 0.0)
+        undo = new.log_p - new.log_q if settings.correct else new.log_forced
+        log_w = log_w + torch.where(missing, undo, 0.0)
+        now = effective_size(log_w.view(stories, P)).cpu()
+        ess = torch.where(page.given[:, i], torch.minimum(ess, now), ess)
+        # Where nothing is left to write, resampling could only lose stories.
+        still = page.missing[:, i + 1 :].any(1)
+        poor = page.given[:, i] & still & (now < settings.resample_below * P)
+        if poor.any():
+            parents = systematic(log_w.view(stories, P), noise.per_story())
+            stay = torch.arange(stories * P, device=device).view(stories, P)
+            parents = torch.where(poor.to(device)[:, None], stay[:, :1] + parents, stay).flatten()
+            cursor = cursor.pick(parents)
+            S, Z, X, lengths, log_p = S[parents], Z[parents], X[parents], lengths[parents], log_p[parents]
+            log_w = log_w.masked_fill(poor.to(device).repeat_interleave(P), 0.0)
+    blank = Diagnostics.none(stories, N)
+    found = Round(X, lengths, S, log_p, score_following(log_p, lengths, wide))
+    return found, blank._replace(ess=ess, tag_r_hat=latents.tag_r_hat, changed=_differing(X, page, P))
+
+
+def systematic(
+    log_weights: Float[Tensor, "story sample"], uniform: Float[Tensor, " story"]
+) -> Int[Tensor, "story sample"]:
+    """Systematic resampling: particle p is the parent of floor or ceil of P w_p children, with one uniform number."""
+    P = log_weights.shape[1]
+    cumulative = log_weights.softmax(-1).cumsum(-1)
+    points = (torch.arange(P, device=uniform.device) + uniform[:, None]) / P * cumulative[:, -1:]
+    return torch.searchsorted(cumulative.contiguous(), points.contiguous(), right=True).clamp(max=P - 1)
+
+
+def _differing(X: Tensor, page: Page, P: int) -> Float[Tensor, "story sent"]:
+    """How often a particle's sentence differs from the particle's before it."""
+    X = X.view(len(page.X), P, *X.shape[1:])
+    other = (X.roll(1, 1) != X).any(-1).float().mean(1).cpu()
+    return other.masked_fill(~page.missing, float("nan"))

@@ -1,0 +1,210 @@
+"""The paper's sampler (Section 4): sweep every Z_i from Eq. (1), then every missing X_i; for many stories and chains.
+
+The state goes in and a new one comes out; randomness is passed in. What is not in the paper is an option with a name:
+`x_step="sampled"` draws X_i from its true conditional instead of decoding it greedily, tags that are not given are
+drawn from p(S | Z), `score="last"` and `tags="peek"` are the authors' code's variants.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from fabula.infill import decode
+from fabula.infill.conditionals import LatentConditional, draw_S, pick, sweep_Z
+from fabula.infill.decode import GREEDY, Choice, Lexicon
+from fabula.infill.noise import Noise
+from fabula.infill.page import Page, evidence
+from fabula.infill.samples import Diagnostics, Round, changes, score_given, score_last, split_r_hat
+from fabula.infill.tags import TagSource, settle
+from fabula.models.gaussian import Potential
+from fabula.models.scaffold import UNKNOWN
+from fabula.models.slds import SLDS
+
+
+@dataclass(frozen=True, kw_only=True)
+class GibbsSettings:
+    """50 samples a story, burn-in included (the paper): chains x sweeps, the initial state being a chain's first."""
+
+    chains: int = 10
+    """Ours, because ten short chains in one batch cost little more than one. The paper: 1."""
+    sweeps: int = 5
+    """States of each chain. The paper: 50; the authors' code: 251."""
+    x_step: Literal["greedy", "sampled"] = "greedy"
+    """`greedy` is the paper's; `sampled` leaves P(X_i | rest) invariant."""
+    proposals: int = 8
+    """Sentences that the sampled X step proposes beside the current one."""
+    choice: Choice = GREEDY
+    """How words are chosen. The paper: greedily."""
+    score: Literal["given", "last"] = "given"
+    """What stories are ranked by: log p of the given sentences (the paper), or of the last one (the authors' code)."""
+    tags: TagSource = "read"
+
+    def __post_init__(self) -> None:
+        if self.chains < 1 or self.sweeps < 1 or self.proposals < 1:
+            raise ValueError("chains, sweeps and proposals are at least 1")
+
+
+class GibbsState(NamedTuple):
+    """All variables of every chain, and what follows from X: its evidence and its log-probabilities."""
+
+    S: Int[Tensor, "batch sent"]
+    Z: Float[Tensor, "batch sent latent"]
+    X: Int[Tensor, "batch sent word"]
+    lengths: Int[Tensor, "batch sent"]
+    phi: Potential
+    log_p: Float[Tensor, "batch sent"]
+
+
+def initialise(model: SLDS, lexicon: Lexicon, page: Page, settings: GibbsSettings, noise: Noise) -> GibbsState:
+    """The appendix: Z in order, from the posterior where X_i is given and from the dynamics where not; X greedily.
+
+    Tags that are free come from p(S) with the given ones in their places.
+    """
+    present = page.present.to(page.device)
+    flat = torch.zeros(*page.S.shape, model.K, device=page.device)
+    S = draw_S(model.scaffold, model.scaffold.clamp(flat, page.S), present, noise.uniform()).masked_fill(~present, -1)
+    seen = evidence(model, page.X, page.lengths)
+    Z = model.draw_filtering(seen, model.one_hot(S), present, noise.normal(model.D)).Z
+    return _with_text(
+        model, S, Z, decode.story(model.language, lexicon, settings.choice, page, Z, _words(settings, noise))
+    )
+
+
+def sweep(
+    model: SLDS,
+    conditional: LatentConditional,
+    lexicon: Lexicon,
+    page: Page,
+    settings: GibbsSettings,
+    state: GibbsState,
+    noise: Noise,
+) -> GibbsState:
+    """One sweep: every Z_i from Eq. (1), every free S_i from p(S | Z), then every missing X_i."""
+    present = page.present.to(page.device)
+    Z = sweep_Z(conditional, state.Z, state.S, state.phi, present, noise.normal(model.D))
+    S = state.S
+    if bool((page.S.cpu() == UNKNOWN)[page.present].any()):
+        log_evidence = model.scaffold.clamp(model.log_p_Z_each(Z), page.S)
+        S = draw_S(model.scaffold, log_evidence, present, noise.uniform()).masked_fill(~present, -1)
+    if settings.x_step == "greedy":
+        written = decode.story(model.language, lexicon, settings.choice, page, Z, _words(settings, noise))
+    else:
+        written = sample_X(model, lexicon, page, settings, Z, state.X, state.lengths, noise)
+    return _with_text(model, S, Z, written)
+
+
+def sample_X(
+    model: SLDS,
+    lexicon: Lexicon,
+    page: Page,
+    settings: GibbsSettings,
+    Z: Float[Tensor, "batch sent latent"],
+    X: Int[Tensor, "batch sent word"],
+    lengths: Int[Tensor, "batch sent"],
+    noise: Noise,
+) -> decode.Written:
+    """Each missing X_i in order from its conditional, by iterated sampling-importance-resampling.
+
+        P(X_i | rest) ∝ p(X_i | X_:i, Z_i) prod_{j>i} p(X_j | X_:j, Z_j)
+
+    `proposals` sentences are drawn from the truncated law q; the current sentence stands among them; one is kept with
+    probability in proportion to p(X_i) / q(X_i) times the probability of every sentence that follows. With the current
+    one always among them this leaves the conditional invariant for any number of proposals. Under top-k the support is
+    what top-k can write, and the target the model's own law on that support.
+    """
+    if settings.choice.top_k == 1:
+        raise ValueError("a sampled X step needs a choice to sample from: top_k is 1")
+    language, M, device = model.language, settings.proposals, page.device
+    X = torch.nn.functional.pad(X, (0, max(0, settings.choice.max_words - X.shape[2])))
+    lengths = lengths.clone()
+    rows, N, W = X.shape
+    uniform, resample = noise.uniform(M, settings.choice.max_words), noise.uniform()
+    at = decode.begin(language, rows, Z[:, 0], device)
+    log_p = torch.zeros(rows, N, device=device)
+    for i in range(N):
+        who = page.missing[:, i].nonzero().squeeze(1).to(device)
+        if len(who):
+            copies = who.repeat_interleave(M)
+            now, log_p_now, log_q_now = decode.replay(
+                language, lexicon, settings.choice, at.pick(who), X[who, i], Z[who, i], page.opening[who, i]
+            )
+            then, new = decode.write(
+                language, lexicon, settings.choice, at.pick(copies), Z[copies, i],
+                uniform[who, i].flatten(0, 1), page.opening[copies, i],
+            )  # fmt: skip
+            # The current sentence first, then the proposals, row after row.
+            everyone = torch.cat([who, copies])
+            words = torch.cat([X[who, i], torch.nn.functional.pad(new.words, (0, W - new.words.shape[1]))])
+            count = torch.cat([lengths[who, i], new.lengths])
+            log_w = torch.cat([log_p_now - log_q_now, new.log_p - new.log_q])
+            ahead = now.join(then)
+            for j in range(i + 1, N):
+                ahead, log_p_j = decode.read(language, ahead, X[everyone, j], lengths[everyone, j], Z[everyone, j])
+                log_w = log_w + log_p_j
+            table = torch.arange(len(who), device=device)[:, None]
+            table = torch.cat([table, len(who) + table * M + torch.arange(M, device=device)], 1)
+            # A current sentence that q could not have written weighs nothing: one of the proposals takes its place.
+            weights = log_w[table].masked_fill(~log_w[table].isfinite(), float("-inf"))
+            taken = table.gather(1, pick(weights, resample[who, i])[:, None]).squeeze(1)
+            X[who, i], lengths[who, i] = words[taken], count[taken]
+        at, log_p[:, i] = decode.read(language, at, X[:, i], lengths[:, i], Z[:, i])
+    return decode.Written(X, lengths, log_p, torch.zeros_like(log_p))
+
+
+def run(
+    model: SLDS,
+    lexicon: Lexicon,
+    page: Page,
+    settings: GibbsSettings,
+    generators: list[torch.Generator],
+    gold: Page | None = None,
+) -> Iterator[tuple[Round, Diagnostics | None]]:
+    """All states of all chains, as they come; with the last one, how the chains moved."""
+    page = settle(model, page, settings.tags, gold)
+    noise = Noise(generators, page.sentences, settings.chains, page.device)
+    wide = page.repeat(settings.chains)
+    conditional = LatentConditional(model.dynamics)
+    state = initialise(model, lexicon, wide, settings, noise)
+    rounds, latents, moved = [_round(state, wide, settings)], [state.Z], []
+    for _ in range(1, settings.sweeps):
+        yield rounds[-1], None
+        state = sweep(model, conditional, lexicon, wide, settings, state, noise)
+        rounds.append(_round(state, wide, settings))
+        moved.append(changes(rounds[-2], rounds[-1], wide.missing))
+        latents.append(state.Z)
+        # Only the last two are looked at again; the reader keeps what it wants.
+        rounds = rounds[-2:]
+    yield rounds[-1], _diagnose(page, settings, moved, latents)
+
+
+def _round(state: GibbsState, page: Page, settings: GibbsSettings) -> Round:
+    score = score_last(state.log_p, page) if settings.score == "last" else score_given(state.log_p, page)
+    return Round(state.X, state.lengths, state.S, state.log_p, score)
+
+
+def _diagnose(page: Page, settings: GibbsSettings, moved: list[Tensor], latents: list[Tensor]) -> Diagnostics:
+    stories, N = page.X.shape[:2]
+    blank = Diagnostics.none(stories, N)
+    if not moved:
+        return blank
+    changed = torch.stack(moved).view(len(moved), stories, settings.chains, N).mean((0, 2)).cpu()
+    share = changed.nanmean(1) if settings.x_step == "sampled" else blank.acceptance
+    Z = torch.stack(latents, 1).view(stories, settings.chains, len(latents), N, -1).cpu()
+    r_hat = torch.stack([split_r_hat(z[:, :, :n]).max() for z, n in zip(Z, page.sentences, strict=True)])
+    return blank._replace(changed=changed, acceptance=share, r_hat=r_hat)
+
+
+def _words(settings: GibbsSettings, noise: Noise) -> Tensor | None:
+    """One uniform number for every word that may be written; none where the choice is greedy."""
+    return None if settings.choice.top_k == 1 else noise.uniform(settings.choice.max_words)
+
+
+def _with_text(model: SLDS, S: Tensor, Z: Tensor, written: decode.Written) -> GibbsState:
+    phi = evidence(model, written.X, written.lengths).phi
+    return GibbsState(S, Z, written.X, written.lengths, phi, written.log_p)

@@ -1,0 +1,125 @@
+"""Stories with blanks, as tensors: what is given, what is missing, which tags and opening words are fixed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from fabula.corpus.vocabulary import EOS, PAD
+from fabula.models.batch import Batch
+from fabula.models.recognition import Evidence, SentenceEncoder
+from fabula.models.scaffold import UNKNOWN
+from fabula.models.slds import SLDS
+
+
+@dataclass(frozen=True)
+class Page:
+    """Stories side by side, of mixed lengths and with mixed blanks.
+
+    The masks stay on the host: they are known before anything runs, so no step has to ask the device about them.
+    """
+
+    X: Int[Tensor, "batch sent word"]
+    """The given sentences, each with its `<eos>`, padded; all `<pad>` where missing."""
+    lengths: Int[Tensor, "batch sent"]
+    """Words of each given sentence with its `<eos>`; 0 where missing or absent."""
+    S: Int[Tensor, "batch sent"]
+    """The given tags, -1 where free."""
+    opening: Int[Tensor, "batch sent opening"]
+    """Words a missing sentence has to begin with, padded."""
+    present: Bool[Tensor, "batch sent"]
+    missing: Bool[Tensor, "batch sent"]
+
+    @property
+    def given(self) -> Bool[Tensor, "batch sent"]:
+        return self.present & ~self.missing
+
+    @property
+    def sentences(self) -> list[int]:
+        """N of every story."""
+        return [int(n) for n in self.present.sum(1)]
+
+    @property
+    def device(self) -> torch.device:
+        return self.X.device
+
+    def repeat(self, chains: int) -> Page:
+        """Every story `chains` times over, copies side by side."""
+        fields = (self.X, self.lengths, self.S, self.opening, self.present, self.missing)
+        return Page(*(t.repeat_interleave(chains, 0) for t in fields))
+
+    def rows(self, start: int, stop: int) -> Page:
+        """Some of the stories, cut to the longest of them."""
+        N = max(self.sentences[start:stop])
+        fields = (self.X, self.lengths, self.S, self.opening, self.present, self.missing)
+        return Page(*(t[start:stop, :N] for t in fields))
+
+    def given_only(self) -> Page:
+        """The same with nothing left to write."""
+        return replace(self, missing=torch.zeros_like(self.missing))
+
+
+def page(
+    stories: Sequence[Sequence[Sequence[int] | None]],
+    tags: Sequence[Sequence[int]] | None = None,
+    openings: Sequence[Mapping[int, Sequence[int]]] | None = None,
+    device: torch.device | str = "cpu",
+) -> Page:
+    """Stories as lists of sentences, each a list of word ids without `<eos>`, or None where missing."""
+    n, N = len(stories), max(len(story) for story in stories)
+    W = 1 + max((len(s) for story in stories for s in story if s is not None), default=0)
+    first = max((len(words) for starts in openings or () for words in starts.values()), default=0)
+    X = torch.full((n, N, W), PAD)
+    lengths, opening = torch.zeros(n, N, dtype=torch.int64), torch.full((n, N, first), PAD)
+    S = torch.full((n, N), UNKNOWN)
+    present, missing = torch.zeros(n, N, dtype=torch.bool), torch.zeros(n, N, dtype=torch.bool)
+    for row, story in enumerate(stories):
+        present[row, : len(story)] = True
+        for i, words in enumerate(story):
+            missing[row, i] = words is None
+            if words is not None:
+                X[row, i, : len(words) + 1] = torch.tensor([*words, EOS])
+                lengths[row, i] = len(words) + 1
+        if tags is not None:
+            S[row, : len(story)] = torch.tensor(list(tags[row]))
+        for i, words in (openings[row] if openings else {}).items():
+            opening[row, i, : len(words)] = torch.tensor(list(words))
+    return Page(X.to(device), lengths.to(device), S.to(device), opening.to(device), present, missing)
+
+
+def flatten(X: Int[Tensor, "batch sent word"], lengths: Int[Tensor, "batch sent"]) -> Batch:
+    """Sentences apart to stories in one row: the recognition network's input. Empty sentences take no place."""
+    n, N, W = X.shape
+    starts = lengths.cumsum(1) - lengths
+    total = int(lengths.sum(1).max())
+    word = torch.arange(W, device=X.device)
+    inside = word < lengths.unsqueeze(-1)
+    # Words beyond a sentence's end go to a last column that is cut off.
+    place = torch.where(inside, starts.unsqueeze(-1) + word, total).flatten(1)
+    number = torch.arange(N, device=X.device).view(1, N, 1).expand_as(inside).flatten(1)
+    tokens = X.new_full((n, total + 1), PAD).scatter(1, place, X.flatten(1))[:, :total]
+    sentence = X.new_zeros(n, total + 1).scatter(1, place, number)[:, :total]
+    return Batch(tokens, sentence, starts, lengths, torch.full_like(lengths, UNKNOWN), int(lengths.max()))
+
+
+def evidence(model: SLDS, X: Int[Tensor, "batch sent word"], lengths: Int[Tensor, "batch sent"]) -> Evidence:
+    """phi_i and q(S_i | X) of the sentences that are there; none from those of length 0."""
+    if not isinstance(model.recognition.encoder, SentenceEncoder):
+        found = model.evidence(flatten(X, lengths))
+        return found.where(lengths > 0)
+    # Each sentence is read on its own: only those that are there have to be.
+    there = (lengths > 0).nonzero(as_tuple=True)
+    words = int(lengths.max())
+    alone = model.evidence(flatten(X[there][:, None, :words], lengths[there][:, None]))
+
+    def put(values: Float[Tensor, "found 1 width"], default: float) -> Tensor:
+        return values.new_full((*lengths.shape, values.shape[-1]), default).index_put(there, values[:, 0])
+
+    K = alone.log_q_S.shape[-1]
+    flat = float(torch.full((), 1.0 / K).log())
+    phi = alone.phi._replace(mean=put(alone.phi.mean, 0.0), precision=put(alone.phi.precision, 0.0))
+    return Evidence(phi, put(alone.log_q_S, flat))

@@ -1,0 +1,120 @@
+"""Which sampler, how much of it, and jobs larger than the memory: a page is cut into pieces that fit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from fabula.infill import bridge, gibbs, rerank
+from fabula.infill.decode import Choice, Lexicon
+from fabula.infill.noise import seeded
+from fabula.infill.page import Page
+from fabula.infill.samples import Diagnostics, Round, best
+from fabula.infill.tags import TagSource
+from fabula.models.build import Model
+from fabula.models.slds import SLDS
+
+SamplerName = Literal["gibbs", "bridge", "rerank"]
+SAMPLERS: tuple[SamplerName, ...] = ("bridge", "gibbs", "rerank")
+
+COPIES_OF_SCORES = 6
+"""Arrays of rows x vocabulary alive at once while a word is chosen, at most."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FillSettings:
+    """What a person may choose about a filling."""
+
+    sampler: SamplerName = "bridge"
+    samples: int = 50
+    """Complete stories drawn for each task, burn-in included. The paper: 50, and 1,000 for its baselines."""
+    chains: int | None = None
+    """Gibbs chains; `samples` is shared among them. None: ten, or fewer for fewer samples."""
+    top_k: int | None = None
+    """Words to choose among. None: greedy for gibbs (the paper), 15 for the others; 0: all."""
+    temperature: float = 1.0
+    max_words: int = 30
+    x_step: Literal["greedy", "sampled"] = "greedy"
+    score: Literal["given", "last"] = "given"
+    tags: TagSource = "read"
+    memory_gib: float = 2.0
+    """Scores held at once, at most; a larger job is cut into pieces."""
+
+
+class Found(NamedTuple):
+    """One candidate story, on the host."""
+
+    X: Int[Tensor, "sent word"]
+    lengths: Int[Tensor, " sent"]
+    S: Int[Tensor, " sent"]
+    log_p: Float[Tensor, " sent"]
+    score: float
+
+
+def draw(
+    model: Model, lexicon: Lexicon, page: Page, settings: FillSettings, generators: list[torch.Generator],
+    gold: Page | None = None,
+) -> Iterator[tuple[Round, Diagnostics | None]]:  # fmt: skip
+    """Rounds of finished stories from the sampler that the settings name; a model without latents can only rerank."""
+    sampler = settings.sampler if isinstance(model, SLDS) else "rerank"
+    greedy = sampler == "gibbs" and settings.x_step == "greedy"
+    top_k = settings.top_k if settings.top_k is not None else (1 if greedy else 15)
+    choice = Choice(top_k=top_k, temperature=settings.temperature, max_words=settings.max_words)
+    if not isinstance(model, SLDS):
+        yield from rerank.run(
+            model, lexicon, page, rerank.RerankSettings(samples=settings.samples, choice=choice), generators
+        )
+    elif sampler == "gibbs":
+        chains = min(settings.chains or 10, settings.samples)
+        chosen = gibbs.GibbsSettings(
+            chains=chains, sweeps=-(-settings.samples // chains), x_step=settings.x_step,
+            choice=choice, score=settings.score, tags=settings.tags,
+        )  # fmt: skip
+        yield from gibbs.run(model, lexicon, page, chosen, generators, gold)
+    else:
+        yield from bridge.run(
+            model, lexicon, page, bridge.BridgeSettings(particles=settings.samples, choice=choice, tags=settings.tags),
+            generators, gold,
+        )  # fmt: skip
+
+
+def fill(
+    model: Model,
+    lexicon: Lexicon,
+    page: Page,
+    settings: FillSettings,
+    seeds: Sequence[int],
+    candidates: int = 1,
+    gold: Page | None = None,
+) -> list[tuple[list[Found], Diagnostics]]:
+    """The best stories for every task of a page, and how its sampler moved; `seeds`: one for each story.
+
+    A story's answer does not depend on the stories beside it, nor on where the job is cut.
+    """
+    rows = min(settings.samples, settings.chains or 10) if settings.sampler == "gibbs" else settings.samples
+    per_story = rows * len(lexicon.anywhere) * 4 * COPIES_OF_SCORES
+    at_once = max(1, int(settings.memory_gib * 2**30 // per_story))
+    answers: list[tuple[list[Found], Diagnostics]] = []
+    for start in range(0, len(page.X), at_once):
+        stop = min(start + at_once, len(page.X))
+        piece = page.rows(start, stop)
+        truth = None if gold is None else gold.rows(start, stop)
+        generators = [seeded(seed) for seed in seeds[start:stop]]
+        rounds, diagnostics = [], Diagnostics.none(stop - start, piece.X.shape[1])
+        for r, movement in draw(model, lexicon, piece, settings, generators, truth):
+            rounds.append(Round(*(t.cpu() for t in r)))
+            diagnostics = movement or diagnostics
+        for story in range(stop - start):
+            found = [take(r, row) for r, row in best(rounds, story, stop - start, candidates)]
+            answers.append((found, Diagnostics(*(figure[story : story + 1] for figure in diagnostics))))
+    return answers
+
+
+def take(r: Round, row: int) -> Found:
+    """One row of a round."""
+    return Found(r.X[row].cpu(), r.lengths[row].cpu(), r.S[row].cpu(), r.log_p[row].cpu(), float(r.score[row]))

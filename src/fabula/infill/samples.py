@@ -1,0 +1,112 @@
+"""What the samplers hand on: rounds of finished stories, their scores, and how well the sampler moved."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from fabula.infill.page import Page
+
+
+class Round(NamedTuple):
+    """One complete story for every row, rows = stories x chains."""
+
+    X: Int[Tensor, "batch sent word"]
+    lengths: Int[Tensor, "batch sent"]
+    S: Int[Tensor, "batch sent"]
+    """The tags it was written under; -1 for a model that has none."""
+    log_p: Float[Tensor, "batch sent"]
+    """log p(X_i | X_:i, Z_i) of every sentence, given or written."""
+    score: Float[Tensor, " batch"]
+    """What stories are ranked by, larger is better."""
+
+
+class Diagnostics(NamedTuple):
+    """How a sampler moved, per story; NaN where a figure has no meaning for the sampler."""
+
+    changed: Float[Tensor, "story sent"]
+    """How often each missing sentence changed from one sweep to the next (or, without sweeps, differs from another
+    sample's); NaN for given ones."""
+    acceptance: Float[Tensor, " story"]
+    """The share of sentences that the X step replaced."""
+    ess: Float[Tensor, " story"]
+    """The smallest effective sample size of the importance weights."""
+    r_hat: Float[Tensor, " story"]
+    """Split-R-hat of Z over chains, the largest of all coordinates of all sentences."""
+    tag_r_hat: Float[Tensor, " story"]
+    """The same of the tags, where tags were drawn by alternating blocks."""
+
+    @staticmethod
+    def none(stories: int, sentences: int) -> Diagnostics:
+        blank = torch.full((stories,), float("nan"))
+        return Diagnostics(torch.full((stories, sentences), float("nan")), blank, blank, blank, blank)
+
+
+def score_given(log_p: Float[Tensor, "batch sent"], page: Page) -> Float[Tensor, " batch"]:
+    """log p of all given sentences (the paper)."""
+    return (log_p * page.given.to(log_p.device)).sum(-1)
+
+
+def score_last(log_p: Float[Tensor, "batch sent"], page: Page) -> Float[Tensor, " batch"]:
+    """log p of the last sentence alone (the authors' code)."""
+    last = (page.present.sum(1) - 1).to(log_p.device)
+    return log_p.gather(1, last[:, None]).squeeze(1)
+
+
+def score_following(log_p: Float[Tensor, "batch sent"], lengths: Int[Tensor, "batch sent"], page: Page) -> Tensor:
+    """log p of the given sentences that follow a missing one: the others' words do not depend on what was written.
+
+    Where none follows there is nothing to choose by but the writing itself: its mean log p per word.
+    """
+    device = log_p.device
+    following = (page.given & (page.missing.cumsum(1) > 0)).to(device)
+    missing = page.missing.to(device)
+    own = (log_p * missing).sum(-1) / (lengths * missing).sum(-1).clamp(min=1)
+    return torch.where(following.any(1), (log_p * following).sum(-1), own)
+
+
+def changes(before: Round, after: Round, missing: Bool[Tensor, "batch sent"]) -> Float[Tensor, "batch sent"]:
+    """1 where a missing sentence is another than before, NaN where nothing was missing."""
+    moved = (before.X != after.X).any(-1).float()
+    return moved.masked_fill(~missing.to(moved.device), float("nan"))
+
+
+def split_r_hat(draws: Float[Tensor, "sample sweep ..."]) -> Float[Tensor, "..."]:
+    """Gelman and Rubin's potential scale reduction over chains, each cut into halves; NaN below four sweeps."""
+    sweeps = draws.shape[1] // 2
+    if sweeps < 2:
+        return torch.full(draws.shape[2:], float("nan"))
+    halves = torch.cat([draws[:, :sweeps], draws[:, -sweeps:]])
+    within = halves.var(1).mean(0)
+    between = halves.mean(1).var(0)
+    # A coordinate that never moves in any chain (a given tag) is not evidence of bad mixing.
+    still = (within == 0) & (between == 0)
+    return ((sweeps - 1) / sweeps + between / within).sqrt().masked_fill(still, 1.0)
+
+
+def effective_size(log_weights: Float[Tensor, "*batch sample"]) -> Float[Tensor, "*batch"]:
+    """(sum w)^2 / sum w^2: how many equally weighted samples the weighted ones are worth."""
+    return 1 / log_weights.softmax(-1).square().sum(-1)
+
+
+def best(rounds: Sequence[Round], story: int, stories: int, n: int) -> list[tuple[Round, int]]:
+    """The n best of one story's samples, no text twice; equal scores in the order they were drawn."""
+    places = []
+    for r in rounds:
+        chains = len(r.score) // stories
+        places += [(r, row) for row in range(story * chains, (story + 1) * chains)]
+    places.sort(key=lambda place: -float(place[0].score[place[1]]))
+    found: list[tuple[Round, int]] = []
+    seen: set[bytes] = set()
+    for r, row in places:
+        text = r.X[row].cpu().numpy().tobytes()
+        if text not in seen:
+            seen.add(text)
+            found.append((r, row))
+        if len(found) == n:
+            break
+    return found
