@@ -8,9 +8,9 @@ from torch import Tensor
 
 from fabula.evaluation.record import log_mean_exp
 from fabula.models.batch import Batch
+from fabula.models.chain import chain
 from fabula.models.gaussian import Potential
 from fabula.models.slds import SLDS
-from fabula.models.smoothing import filter_forward, sample_backward
 
 
 def prior_log_p_X(model: SLDS, batch: Batch, generator: torch.Generator, draws: int = 5) -> Float[Tensor, " batch"]:
@@ -26,7 +26,7 @@ def lookahead_use(model: SLDS, batch: Batch, draws: int, generator: torch.Genera
     """log p(X_i | X_:i, Z ~ all other sentences) - log p(X_i | X_:i, Z ~ X_:i), for every inner sentence.
 
     The other sentences' tags are q(S_j | X_j)'s; S_i itself is never looked up: its K values are weighed exactly,
-    by the chain and by the evidence each leaves (filter_forward's integral).
+    by the chain and by the evidence each leaves (the chain's integral).
     """
     evidence = model.evidence(batch)
     S = evidence.log_q_S.argmax(-1)
@@ -66,8 +66,8 @@ def draw_tag(
     for k in range(model.K):
         path = S.clone()
         path[:, i] = k
-        filtered = filter_forward(model.dynamics, path, phi, present)
-        scores.append(model.scaffold.log_prob(path, present) + filtered.log_evidence)
+        law = chain(model.dynamics, path, phi, present)
+        scores.append(model.scaffold.log_prob(path, present) + law.log_evidence)
     chosen = torch.multinomial(torch.stack(scores, 1).softmax(-1), draws, replacement=True, generator=generator)
     tags = S.unsqueeze(1).repeat(1, draws, 1)
     tags[:, :, i] = chosen
@@ -90,6 +90,5 @@ def draw_given(
     """Z ~ p(Z | S, phi), `draws` for each row."""
     shape = (S.shape[0], draws, S.shape[1], model.D)
     A = model.dynamics.A
-    noise = torch.randn(2, *shape, generator=generator, device=A.device, dtype=A.dtype)
-    filtered = filter_forward(model.dynamics, S, phi, present)
-    return sample_backward(model.dynamics, S, filtered, present, noise[0], noise[1])
+    noise = torch.randn(shape, generator=generator, device=A.device, dtype=A.dtype)
+    return chain(model.dynamics, S, phi, present).sample(noise)

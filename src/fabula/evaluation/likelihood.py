@@ -208,7 +208,7 @@ def draw_posterior(
     s = evidence.log_q_S.exp()
     noise = noise_for(model, batch, generator)
     if posterior == "smoothing":
-        return model.draw_smoothing(evidence, s, batch.present, noise, noise_for(model, batch, generator))
+        return model.draw_smoothing(evidence, s, batch.present, noise)
     return model.draw_filtering(evidence, s, batch.present, noise)
 
 

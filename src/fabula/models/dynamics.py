@@ -20,6 +20,9 @@ class Dynamics(nn.Module, ABC):
     A soft `s` (a point of the simplex) mixes A, bias and Sigma = B B^T convexly, as the paper's Gumbel-Softmax does.
     """
 
+    is_dense: bool
+    """Whether B has anything below its diagonal."""
+
     def __init__(self, K: int, D: int) -> None:
         super().__init__()
         # Near the identity: a story keeps most of what it is about from one sentence to the next.
@@ -59,6 +62,8 @@ class Dynamics(nn.Module, ABC):
 class DiagonalDynamics(Dynamics):
     """Dynamics with a diagonal B (the authors' choice, and the fast one)."""
 
+    is_dense = False
+
     def __init__(self, K: int, D: int) -> None:
         super().__init__(K, D)
         self.log_B = nn.Parameter(torch.full((K, D), -0.5))
@@ -77,6 +82,8 @@ class DiagonalDynamics(Dynamics):
 
 class DenseDynamics(Dynamics):
     """Dynamics with a full, lower-triangular B: noise that moves coordinates together."""
+
+    is_dense = True
 
     def __init__(self, K: int, D: int) -> None:
         super().__init__(K, D)

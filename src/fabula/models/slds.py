@@ -13,13 +13,13 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from fabula.models.batch import Batch, gather_latent
+from fabula.models.chain import chain
 from fabula.models.dynamics import dynamics
 from fabula.models.gaussian import Potential
 from fabula.models.language import ConditionalLanguageModel
 from fabula.models.recognition import Evidence, Recognition
 from fabula.models.scaffold import Scaffold
 from fabula.models.settings import ModelSettings
-from fabula.models.smoothing import filter_forward, sample_backward
 
 
 class Draw(NamedTuple):
@@ -89,19 +89,15 @@ class SLDS(nn.Module):
         s: Float[Tensor, "batch sent state"],
         present: Bool[Tensor, "batch sent"],
         noise: Float[Tensor, "batch sent latent"],
-        step_noise: Float[Tensor, "batch sent latent"],
     ) -> Draw:
         """All Z jointly from q(Z | s, X) ∝ prod_i p(Z_i | Z_{i-1}, s_i) phi_i(Z_i): every Z_i hears every sentence.
 
         log q - log p = sum_i log phi_i(Z_i) - log evidence, so the KL needs no second recursion.
         """
-        filtered = filter_forward(self.dynamics, s, evidence.phi, present)
-        Z = sample_backward(
-            self.dynamics, s, filtered, present, noise.unsqueeze(1), step_noise.unsqueeze(1)
-        ).squeeze(1)
-        kl = (evidence.phi.log(Z) * present).sum(-1) - filtered.log_evidence
-        silent = Potential(torch.zeros_like(Z), torch.zeros_like(Z))
-        return Draw(Z, self.log_q_Z(Z, silent, s, present, "filtering") + kl, kl)
+        law = chain(self.dynamics, s, evidence.phi, present)
+        Z = law.sample(noise.unsqueeze(1)).squeeze(1)
+        kl = (evidence.phi.log(Z) * present).sum(-1) - law.log_evidence
+        return Draw(Z, law.log_density(noise.unsqueeze(1)).squeeze(1), kl)
 
     def log_q_Z(
         self,
@@ -121,7 +117,7 @@ class SLDS(nn.Module):
             z_prev = Z[:, i]
         if posterior == "filtering":
             return log_q
-        evidence = filter_forward(self.dynamics, s, phi, present).log_evidence
+        evidence = chain(self.dynamics, s, phi, present).log_evidence
         return log_q + (phi.log(Z) * present).sum(-1) - evidence
 
     def log_p_Z_each(self, Z: Float[Tensor, "batch sent latent"]) -> Float[Tensor, "batch sent state"]:

@@ -29,6 +29,7 @@ from fabula.corpus.vocabulary import Vocabulary
 from fabula.errors import UserError
 from fabula.models.build import Model, build
 from fabula.training.recipe import Recipe, recipe_from
+from fabula.training.storage import Storage, pack, shards, unpack
 
 FORMAT = 1
 """Rises when a reader of this version could not read what a later one writes."""
@@ -47,11 +48,20 @@ class Checkpoint:
     """What was measured of it, as the card shows it."""
 
 
-def save(folder: Path, checkpoint: Checkpoint, *, weights: dict[str, Tensor] | None = None) -> None:
+def save(
+    folder: Path,
+    checkpoint: Checkpoint,
+    *,
+    weights: dict[str, Tensor] | None = None,
+    storage: Storage = "float32",
+    shard_bytes: int = 1 << 40,
+) -> None:
     """Write a checkpoint; whatever was there before stays whole until this one is."""
-    state = weights if weights is not None else checkpoint.model.state_dict()
+    state = dict(weights if weights is not None else checkpoint.model.state_dict())
     folder.mkdir(parents=True, exist_ok=True)
-    name, entry = write_tensors(folder, "weights", state)
+    kept = {name: state[name] for name, owner in owners(state).items() if name == owner}
+    groups = shards(pack(kept, storage), shard_bytes)
+    files = dict(write_tensors(folder, "weights", group) for group in groups)
     config = {
         "format": FORMAT,
         "fabula": __version__,
@@ -59,12 +69,12 @@ def save(folder: Path, checkpoint: Checkpoint, *, weights: dict[str, Tensor] | N
         "labels": list(checkpoint.labels),
         "corpus_hash": checkpoint.corpus_hash,
         "figures": checkpoint.figures,
-        "weights": {name: entry},
+        "weights": files,
     }
     write_file(folder / "vocabulary.json", checkpoint.vocabulary.to_json().encode())
     write_file(folder / "config.json", (json.dumps(config, indent=1, ensure_ascii=False) + "\n").encode())
     for stale in folder.glob("weights-*.safetensors"):
-        if stale.name != name:
+        if stale.name not in files:
             stale.unlink()
 
 
@@ -81,13 +91,13 @@ def load(folder: Path, device: torch.device | str = "cpu") -> Checkpoint:
         raise UserError(f"the checkpoint {folder} is damaged: {error}") from error
     state: dict[str, Tensor] = {}
     for name, entry in files.items():
-        state |= read_tensors(folder / name, entry)
+        state |= unpack(read_tensors(folder / name, entry))
     K = len(labels)
     flat = torch.full((K,), 1 / K), torch.full((K, K), 1 / K)
     model = build(recipe.model, len(vocabulary), *flat)
     try:
         aliases = owners(dict(model.state_dict()))
-        model.load_state_dict({name: state[owner].float() for name, owner in aliases.items() if owner in state})
+        model.load_state_dict({name: state[owner] for name, owner in aliases.items() if owner in state})
     except RuntimeError as error:
         raise UserError(f"the weights of {folder} do not fit its recipe: {str(error).splitlines()[0]}") from error
     return Checkpoint(
@@ -117,8 +127,7 @@ def read_config(folder: Path) -> dict[str, Any]:
 
 def write_tensors(folder: Path, stem: str, tensors: dict[str, Tensor]) -> tuple[str, dict[str, Any]]:
     """Tensors into a file named by its content; the name and what config.json should say of it."""
-    kept = {name: tensors[name] for name, owner in owners(tensors).items() if name == owner}
-    content = save_tensors({name: tensor.detach().cpu().contiguous() for name, tensor in kept.items()})
+    content = save_tensors({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()})
     digest = hashlib.sha256(content).hexdigest()
     name = f"{stem}-{digest[:12]}.safetensors"
     write_file(folder / name, content)

@@ -100,7 +100,7 @@ def draw_Z(
     noise = _noise(model, batch, generator)
     if settings.posterior == "filtering":
         return model.draw_filtering(evidence, s, batch.present, noise)
-    return model.draw_smoothing(evidence, s, batch.present, noise, _noise(model, batch, generator))
+    return model.draw_smoothing(evidence, s, batch.present, noise)
 
 
 def kl_of_tags(model: SLDS, evidence: Evidence, s: Float[Tensor, "batch sent state"], batch: Batch) -> Tensor:

@@ -1,0 +1,109 @@
+"""Train several recipes side by side on one device, measure each on the test split, and print one table.
+
+    PYTHONPATH=src python benchmarks/train_systems.py --data prepared/roc --out runs \
+        recipes/lm.toml recipes/slds.toml --device cuda
+
+A recipe may be changed for this run: recipes/slds.toml:objective.target_kl=15:train.epochs=12 (the run is then named
+after the changes). Every run leaves OUT/NAME (checkpoint, log) and a line in OUT/records.jsonl.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import tomllib
+
+
+def changed(spec: str, out: Path) -> tuple[str, Path]:
+    """A run's name and recipe file from RECIPE[:key=value...]."""
+    path, *changes = spec.split(":")
+    content = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+    name = content.get("name", Path(path).stem)
+    for change in changes:
+        key, value = change.split("=", 1)
+        table: dict[str, Any] = content
+        *parents, last = key.split(".")
+        for parent in parents:
+            table = table.setdefault(parent, {})
+        table[last] = tomllib.loads(f"v = {value}")["v"]
+        name += f"~{last}={value}".replace('"', "")
+    content["name"] = name
+    folder = out / name.replace("/", "-")
+    folder.mkdir(parents=True, exist_ok=True)
+    target = folder / "recipe.json"
+    target.write_text(json.dumps(content), encoding="utf-8")
+    return name, folder
+
+
+def one(folder: Path, data: Path, device: str, samples: int, split: str) -> None:
+    """Train and measure one run (in a process of its own)."""
+    from fabula.corpus.dataset import Corpus
+    from fabula.evaluation.measure import measure_likelihood
+    from fabula.training.loop import train
+    from fabula.training.recipe import recipe_from
+
+    recipe = recipe_from(json.loads((folder / "recipe.json").read_text(encoding="utf-8")))
+    began = time.perf_counter()
+    checkpoint = train(recipe, Corpus.open(data), folder, device=device, bar=False)
+    minutes = (time.perf_counter() - began) / 60
+    parameters = sum(p.numel() for p in checkpoint.model.parameters())
+    record = measure_likelihood(folder, data=data, split=split, samples=samples, device=device)
+    record |= {"minutes": round(minutes, 2), "parameters": parameters, **checkpoint.figures}
+    (folder / "record.json").write_text(json.dumps(record), encoding="utf-8")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("recipes", nargs="+")
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--device", default="auto")
+    parser.add_argument("--samples", type=int, default=20)
+    parser.add_argument("--split", default="test")
+    parser.add_argument("--one", action="store_true", help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.one:
+        one(Path(args.recipes[0]), args.data, args.device, args.samples, args.split)
+        return
+    args.out.mkdir(parents=True, exist_ok=True)
+    runs = [changed(spec, args.out) for spec in args.recipes]
+    processes = []
+    for _, folder in runs:
+        command = [sys.executable, __file__, str(folder), "--one", "--data", str(args.data), "--out", str(args.out)]
+        command += ["--device", args.device, "--samples", str(args.samples), "--split", args.split]
+        with (folder / "errors.txt").open("w") as errors:
+            processes.append(subprocess.Popen(command, stderr=errors))
+    codes = [process.wait() for process in processes]
+    records = []
+    for (name, folder), code in zip(runs, codes, strict=True):
+        if code:
+            tail = (folder / "errors.txt").read_text(encoding="utf-8").strip().splitlines()[-3:]
+            print(f"{name}: failed: {' | '.join(tail)}")
+        else:
+            records.append(json.loads((folder / "record.json").read_text(encoding="utf-8")))
+    with (args.out / "records.jsonl").open("a", encoding="utf-8") as file:
+        file.writelines(json.dumps(record) + "\n" for record in records)
+    print(table(records))
+
+
+COLUMNS = ("ppl", "ppl_iw", "ppl_elbo", "ppl_authors", "nll_story", "kl_z", "z_use", "lookahead_use", "f1_s")
+
+
+def table(records: list[dict[str, Any]]) -> str:
+    width = max([len(record["recipe"]) for record in records], default=6) + 2
+    lines = [f"{'recipe':<{width}}" + "".join(f"{c:>14}" for c in COLUMNS) + f"{'epoch':>7}{'min':>7}{'M par':>7}"]
+    for record in records:
+        cells = "".join("-".rjust(14) if record.get(c) is None else f"{record[c]:>14.3f}" for c in COLUMNS)
+        tail = f"{record['epoch']:>7}{record['minutes']:>7.1f}{record['parameters'] / 1e6:>7.1f}"
+        lines.append(f"{record['recipe']:<{width}}{cells}{tail}")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    main()
