@@ -75,6 +75,11 @@ def test_json_lines(stories: list[tuple[list[str], bool]]) -> None:
 def test_plain_text_has_a_sentence_per_line(stories: list[list[str]], end: str) -> None:
     items = _read("plain.txt", (end * 3).join(end.join(story) for story in stories))
     assert _told(items) == stories
+    begin = 1
+    for item, story in zip(items, stories, strict=True):
+        assert isinstance(item, Story)
+        assert item.line == begin
+        begin += len(story) + 2
 
 
 def test_paragraphs_are_split_by_rule_and_may_be_wrapped() -> None:

@@ -25,8 +25,8 @@ def _spacy_tokenizer() -> Any:
 
 def tokenise(sentence: str) -> list[str]:
     """The words of one sentence, cased, punctuation split off; no word holds a blank."""
-    # A blank is never part of a word; after normalising spaCy should return none as a token, and must not.
-    return [token.text for token in _spacy_tokenizer()(normalise(sentence)) if not token.text.isspace()]
+    # spaCy makes a token of every blank beyond the first between two words; normalised text has none.
+    return [token.text for token in _spacy_tokenizer()(normalise(sentence))]
 
 
 def tokenise_many(sentences: Iterable[str]) -> list[list[str]]:
