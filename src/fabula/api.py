@@ -9,6 +9,7 @@ Command line, HTTP and Python are three doors to these functions.
 
 from __future__ import annotations
 
+import json
 import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,15 +20,18 @@ from typing import Any, Literal
 import torch
 
 from fabula.corpus.tokenize import detokenise, tokenise
-from fabula.corpus.vocabulary import EOS
+from fabula.corpus.vocabulary import EOS, UNK
 from fabula.errors import UserError
+from fabula.evaluation.likelihood import draw_posterior
 from fabula.infill import decode, names
+from fabula.infill.bridge import draw_latents
 from fabula.infill.decode import Lexicon
-from fabula.infill.noise import seeded
-from fabula.infill.page import Page, evidence, page
+from fabula.infill.noise import Noise, seeded
+from fabula.infill.page import Page, evidence, flatten, page
 from fabula.infill.sampler import SAMPLERS, FillSettings, Found, draw, take
 from fabula.infill.samples import Diagnostics, Round, best
-from fabula.infill.task import Task, fill_task, write_task
+from fabula.infill.tags import settle
+from fabula.infill.task import Task, fill_task, partial_task, story_task, write_task
 from fabula.models.s2s import S2S
 from fabula.models.scaffold import UNKNOWN
 from fabula.models.slds import SLDS
@@ -111,6 +115,7 @@ class Tagging:
     probabilities: tuple[Mapping[str, float], ...]
     """q(S_i | X) by label."""
     model: str
+    notes: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         return _plain(self)
@@ -194,6 +199,26 @@ def find(name_or_path: str | Path) -> Path:
     raise UserError(f"no model and no folder is called {str(name_or_path)!r}{have}", field="model")
 
 
+def describe(name: str, folder: Path) -> dict[str, Any]:
+    """What `fabula models` says of one model, without loading its weights."""
+    try:
+        config = checkpoints.read_config(folder)
+        words = len(json.loads((folder / "vocabulary.json").read_text(encoding="utf-8")))
+        recipe = config["recipe"]
+        return {
+            "name": name,
+            "folder": str(folder),
+            "recipe": recipe["name"],
+            "kind": recipe["model"]["kind"],
+            "labels": list(config["labels"]),
+            "words": words,
+            "bytes": sum(file.stat().st_size for file in folder.iterdir() if file.is_file()),
+            "figures": config.get("figures", {}),
+        }
+    except (UserError, OSError, KeyError, TypeError, ValueError) as error:
+        return {"name": name, "folder": str(folder), "damaged": str(error)}
+
+
 class Narrator:
     """A loaded model with everything needed to use it on raw text."""
 
@@ -253,6 +278,86 @@ class Narrator:
         """A story from nothing but its length and its arc."""
         task = write_task(sentences, self.labels, arc, starts)
         return self._last(self._answers(task, candidates, samples or 10, sampler, seed, settings))
+
+    @torch.inference_mode()
+    def tag(self, sentences: Sequence[str]) -> Tagging:
+        """The tag of every sentence: argmax q(S_i | X), or the corpus's own tagger for a model that has no q(S)."""
+        task = story_task(sentences, self.labels)
+        if isinstance(self.model, SLDS) and self.model.K > 1:
+            told = self.encode([task])
+            q = evidence(self.model, told.X, told.lengths).log_q_S[0].exp().tolist()
+            notes: tuple[str, ...] = ()
+        else:
+            q = [[float(k == s) for k in range(len(self.labels))] for s in self._tagger_states(task)]
+            notes = ("this model has no q(S | X): tags are VADER's",)
+        tags = tuple(self.labels[max(range(len(row)), key=row.__getitem__)] for row in q)
+        shares = tuple(dict(zip(self.labels, row, strict=True)) for row in q)
+        return Tagging(tuple(sentences), tags, shares, self.name, notes)
+
+    @torch.inference_mode()
+    def score(self, sentences: Sequence[str], *, samples: int = 100, seed: int = 0) -> Score:
+        """log p of a story: exact without latents, else a lower bound by importance sampling with S summed out."""
+        if samples < 1:
+            raise UserError(f"samples must be at least 1, not {samples}", field="samples")
+        told = self.encode([story_task(sentences, self.labels)])
+        batch = flatten(told.X, told.lengths)
+        words, unknown = int(told.lengths.sum()), int((told.X == UNK).sum())
+        kind: Literal["exact", "bound"] = "exact"
+        if isinstance(self.model, SLDS):
+            kind = "bound"
+            wide = batch.repeat(samples)
+            generator = torch.Generator(self.device).manual_seed(seed)
+            seen = self.model.evidence(wide)
+            drawn = draw_posterior(self.model, seen, wide, self.checkpoint.recipe.objective.posterior, generator)
+            log_p_X = self.model.log_p_X(wide, drawn.Z)
+            free = torch.full_like(wide.S, UNKNOWN) if self.model.K > 1 else self.model.tags(wide)
+            log_w = log_p_X.sum(1) + self.model.log_p_Z(drawn.Z, wide, free) - drawn.log_q
+            log_p = float(log_w.double().logsumexp(0)) - math.log(samples)
+            each = log_p_X.mean(0)
+        else:
+            if isinstance(self.model, S2S):
+                words -= len(sentences) - 1
+                states = torch.tensor([self._tagger_states(story_task(sentences, self.labels))], device=self.device)
+                batch = batch.with_S(states)
+            each = self.model.log_p_X(batch)[0]
+            log_p, samples = float(each.double().sum()), 0
+        return Score(
+            sentences=tuple(sentences), log_p=log_p, log_p_sentences=tuple(each.tolist()), kind=kind, words=words,
+            unknown=unknown, perplexity=math.exp(-log_p / words), samples=samples, seed=seed, model=self.name,
+        )  # fmt: skip
+
+    @torch.inference_mode()
+    def posterior(
+        self, sentences: Sequence[str | None], *, arc: Arc = None, samples: int = 200, seed: int = 0
+    ) -> Posterior:
+        """S and Z given the sentences that are there, as `bridge` draws them; a missing sentence is None or "_"."""
+        if not isinstance(self.model, SLDS):
+            raise UserError("a model without latents has no posterior over them", field="model")
+        if samples < 2:
+            raise UserError(f"samples must be at least 2, not {samples}", field="samples")
+        told = self.encode([partial_task(sentences, self.labels, arc)])
+        noise = Noise([seeded(seed)], told.sentences, samples, told.device)
+        phi = evidence(self.model, told.X, told.lengths).phi
+        settled = settle(self.model, told, "free")
+        drawn = draw_latents(self.model.scaffold, self.model.dynamics, settled.S, phi, told.present, noise)
+        shares = self.model.one_hot(drawn.S).mean(0).tolist()
+        labels = self.labels if self.model.K > 1 else ("any",)
+        return Posterior(
+            tags=tuple(dict(zip(labels, row, strict=True)) for row in shares),
+            Z_mean=tuple(tuple(row) for row in drawn.Z.mean(0).tolist()),
+            Z_deviation=tuple(tuple(row) for row in drawn.Z.std(0).tolist()),
+            samples=samples,
+            seed=seed,
+            model=self.name,
+        )
+
+    def _tagger_states(self, task: Task) -> list[int]:
+        from fabula.corpus.sentiment import VaderTagger
+
+        tagger = VaderTagger()
+        if tagger.labels != self.labels:
+            raise UserError("this model cannot tag, and its labels are not VADER's", field="model")
+        return [s or 0 for s in tagger.tag([text or "" for text in task.sentences])]
 
     def encode(self, tasks: Sequence[Task], names_of: Sequence[Mapping[str, str]] | None = None) -> Page:
         """Tasks as the model reads them."""

@@ -6,8 +6,8 @@ The target is the model's law of everything that is not given,
 
 with p(X_i | .) of a missing sentence truncated as the `Choice` says (`correct=True` undoes that in the weights). A
 particle begins with (S, Z) drawn exactly from p(S) prod_i p(Z_i | Z_{i-1}, S_i) prod_{j given} phi_j(Z_j), and writes
-left to right. At a given sentence j its weight is multiplied by p(X_j | X_:j, Z_j) / phi_j(Z_j), so that the sentence counts once.
-Everything is linear in N.
+left to right. At a given sentence j its weight is multiplied by p(X_j | X_:j, Z_j) / phi_j(Z_j), so that the sentence
+counts once. Everything is linear in N.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ from fabula.infill.noise import Noise
 from fabula.infill.page import Page, evidence
 from fabula.infill.samples import Diagnostics, Round, effective_size, score_following, split_r_hat
 from fabula.infill.tags import TagSource, settle
+from fabula.models.chain import Chain, chain
 from fabula.models.dynamics import Dynamics
 from fabula.models.gaussian import Potential
 from fabula.models.scaffold import UNKNOWN, Scaffold
 from fabula.models.slds import SLDS
-from fabula.models.smoothing import filter_forward, sample_backward
 
 MAX_PATHS = 729
 """Free tag paths of a story that are enumerated: 3^6. Beyond, blocks alternate."""
 
-COVARIANCES_AT_ONCE = 1 << 25
-"""Numbers held in filtered covariances (128 MiB); more rows are cut into pieces."""
+MATRICES_AT_ONCE = 1 << 25
+"""Numbers held in the matrices of factorised chains (128 MiB); more rows are cut into pieces."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,7 +127,7 @@ def path_weights(
     found = []
     for part in torch.split(paths, _rows_at_once(dynamics.D, len(S))):
         wide = Potential(phi.mean.expand(len(part), -1, -1), phi.precision.expand(len(part), -1, -1))
-        found.append(filter_forward(dynamics, part, wide, torch.ones_like(part, dtype=torch.bool)).log_evidence)
+        found.append(chain(dynamics, part, wide, torch.ones_like(part, dtype=torch.bool)).log_evidence)
     return paths, scaffold.log_prob(paths, everywhere) + torch.cat(found)
 
 
@@ -158,30 +158,32 @@ def draw_paths(
 def _smooth(
     dynamics: Dynamics, drawn: Tensor, phi: Potential, present: Tensor, at: Tensor, noise: Noise
 ) -> Float[Tensor, "batch sent latent"]:
-    """Z | S for every row; rows of a story that share a path share its filter."""
-    rows, N, D = len(drawn), drawn.shape[1], dynamics.D
-    first, second = noise.normal(D), noise.normal(D)
+    """Z | S for every row; rows of a story that share a path share its factorisation."""
+    N, D = drawn.shape[1], dynamics.D
+    eps = noise.normal(D)
     keyed = torch.cat([at[:, None], drawn.clamp(min=0)], 1)
     unique, owner = torch.unique(keyed, dim=0, return_inverse=True)
     story, S = unique[:, 0], unique[:, 1:]
-    Z = first.new_zeros(rows, N, D)
+    Z = torch.zeros_like(eps)
     limit = _rows_at_once(D, N)
     for begin in range(0, len(unique), limit):
-        piece = slice(begin, begin + limit)
-        own = Potential(phi.mean[story[piece]], phi.precision[story[piece]])
-        filtered = filter_forward(dynamics, S[piece], own, present[story[piece]])
+        some = story[begin : begin + limit]
+        law = chain(dynamics, S[begin : begin + limit], Potential(phi.mean[some], phi.precision[some]), present[some])
         mine = ((owner >= begin) & (owner < begin + limit)).nonzero().squeeze(1)
-        for some in mine.split(limit):
-            local = owner[some] - begin
-            taken = type(filtered)(filtered.mean[local], filtered.covariance[local], filtered.log_evidence[local])
-            Z[some] = sample_backward(
-                dynamics, S[piece][local], taken, present[at[some]], first[some, None], second[some, None]
-            )[:, 0]
+        for rows in torch.split(mine, limit):
+            Z[rows] = _pick(law, owner[rows] - begin).sample(eps[rows, None])[:, 0]
     return Z
 
 
+def _pick(law: Chain, rows: Int[Tensor, " rows"]) -> Chain:
+    return Chain(
+        law.diagonal[:, rows], law.below[:, rows], law.pulled[:, rows], law.log_evidence[rows], law.present[rows]
+    )
+
+
 def _rows_at_once(D: int, N: int) -> int:
-    return max(1, COVARIANCES_AT_ONCE // (N * D * D))
+    # A chain keeps two matrices a sentence, and makes about four more on the way.
+    return max(1, MATRICES_AT_ONCE // (6 * N * D * D))
 
 
 def run(

@@ -70,6 +70,8 @@ class Lexicon:
     """Only `<eos>`."""
     is_final: Bool[Tensor, " vocab"]
     """The marks that end a sentence."""
+    quote: Int[Tensor, ""]
+    """The straight quotation mark's id, -1 where the vocabulary has none."""
 
     @staticmethod
     def of(vocabulary: Vocabulary, device: torch.device | str = "cpu") -> Lexicon:
@@ -84,9 +86,9 @@ class Lexicon:
             return torch.zeros(len(words)).masked_fill(~allowed, float("-inf")).to(device)
 
         first = spoken if spoken.any() else ~special
-        return Lexicon(
-            scores(anywhere), scores(first), scores(final if final.any() else end), scores(end), final.to(device)
-        )
+        ending = final if final.any() else end
+        quote = torch.tensor(vocabulary.index.get('"', -1), device=device)
+        return Lexicon(scores(anywhere), scores(first), scores(ending), scores(end), final.to(device), quote)
 
 
 class Cursor(NamedTuple):
@@ -186,7 +188,7 @@ def write(
         log_norm = logits.logsumexp(-1)
         state = tuple(torch.where(done[:, None], h, new.to(h.dtype)) for h, new in zip(state, moved, strict=True))
         barred = _allowed(lexicon, logits, previous, t, choice.max_words)
-        word, log_q_word = _choose(barred, choice, None if uniform is None else uniform[:, t])
+        word, log_q_word = choose(barred, choice, None if uniform is None else uniform[:, t])
         if t < forced_words:
             forced = (opening[rows, t] != PAD) & ~done
             word = torch.where(forced, opening[rows, t], word)
@@ -257,7 +259,7 @@ def _allowed(lexicon: Lexicon, logits: Tensor, previous: Tensor, t: int, max_wor
     return logits + lexicon.anywhere
 
 
-def _choose(scores: Tensor, choice: Choice, uniform: Tensor | None) -> tuple[Tensor, Tensor]:
+def choose(scores: Tensor, choice: Choice, uniform: Tensor | None) -> tuple[Tensor, Tensor]:
     """A word for each row and log q of it: greedy, or the inverse of the distribution function at `uniform`."""
     if choice.top_k == 1 or uniform is None:
         return scores.argmax(-1), torch.zeros_like(scores[:, 0])

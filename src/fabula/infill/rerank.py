@@ -10,14 +10,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
+from jaxtyping import Float
+from torch import Tensor
 
+from fabula.corpus.vocabulary import BOS, EOS, PAD
 from fabula.infill import decode
-from fabula.infill.decode import TOP_15, Choice, Language, Lexicon
+from fabula.infill.decode import TOP_15, Choice, Lexicon
 from fabula.infill.noise import Noise
 from fabula.infill.page import Page
 from fabula.infill.samples import Diagnostics, Round, score_following
 from fabula.models.lm import LM
 from fabula.models.s2s import S2S
+from fabula.models.scaffold import UNKNOWN
 
 WAVE = 125
 """Samples at a time: enough for the matrices to be worth it, few enough for a first answer to come soon."""
@@ -50,15 +54,74 @@ def run(
     while left:
         chains = min(WAVE, left)
         left -= chains
-        noise = Noise(generators, page.sentences, chains, page.device)
         wide = page.repeat(chains)
-        language: Language = model.language if isinstance(model, LM) else _tagged(model, wide, lexicon)
-        uniform = noise.uniform(settings.choice.max_words)
-        written = decode.story(language, lexicon, settings.choice, wide, None, uniform)
+        uniform = Noise(generators, page.sentences, chains, page.device).uniform(settings.choice.max_words)
+        if isinstance(model, S2S):
+            written, S = write_joined(model, lexicon, settings.choice, wide, uniform), wide.S
+        else:
+            written = decode.story(model.language, lexicon, settings.choice, wide, None, uniform)
+            S = torch.full_like(wide.S, UNKNOWN)
         score = score_following(written.log_p, written.lengths, wide)
-        S = wide.S if isinstance(model, S2S) else torch.full_like(wide.S, -1)
         yield Round(written.X, written.lengths, S, written.log_p, score), None if left else Diagnostics.none(stories, N)
 
 
-def _tagged(model: S2S, page: Page, lexicon: Lexicon) -> Language:
-    raise NotImplementedError
+def write_joined(
+    model: S2S,
+    lexicon: Lexicon,
+    choice: Choice,
+    page: Page,
+    uniform: Float[Tensor, "batch sent word"],
+) -> decode.Written:
+    """Stories from p(X | S), whose sentences are joined: there is an `<eos>` only at the very end.
+
+    A written sentence ends after its first word that ends one (`. ! ?`), with the quotation closed if one is open; near
+    the limit such a word is forced. Given words are read in their places, without their inner `<eos>`.
+    All rows take a word at a time, each at its own place of its own story.
+    """
+    rows, N, W = page.X.shape
+    V, device = len(lexicon.anywhere), page.device
+    present, missing = page.present.to(device), page.missing.to(device)
+    memory, state = model.encode(page.S, present)
+    last = present.sum(1) - 1
+    width = max(W, choice.max_words + 1)
+    X = torch.nn.functional.pad(page.X, (0, width - W))
+    log_p, log_q = (torch.zeros(rows, N, device=device) for _ in range(2))
+    everyone = torch.arange(rows, device=device)
+    i, t, quotes = (torch.zeros_like(everyone) for _ in range(3))
+    previous = torch.full_like(everyone, BOS)
+    done, closing, ended = (torch.zeros_like(everyone, dtype=torch.bool) for _ in range(3))
+    no_end = lexicon.anywhere.clone()
+    no_end[EOS] = float("-inf")
+    while not bool(done.all()):
+        logits, state = model.write(previous[:, None], memory, present, state)
+        scores = logits[:, 0, :V].float()
+        own = missing[everyone, i]
+        rule = torch.where((t == 0)[:, None], lexicon.first, no_end)
+        rule = torch.where((t >= choice.max_words - 2)[:, None], lexicon.ending, rule)
+        word, log_q_word = decode.choose(scores + rule, choice, uniform[everyone, i, t.clamp(max=choice.max_words - 1)])
+        forced = ~own | closing | ended
+        if page.opening.shape[2]:
+            opening = page.opening[everyone, i, t.clamp(max=page.opening.shape[2] - 1)]
+            begun = own & (t < page.opening.shape[2]) & (opening != PAD)
+            word, forced = torch.where(begun, opening, word), forced | begun
+        word = torch.where(closing, lexicon.quote, word)
+        word = torch.where(ended, EOS, word)
+        word = torch.where(own, word, X[everyone, i, t])
+        log_p_word = scores.gather(1, word[:, None]).squeeze(1) - scores.logsumexp(-1)
+        log_p[everyone, i] += log_p_word.masked_fill(done, 0.0)
+        log_q[everyone, i] += log_q_word.masked_fill(done | forced, 0.0)
+        X[everyone, i, t] = torch.where(done, X[everyone, i, t], word)
+        t, previous = t + (~done).long(), word
+        quotes = quotes + ((word == lexicon.quote) & ~done).long()
+        # Where the sentence now stands: a written one may want its quotation closed, the last one its `<eos>`.
+        final = own & (lexicon.is_final[word] | closing | (t >= choice.max_words - 1))
+        closing = final & (quotes % 2 == 1) & ~closing
+        whole = torch.where(own, final & ~closing, t >= page.lengths[everyone, i] - 1)
+        ended = whole & (i == last) & ~ended & own
+        whole = torch.where(i == last, word == EOS, whole)
+        done = done | (whole & (i == last))
+        onward = whole & (i < last)
+        X[everyone, i, t.clamp(max=width - 1)] = torch.where(onward, EOS, X[everyone, i, t.clamp(max=width - 1)])
+        i, t = i + onward.long(), t.masked_fill(onward, 0)
+        quotes = quotes.masked_fill(onward, 0)
+    return decode.Written(X, (X != PAD).sum(2), log_p, log_q)

@@ -65,6 +65,17 @@ def story_task(sentences: Sequence[str], labels: Sequence[str]) -> Task:
     return _task(tuple(sentences), labels, None, None)
 
 
+def partial_task(
+    sentences: Sequence[str | None], labels: Sequence[str], arc: str | Sequence[str | None] | None = None
+) -> Task:
+    """A story of which at least one sentence is given."""
+    stated = tuple(None if s is None or s.strip() == BLANK else s for s in sentences)
+    _check_sentences(stated)
+    if not any(stated):
+        raise UserError("every sentence is missing", field="sentences")
+    return _task(stated, labels, arc, None)
+
+
 def parse_arc(arc: str | Sequence[str | None], labels: Sequence[str]) -> tuple[str | None, ...]:
     """One tag per sentence: signs `+ - .`, `?` for free, or the labels by name, between blanks or commas.
 

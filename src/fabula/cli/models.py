@@ -1,0 +1,55 @@
+"""`fabula models`: what is installed, its size, recipe and figures."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+EXAMPLES = """examples:
+  fabula models
+  fabula models --json
+  FABULA_MODELS=runs fabula models          checkpoints in a folder of your own
+"""
+
+
+def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = subparsers.add_parser(
+        "models",
+        help="list the installed models",
+        description="List the installed models: those that came with Fabula and those under FABULA_MODELS "
+        "(else ~/.cache/fabula/models).",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--json", action="store_true", help="print the list as JSON")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    from fabula.api import describe, installed, models_folder
+
+    found = [describe(name, folder) for name, folder in sorted(installed().items())]
+    if args.json:
+        json.dump(found, sys.stdout, ensure_ascii=False, indent=1)
+        print()
+        return 0
+    if not found:
+        print(f"no model is installed (looked in the package and in {models_folder()}); `fabula demo` trains a toy one")
+        return 0
+    for model in found:
+        print(_line(model))
+    return 0
+
+
+def _line(model: dict[str, Any]) -> str:
+    if "damaged" in model:
+        return f"{model['name']:<12} damaged: {model['damaged']}"
+    figures = ", ".join(
+        f"{name} {value:.4g}" for name, value in model["figures"].items() if isinstance(value, int | float)
+    )
+    size = f"{model['bytes'] / 2**20:.1f} MiB"
+    head = f"{model['name']:<12} {model['kind']:<5} {size:>10}  {model['words']:,} words  recipe {model['recipe']}"
+    return f"{head}\n{'':<12} {figures or 'no figures recorded'}\n{'':<12} {Path(model['folder'])}"
