@@ -229,7 +229,7 @@ def _stories_file(path: Path, n: int) -> Path:
     return path
 
 
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM], ids=lambda how: how.name)
+@pytest.mark.parametrize("how", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.long)])
 def test_ctrl_c_leaves_nothing(tmp_path: Path, how: signal.Signals) -> None:
     """The whole group gets the signal, as from a terminal: one line, no worker's traceback, no folder."""
     big = _stories_file(tmp_path / "in" / "big.txt", 9_000)  # above the size from which workers are started

@@ -51,7 +51,7 @@ def test_processes_and_batches_do_not_show(
     monkeypatch.setattr(preparation, "_BATCH", 7)
     small = _prepare(files, tmp_path / "small")
     monkeypatch.setattr(preparation, "_INLINE_BYTES", 0)  # or so little text would stay in this process
-    many = _prepare(files, tmp_path / "many", jobs=3)
+    many = _prepare(files, tmp_path / "many", jobs=2)
     assert _bytes(tmp_path / "one") == _bytes(tmp_path / "small") == _bytes(tmp_path / "many")
     assert one.rejected == small.rejected == many.rejected
     assert [row.reason.split(" has ")[0] for row in one.rejected] == ["one sentence only"] * 2 + ["sentence 2"]
