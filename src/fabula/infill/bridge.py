@@ -255,7 +255,7 @@ def particles_of(
             S, Z, X, lengths, log_p = S[parents], Z[parents], X[parents], lengths[parents], log_p[parents]
             log_w = log_w.masked_fill(poor.to(device).repeat_interleave(P), 0.0)
     blank = Diagnostics.none(stories, N)
-    found = Round(X, lengths, S, log_p, score_following(log_p, lengths, wide))
+    found = Round(X, lengths, S, log_p, score_following(log_p, lengths, wide), log_w)
     return found, blank._replace(ess=ess, tag_r_hat=latents.tag_r_hat, changed=_differing(X, page, P))
 
 

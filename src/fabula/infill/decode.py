@@ -8,32 +8,18 @@ of the vocabulary, and the proposal's, log q, of the truncated law that the word
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from fabula.corpus.vocabulary import BOS, EOS, PAD, UNK, Vocabulary
+from fabula.corpus.vocabulary import BOS, EOS, PAD, Vocabulary
 from fabula.infill.page import Page
-from fabula.models.language import LanguageState
+from fabula.models.language import ConditionalLanguageModel, LanguageState
 
 FINAL_MARKS = (".", "!", "?")
 QUOTES = ('"', "“", "'", "``")
-
-
-class Language(Protocol):
-    """What is asked of p(X_i | X_:i, Z_i); `fabula.models.language` has it."""
-
-    def start(self, batch: int, z: Tensor | None) -> LanguageState: ...
-
-    def step(self, previous: Tensor, z: Tensor | None, state: LanguageState) -> tuple[Tensor, LanguageState]: ...
-
-    def read(
-        self, previous: Tensor, z: Tensor | None, state: LanguageState, lengths: Tensor | None
-    ) -> tuple[Tensor, LanguageState]: ...
-
-    def log_prob(self, features: Tensor, tokens: Tensor) -> Tensor: ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,13 +120,15 @@ class Written(NamedTuple):
     log_q: Float[Tensor, "batch sent"]
 
 
-def begin(language: Language, rows: int, z: Float[Tensor, "batch latent"] | None, device: torch.device) -> Cursor:
+def begin(
+    language: ConditionalLanguageModel, rows: int, z: Float[Tensor, "batch latent"] | None, device: torch.device
+) -> Cursor:
     """Before the first sentence."""
     return Cursor(language.start(rows, z), torch.full((rows,), BOS, device=device))
 
 
 def read(
-    language: Language,
+    language: ConditionalLanguageModel,
     cursor: Cursor,
     words: Int[Tensor, "batch word"],
     lengths: Int[Tensor, " batch"],
@@ -159,7 +147,7 @@ def read(
 
 
 def write(
-    language: Language,
+    language: ConditionalLanguageModel,
     lexicon: Lexicon,
     choice: Choice,
     cursor: Cursor,
@@ -218,7 +206,7 @@ def write(
 
 
 def replay(
-    language: Language,
+    language: ConditionalLanguageModel,
     lexicon: Lexicon,
     choice: Choice,
     cursor: Cursor,
@@ -275,7 +263,7 @@ def choose(scores: Tensor, choice: Choice, uniform: Tensor | None) -> tuple[Tens
 
 
 def sentence(
-    language: Language,
+    language: ConditionalLanguageModel,
     lexicon: Lexicon,
     choice: Choice,
     cursor: Cursor,
@@ -315,7 +303,7 @@ def sentence(
 
 
 def story(
-    language: Language,
+    language: ConditionalLanguageModel,
     lexicon: Lexicon,
     choice: Choice,
     page: Page,
@@ -336,19 +324,3 @@ def story(
         torch.stack([s.log_p for s in found], 1),
         torch.stack([s.log_q for s in found], 1),
     )
-
-
-__all__ = [
-    "BOS",
-    "EOS",
-    "GREEDY",
-    "PAD",
-    "TOP_15",
-    "UNK",
-    "Choice",
-    "Cursor",
-    "Language",
-    "Lexicon",
-    "Sentences",
-    "Written",
-]

@@ -185,7 +185,7 @@ def run(
 
 def _round(state: GibbsState, page: Page, settings: GibbsSettings) -> Round:
     score = score_last(state.log_p, page) if settings.score == "last" else score_given(state.log_p, page)
-    return Round(state.X, state.lengths, state.S, state.log_p, score)
+    return Round(state.X, state.lengths, state.S, state.log_p, score, torch.zeros_like(score))
 
 
 def _diagnose(page: Page, settings: GibbsSettings, moved: list[Tensor], latents: list[Tensor]) -> Diagnostics:

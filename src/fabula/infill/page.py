@@ -11,6 +11,7 @@ from torch import Tensor
 
 from fabula.corpus.vocabulary import EOS, PAD
 from fabula.models.batch import Batch
+from fabula.models.gaussian import Potential
 from fabula.models.recognition import Evidence, SentenceEncoder
 from fabula.models.scaffold import UNKNOWN
 from fabula.models.slds import SLDS
@@ -108,6 +109,10 @@ def flatten(X: Int[Tensor, "batch sent word"], lengths: Int[Tensor, "batch sent"
 
 def evidence(model: SLDS, X: Int[Tensor, "batch sent word"], lengths: Int[Tensor, "batch sent"]) -> Evidence:
     """phi_i and q(S_i | X) of the sentences that are there; none from those of length 0."""
+    if not bool((lengths > 0).any()):
+        blank = torch.zeros(*lengths.shape, model.D, device=X.device)
+        even = torch.full((*lengths.shape, model.K), 1.0 / model.K, device=X.device).log()
+        return Evidence(Potential(blank, blank), even)
     if not isinstance(model.recognition.encoder, SentenceEncoder):
         found = model.evidence(flatten(X, lengths))
         return found.where(lengths > 0)

@@ -62,7 +62,8 @@ def run(
             written = decode.story(model.language, lexicon, settings.choice, wide, None, uniform)
             S = torch.full_like(wide.S, UNKNOWN)
         score = score_following(written.log_p, written.lengths, wide)
-        yield Round(written.X, written.lengths, S, written.log_p, score), None if left else Diagnostics.none(stories, N)
+        found = Round(written.X, written.lengths, S, written.log_p, score, torch.zeros_like(score))
+        yield found, None if left else Diagnostics.none(stories, N)
 
 
 def write_joined(

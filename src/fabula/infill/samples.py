@@ -23,6 +23,8 @@ class Round(NamedTuple):
     """log p(X_i | X_:i, Z_i) of every sentence, given or written."""
     score: Float[Tensor, " batch"]
     """What stories are ranked by, larger is better."""
+    log_weight: Float[Tensor, " batch"]
+    """The log of the importance weight that makes the story a draw from the sampler's target; 0 for a Markov chain."""
 
 
 class Diagnostics(NamedTuple):

@@ -1,0 +1,135 @@
+"""The decoder: its log-probabilities against the model's own, and its law against the enumeration of all sentences."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import pytest
+import torch
+
+from fabula.corpus.vocabulary import BOS, EOS, PAD, SPECIALS, UNK, Vocabulary
+from fabula.infill import decode
+from fabula.infill.decode import Choice, Lexicon
+from fabula.infill.noise import Noise, seeded
+from fabula.infill.page import Page, flatten, page
+from fabula.models.build import build
+from fabula.models.settings import DynamicsSettings, LanguageSettings, ModelSettings, RecognitionSettings
+from fabula.models.slds import SLDS
+
+VOCABULARY = Vocabulary((*SPECIALS, ".", "a", "b", "!", ","))
+LEXICON = Lexicon.of(VOCABULARY)
+
+
+@pytest.fixture(params=[(1, True), (2, False)])
+def model(request: pytest.FixtureRequest) -> SLDS:
+    layers, tied = request.param
+    torch.manual_seed(3)
+    settings = ModelSettings(
+        language=LanguageSettings(embedding=6, hidden=8, layers=layers, tied=tied),
+        dynamics=DynamicsSettings(latent=2),
+        recognition=RecognitionSettings(hidden=4),
+    )
+    made = build(settings, len(VOCABULARY), torch.full((2,), 0.5), torch.full((2, 2), 0.5))
+    assert isinstance(made, SLDS)
+    with torch.no_grad():
+        for parameter in made.language.parameters():
+            parameter.mul_(3)
+        made.language.output.bias[len(VOCABULARY) :] = -1e4
+    return made.eval().requires_grad_(False)
+
+
+def mixed() -> Page:
+    """Stories of two to four sentences, blanks anywhere, given sentences of one to five words."""
+    return page([[[5], None, [6, 5, 8, 4], None], [None, [5, 6, 4]], [[5, 5, 5, 6, 7], [6, 4], None]])
+
+
+@pytest.mark.parametrize("choice", [Choice(max_words=6), Choice(top_k=0, max_words=6), Choice(top_k=3, max_words=5)])
+def test_log_p_of_what_was_written_is_the_models_own(model: SLDS, choice: Choice) -> None:
+    """Every sentence's log p, read or written, in every row of a mixed page, equals one pass over the whole text."""
+    wide = mixed().repeat(5)
+    noise = Noise([seeded(i) for i in range(3)], mixed().sentences, 5, "cpu")
+    Z = noise.normal(2)
+    written = decode.story(model.language, LEXICON, choice, wide, Z, noise.uniform(choice.max_words))
+    truth = model.log_p_X(flatten(written.X, written.lengths), Z)
+    assert torch.allclose(written.log_p, truth, atol=1e-4)
+    assert torch.equal(written.X[..., : wide.X.shape[2]][wide.given], wide.X[wide.given])
+    assert torch.equal(written.lengths > 0, wide.present)
+
+
+@pytest.mark.parametrize("top_k", [1, 2, 0])
+def test_a_written_sentence_is_a_sentence(model: SLDS, top_k: int) -> None:
+    choice = Choice(top_k=top_k, max_words=5)
+    wide = mixed().repeat(40)
+    noise = Noise([seeded(i) for i in range(3)], mixed().sentences, 40, "cpu")
+    written = decode.story(model.language, LEXICON, choice, wide, noise.normal(2), noise.uniform(5))
+    sentences = [
+        row[:n].tolist() for row, n in zip(written.X[wide.missing], written.lengths[wide.missing], strict=True)
+    ]
+    lengths = {len(words) for words in sentences}
+    assert top_k == 1 or len(lengths) > 2
+    for words in sentences:
+        assert words.index(EOS) == len(words) - 1
+        assert not {PAD, UNK, BOS} & set(words)
+        assert VOCABULARY.words[words[0]].isalpha()
+        assert len(words) <= 5
+        if len(words) == 5:
+            assert VOCABULARY.words[words[-2]] in ".!"
+
+
+def every_sentence(max_words: int) -> list[list[int]]:
+    """All that `write` may write: no special but the last, a spoken first word, a final mark before the limit's end."""
+    words = [4, 5, 6, 7, 8]
+    found = []
+    for n in range(1, max_words):
+        for body in itertools.product(words, repeat=n):
+            full = [*body, EOS]
+            limit_met = n < max_words - 1 or (body[-1] in (4, 7) and body[-2] not in (4, 7))
+            early = n == max_words - 2 and body[-1] not in (4, 7)
+            if body[0] in (5, 6) and limit_met and not early:
+                found.append(full)
+    return found
+
+
+@pytest.mark.parametrize("choice", [Choice(top_k=0, max_words=4), Choice(top_k=2, temperature=0.7, max_words=4)])
+def test_the_law_of_written_sentences_sums_to_one(model: SLDS, choice: Choice) -> None:
+    """exp(log q) over all sentences is 1, draws have positive q, and `write` and `replay` agree on every draw."""
+    z = torch.randn(1, 2)
+    start = decode.begin(model.language, 1, z, torch.device("cpu"))
+    sentences = every_sentence(4)
+    words = torch.tensor([s + [PAD] * (4 - len(s)) for s in sentences])
+    rows = torch.zeros(len(words), dtype=torch.int64)
+    nothing = torch.zeros(len(words), 0, dtype=torch.int64)
+    _, log_p, log_q = decode.replay(model.language, LEXICON, choice, start.pick(rows), words, z[rows], nothing)
+    assert math.isclose(float(log_q.double().exp().sum()), 1.0, abs_tol=1e-5)
+    assert float(log_p.double().exp().sum()) < 1
+    many = torch.zeros(300, dtype=torch.int64)
+    uniform = torch.rand(300, 4, generator=torch.Generator().manual_seed(0))
+    _, new = decode.write(
+        model.language, LEXICON, choice, start.pick(many), z[many], uniform, nothing.new_zeros(300, 0)
+    )
+    listed = {tuple(row): number for number, row in enumerate(words.tolist())}
+    places = torch.tensor([listed[tuple(row)] for row in new.words.tolist()])
+    assert torch.allclose(new.log_q, log_q[places], atol=1e-5)
+    assert torch.allclose(new.log_p, log_p[places], atol=1e-5)
+
+
+def test_opening_words_are_kept_and_paid_for(model: SLDS) -> None:
+    opened = page([[[5], None, None]], openings=[{2: [6, 8]}]).repeat(20)
+    noise = Noise([seeded(0)], [3], 20, "cpu")
+    Z, uniform = noise.normal(2), noise.uniform(6)
+    choice = Choice(top_k=0, max_words=6)
+    written = decode.story(model.language, LEXICON, choice, opened, Z, uniform)
+    assert torch.equal(written.X[:, 2, :2], torch.tensor([6, 8]).expand(20, 2))
+    truth = model.log_p_X(flatten(written.X, written.lengths), Z)
+    assert torch.allclose(written.log_p, truth, atol=1e-4)
+    cursor = decode.begin(model.language, 20, Z[:, 0], torch.device("cpu"))
+    for i in (0, 1):
+        cursor, _ = decode.read(model.language, cursor, written.X[:, i], written.lengths[:, i], Z[:, i])
+    _, new = decode.write(model.language, LEXICON, choice, cursor, Z[:, 2], uniform[:, 2], opened.opening[:, 2])
+    chosen, _ = decode.read(model.language, cursor, new.words, new.lengths, Z[:, 2])
+    logits, _ = model.language.step(cursor.previous, Z[:, 2], cursor.state)
+    first = logits.log_softmax(-1)[:, 6]
+    assert chosen.previous.eq(EOS).all()
+    assert (new.log_forced <= first + 1e-5).all()
+    assert (new.log_forced >= new.log_p - 1e-5).all()

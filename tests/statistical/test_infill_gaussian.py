@@ -1,0 +1,157 @@
+"""A linear-Gaussian stand-in for text: the Z sweep leaves its known posterior invariant, bridge draws from it.
+
+Sentences are vectors, X_i ~ N(Z_i, R), so phi_i is the likelihood itself and everything is jointly Gaussian given S.
+Chains are independent, so their states are i.i.d. and z-tests are honest.
+"""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+import torch
+from torch import Tensor
+
+from fabula.infill import bridge
+from fabula.infill.conditionals import LatentConditional, draw_S, sweep_Z
+from fabula.infill.noise import Noise, seeded
+from fabula.models.dynamics import Dynamics, dynamics
+from fabula.models.gaussian import Potential
+from fabula.models.scaffold import Scaffold
+
+D, K, N, CHAINS = 2, 2, 4, 20_000
+R = torch.tensor([0.5, 0.8])
+GIVEN = torch.tensor([True, False, False, True])
+
+
+def parts() -> tuple[Scaffold, Dynamics, Tensor]:
+    torch.manual_seed(5)
+    scaffold = Scaffold(torch.tensor([0.6, 0.4]), torch.tensor([[0.7, 0.3], [0.2, 0.8]]))
+    moves = dynamics("full", K, D).requires_grad_(False)
+    for parameter in moves.parameters():
+        parameter.add_(0.4 * torch.randn_like(parameter))
+    return scaffold, moves, torch.randn(N, D)
+
+
+def evidence(X: Tensor, known: Tensor) -> Potential:
+    return Potential(X, (1 / R).expand_as(X)).where(known)
+
+
+def prior(moves: Dynamics, S: tuple[int, ...]) -> tuple[Tensor, Tensor]:
+    """Mean and covariance of all of Z given S, in float64."""
+    mean, covariance = torch.zeros(N * D).double(), torch.zeros(N * D, N * D).double()
+    A, bias, Sigma = moves.A.double(), moves.bias.double(), moves.Sigma().double()
+    for i, s in enumerate(S):
+        here, before = slice(i * D, (i + 1) * D), slice((i - 1) * D, i * D)
+        if i:
+            mean[here] = A[s] @ mean[before]
+            covariance[here, : i * D] = A[s] @ covariance[before, : i * D]
+            covariance[: i * D, here] = covariance[here, : i * D].T
+            covariance[here, here] = A[s] @ covariance[before, before] @ A[s].T
+        mean[here] += bias[s]
+        covariance[here, here] += Sigma[s]
+    return mean, covariance
+
+
+def exact(moves: Dynamics, S: tuple[int, ...], X: Tensor) -> tuple[Tensor, Tensor, float]:
+    """Mean and covariance of Z given S and the given sentences, and log p(the given sentences | S)."""
+    mean, covariance = prior(moves, S)
+    seen = GIVEN.repeat_interleave(D).nonzero().squeeze(1)
+    noise = torch.diag(R.double().repeat(int(GIVEN.sum())))
+    inner = covariance[seen][:, seen] + noise
+    gain = torch.linalg.solve(inner, covariance[seen]).T
+    residual = X[GIVEN].flatten().double() - mean[seen]
+    log_p = torch.distributions.MultivariateNormal(torch.zeros(len(seen)).double(), inner).log_prob(residual)
+    return mean + gain @ residual, covariance - gain @ covariance[seen], float(log_p)
+
+
+def worst_z_score(draws: Tensor, mean: Tensor, second: Tensor) -> float:
+    """Of all means and all second moments, against their exact values, in standard errors."""
+    draws = draws.double()
+    products = torch.einsum("ni,nj->nij", draws, draws).flatten(1)
+    found = torch.cat([draws, products], 1)
+    truth = torch.cat([mean, second.flatten()])
+    return float(((found.mean(0) - truth) / (found.std(0) / len(draws) ** 0.5)).abs().max())
+
+
+def test_sweep_with_a_sampled_X_step_leaves_the_exact_posterior_invariant() -> None:
+    """20,000 independent chains begin in the posterior of (Z, missing X) and are swept three times.
+
+    72 figures at 5 standard errors: a false alarm in less than 5e-5 of all seeds.
+    """
+    _, moves, X = parts()
+    S = (0, 1, 1, 0)
+    mean, covariance, _ = exact(moves, S, X)
+    generator = torch.Generator().manual_seed(0)
+    root = torch.linalg.cholesky(covariance)
+    Z = (mean + torch.randn(CHAINS, N * D, generator=generator).double() @ root.T).float().view(CHAINS, N, D)
+    conditional = LatentConditional(moves)
+    tags, present = torch.tensor(S).expand(CHAINS, N), torch.ones(CHAINS, N, dtype=torch.bool)
+
+    def written(Z: Tensor) -> Tensor:
+        drawn = Z + R.sqrt() * torch.randn(Z.shape, generator=generator)
+        return torch.where(GIVEN[:, None], X.expand_as(Z), drawn)
+
+    text = written(Z)
+    for _ in range(3):
+        phi = evidence(text, torch.ones(CHAINS, N, dtype=torch.bool))
+        Z = sweep_Z(conditional, Z, tags, phi, present, torch.randn(Z.shape, generator=generator))
+        text = written(Z)
+    assert worst_z_score(Z.flatten(1), mean, covariance + torch.outer(mean, mean)) < 5
+
+
+@pytest.mark.parametrize("way", ["enumerated", "alternating"])
+def test_bridge_draws_from_the_exact_posterior(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """S free, Z free, two sentences given: 20,000 joint draws against the mixture over all 16 tag paths.
+
+    72 moments of Z and 4 of S at 5 standard errors: a false alarm in less than 5e-5 of all seeds. Alternating blocks
+    start away from the posterior and have 60 rounds to forget that; their chains are independent too.
+    """
+    if way == "alternating":
+        monkeypatch.setattr(bridge, "MAX_PATHS", 1)
+    scaffold, moves, X = parts()
+    free = torch.full((1, N), -1)
+    phi = evidence(X[None], GIVEN[None])
+    noise = Noise([seeded(11)], [N], CHAINS, "cpu")
+    drawn = bridge.draw_latents(scaffold, moves, free, phi, torch.ones(1, N, dtype=torch.bool), noise, rounds=60)
+    weights, means, seconds, tags = [], [], [], []
+    for S in itertools.product(range(K), repeat=N):
+        mean, covariance, log_p = exact(moves, S, X)
+        log_S = scaffold.initial()[S[0]] + sum(scaffold.transition()[a, b] for a, b in itertools.pairwise(S))
+        weights.append(float(log_S) + log_p)
+        means.append(mean)
+        seconds.append(covariance + torch.outer(mean, mean))
+        tags.append(torch.tensor(S).double())
+    w = torch.tensor(weights).double().softmax(0)
+    mean = torch.einsum("p,pi->i", w, torch.stack(means))
+    second = torch.einsum("p,pij->ij", w, torch.stack(seconds))
+    assert worst_z_score(drawn.Z.flatten(1), mean, second) < 5
+    p_one = torch.einsum("p,pi->i", w, torch.stack(tags))
+    error = (p_one * (1 - p_one) / CHAINS).sqrt()
+    assert float(((drawn.S.double().mean(0) - p_one) / error).abs().max()) < 5
+    assert drawn.tag_r_hat.isnan().item() == (way == "enumerated")
+    assert way == "enumerated" or float(drawn.tag_r_hat) < 1.05
+
+
+def test_tags_given_Z_are_drawn_from_the_enumerated_posterior() -> None:
+    """40,000 draws of S over all 16 paths: chi-squared with 15 degrees of freedom above 60 in 2e-7 of all seeds."""
+    scaffold, _, _ = parts()
+    generator = torch.Generator().manual_seed(3)
+    log_evidence = torch.randn(1, N, K, generator=generator)
+    n = 40_000
+    S = draw_S(
+        scaffold,
+        log_evidence.expand(n, -1, -1),
+        torch.ones(n, N, dtype=torch.bool),
+        torch.rand(n, N, generator=generator),
+    )
+    paths = list(itertools.product(range(K), repeat=N))
+    log_p = [
+        float(scaffold.initial()[p[0]] + sum(scaffold.transition()[a, b] for a, b in itertools.pairwise(p)))
+        + sum(float(log_evidence[0, i, s]) for i, s in enumerate(p))
+        for p in paths
+    ]
+    expected = n * torch.tensor(log_p).softmax(0)
+    place = (S * torch.tensor([8, 4, 2, 1])).sum(1)
+    counted = torch.bincount(place, minlength=16)
+    assert float(((counted - expected) ** 2 / expected).sum()) < 60
