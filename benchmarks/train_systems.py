@@ -66,6 +66,7 @@ def main() -> None:
     parser.add_argument("--device", default="auto")
     parser.add_argument("--samples", type=int, default=20)
     parser.add_argument("--split", default="test")
+    parser.add_argument("--deadline", type=float, default=1e9, help="seconds after which what still runs is ended")
     parser.add_argument("--one", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.one:
@@ -79,12 +80,20 @@ def main() -> None:
         command += ["--device", args.device, "--samples", str(args.samples), "--split", args.split]
         with (folder / "errors.txt").open("w") as errors:
             processes.append(subprocess.Popen(command, stderr=errors))
-    codes = [process.wait() for process in processes]
+    end = time.monotonic() + args.deadline
     records = []
-    for (name, folder), code in zip(runs, codes, strict=True):
+    for (name, folder), process in zip(runs, processes, strict=True):
+        try:
+            code = process.wait(max(0.0, end - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            process.kill()
+            code = process.wait()
         if code:
-            tail = (folder / "errors.txt").read_text(encoding="utf-8").strip().splitlines()[-3:]
-            print(f"{name}: failed: {' | '.join(tail)}")
+            tail = (folder / "errors.txt").read_text(encoding="utf-8").strip().splitlines()[-2:]
+            log = folder / "log.jsonl"
+            epochs = log.read_text(encoding="utf-8").splitlines() if log.exists() else []
+            best = min((json.loads(line)["valid_nll"] for line in epochs), default=float("nan"))
+            print(f"{name}: ended with {code} after {len(epochs)} epochs, best {best:.2f}; {' | '.join(tail)}")
         else:
             records.append(json.loads((folder / "record.json").read_text(encoding="utf-8")))
     with (args.out / "records.jsonl").open("a", encoding="utf-8") as file:

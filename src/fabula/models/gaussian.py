@@ -25,7 +25,7 @@ class Potential(NamedTuple):
     mean: Float[Tensor, "*batch latent"]
     precision: Float[Tensor, "*batch latent"]
 
-    def log(self, z: Float[Tensor, "*more latent"]) -> Float[Tensor, "*more"]:
+    def log(self, z: Float[Tensor, "... latent"]) -> Float[Tensor, "..."]:
         return -0.5 * (self.precision * (z - self.mean) ** 2).sum(-1)
 
     def at(self, i: int) -> Potential:
@@ -47,7 +47,7 @@ class Diagonal(NamedTuple):
         """mean + B eps: a draw that carries gradients; the noise is the caller's."""
         return self.mean + self.variance.sqrt() * noise
 
-    def log_prob(self, z: Float[Tensor, "*more latent"]) -> Float[Tensor, "*more"]:
+    def log_prob(self, z: Float[Tensor, "... latent"]) -> Float[Tensor, "..."]:
         return -0.5 * ((z - self.mean) ** 2 / self.variance + self.variance.log() + LOG_2PI).sum(-1)
 
     def times(self, phi: Potential) -> Diagonal:
@@ -80,7 +80,7 @@ class Dense(NamedTuple):
         upper = self.factor.transpose(-1, -2)
         return self.mean + torch.linalg.solve_triangular(upper, noise.unsqueeze(-1), upper=True).squeeze(-1)
 
-    def log_prob(self, z: Float[Tensor, "*more latent"]) -> Float[Tensor, "*more"]:
+    def log_prob(self, z: Float[Tensor, "... latent"]) -> Float[Tensor, "..."]:
         white = (self.factor.transpose(-1, -2) @ (z - self.mean).unsqueeze(-1)).squeeze(-1)
         return -0.5 * (white**2 + LOG_2PI).sum(-1) + self._log_det_factor()
 

@@ -124,7 +124,7 @@ class ConditionalLanguageModel(nn.Module):
             x = self._locked_dropout(self.project(x))
         return x
 
-    def _locked_dropout(self, x: Float[Tensor, "batch token width"]) -> Tensor:
+    def _locked_dropout(self, x: Float[Tensor, "batch *token width"]) -> Tensor:
         """One mask per story and unit, the same at every word: what is dropped stays dropped."""
         p = self.settings.dropout
         if not self.training or not p:

@@ -17,8 +17,10 @@ from fabula.models.batch import Batch, ends_of_sentences
 from fabula.models.gaussian import Potential
 from fabula.models.settings import RecognitionSettings
 
-VALENCES = 64
-"""Units whose sum over a sentence's words q(S_i | X) reads."""
+VALENCES = 4
+"""Numbers each word weighs; their sums over a sentence are what q(S_i | X) reads."""
+TAG_WIDTH = 64
+"""Hidden units between those sums, or the sentence's features, and the tag."""
 
 
 class Evidence(NamedTuple):
@@ -32,6 +34,11 @@ class Evidence(NamedTuple):
         K = self.log_q_S.shape[-1]
         flat = torch.full_like(self.log_q_S, 1.0 / K).log()
         return Evidence(self.phi.where(known), torch.where(known.unsqueeze(-1), self.log_q_S, flat))
+
+
+def full(x: Tensor) -> Tensor:
+    """Out of half precision, where densities and probabilities begin."""
+    return x.float() if x.dtype in (torch.bfloat16, torch.float16) else x
 
 
 class SentenceEncoder(nn.Module):
@@ -72,34 +79,59 @@ class StoryEncoder(nn.Module):
         return states.gather(1, ends) * batch.present.unsqueeze(-1)
 
 
+class Valence(nn.Module):
+    """What each word weighs towards a tag: a free weight of its own, and one read off its embedding.
+
+    Tags such as sentiment are sums over words of weights that are mostly zero. The free weights are kept sparse by the
+    objective's `valence_penalty`; the embedding carries what is learned of one word to its neighbours.
+    """
+
+    def __init__(self, embedding: int, vocabulary: int) -> None:
+        super().__init__()
+        self.free = nn.Embedding(vocabulary, VALENCES)
+        nn.init.zeros_(self.free.weight)
+        self.shared = nn.Linear(embedding, VALENCES)
+
+    def forward(
+        self, embedded: Float[Tensor, "batch token width"], batch: Batch
+    ) -> Float[Tensor, "batch sent valence"]:
+        """Sums over the words of each sentence: sentiment adds up, and a pooled maximum cannot add."""
+        weights = (self.free(batch.tokens) + self.shared(embedded)) * (batch.tokens != PAD).unsqueeze(-1)
+        index = batch.sentence.unsqueeze(-1).expand_as(weights)
+        return weights.new_zeros(*batch.lengths.shape, VALENCES).scatter_add(1, index, weights)
+
+
 class Recognition(nn.Module):
     """Sentences to evidence: features of each sentence, then phi_i and q(S_i | X)."""
 
-    def __init__(self, settings: RecognitionSettings, embedding: int, D: int, K: int) -> None:
+    def __init__(self, settings: RecognitionSettings, embedding: int, vocabulary: int, D: int, K: int) -> None:
         super().__init__()
         encoders = {"sentence": SentenceEncoder, "story": StoryEncoder}
         self.encoder = encoders[settings.encoder](embedding, settings)
         self.dropout = nn.Dropout(settings.dropout)
         self.phi_mean = nn.Linear(self.encoder.width, D)
         self.phi_log_precision = nn.Linear(self.encoder.width, D)
-        self.valence = nn.Linear(embedding, VALENCES)
-        self.tag = nn.Sequential(
-            nn.Linear(self.encoder.width + VALENCES, settings.hidden // 2), nn.Tanh(), nn.Dropout(settings.dropout),
-            nn.Linear(settings.hidden // 2, K),
-        )  # fmt: skip
+        self.valence = Valence(embedding, vocabulary)
+        self.tag_of_words = nn.Sequential(nn.Linear(VALENCES, TAG_WIDTH), nn.Tanh(), nn.Linear(TAG_WIDTH, K))
+        self.tag_of_sentence = (
+            nn.Sequential(nn.Linear(self.encoder.width, TAG_WIDTH), nn.Tanh(), nn.Linear(TAG_WIDTH, K))
+            if settings.tags == "sentence"
+            else None
+        )
 
     def forward(self, embedded: Float[Tensor, "batch token width"], batch: Batch) -> Evidence:
         """phi_i and log q(S_i | X), from the embedded words of the stories."""
         embedded = self.dropout(embedded)
         features = self.dropout(self.encoder(embedded, batch))
         # Softly bounded, so that no sentence can be infinitely sure: exp(-9) to exp(9).
-        log_precision = 9 * torch.tanh(self.phi_log_precision(features).float() / 9)
-        phi = Potential(self.phi_mean(features).float(), log_precision.exp())
-        log_q_S = F.log_softmax(self.tag(torch.cat([features, self._valences(embedded, batch)], -1)).float(), -1)
-        return Evidence(phi.where(batch.present), log_q_S)
+        log_precision = 9 * torch.tanh(full(self.phi_log_precision(features)) / 9)
+        phi = Potential(full(self.phi_mean(features)), log_precision.exp())
+        return Evidence(phi.where(batch.present), self.log_q_S(embedded, features, batch))
 
-    def _valences(self, embedded: Tensor, batch: Batch) -> Tensor:
-        """Sums over each sentence of what its words weigh: sentiment adds up, and a pooled maximum cannot add."""
-        weights = torch.tanh(self.valence(embedded)) * (batch.tokens != PAD).unsqueeze(-1)
-        index = batch.sentence.unsqueeze(-1).expand_as(weights)
-        return weights.new_zeros(*batch.lengths.shape, VALENCES).scatter_add(1, index, weights)
+    def log_q_S(self, embedded: Tensor, features: Tensor, batch: Batch) -> Float[Tensor, "batch sent state"]:
+        """The words' sums decide; what the whole sentence says is added where the recipe reads it."""
+        with torch.autocast(embedded.device.type, enabled=False):
+            scores = self.tag_of_words(self.valence(embedded.to(self.valence.shared.weight.dtype), batch))
+        if self.tag_of_sentence is not None:
+            scores = scores + self.tag_of_sentence(features)
+        return F.log_softmax(full(scores), -1)

@@ -39,7 +39,8 @@ class SLDS(nn.Module):
         self.scaffold = scaffold
         self.dynamics = dynamics(settings.dynamics.noise, K, D)
         self.language = ConditionalLanguageModel(settings.language, vocabulary, D)
-        self.recognition = Recognition(settings.recognition, settings.language.embedding, D, K)
+        rows, width = self.language.embedding.weight.shape
+        self.recognition = Recognition(settings.recognition, width, rows, D, K)
 
     @property
     def K(self) -> int:

@@ -148,6 +148,8 @@ class Run:
         total = t.log_p_X.mean() - weight * (kl_Z + t.kl_S.mean()) + t.log_p_S.mean() + o.alpha * t.log_q_S.mean()
         if o.labelled_per_step and isinstance(self.model, SLDS):
             total = total + o.alpha * self.taught(o.labelled_per_step)
+        if o.valence_penalty and isinstance(self.model, SLDS):
+            total = total - o.valence_penalty * self.model.recognition.valence.free.weight.abs().sum()
         for name, head in self.heads.items():
             assert Z is not None
             total = total + getattr(o, name) * head(Z, batch, own=name == "own_words").mean()

@@ -32,6 +32,8 @@ class ObjectiveSettings:
     """Weight of log q(S_i) where labelled. The paper: 1."""
     labelled_per_step: int = 0
     """Labelled stories read again at every step for the log q(S_i) term alone; for small shares. Ours."""
+    valence_penalty: float = 0.0
+    """Weight of the absolute value of each word's free weight towards a tag, which keeps them sparse. Ours."""
     clamp_tags: bool = True
     """Whether labelled tags also enter p(Z, S) (the paper), or teach q(S | X) alone and S stays summed out."""
     posterior: Literal["filtering", "smoothing"] = "filtering"

@@ -1,0 +1,121 @@
+"""The linear-Gaussian chain against its dense joint precision, in float64."""
+
+import pytest
+import torch
+from torch import Tensor
+from torch.distributions import MultivariateNormal
+from torch.nn import functional as F
+
+from fabula.models.chain import Chain, chain
+from fabula.models.dynamics import DenseDynamics, DiagonalDynamics, Dynamics
+from fabula.models.gaussian import Potential
+
+K, D, N = 3, 2, 4
+
+
+@pytest.fixture(params=[DiagonalDynamics, DenseDynamics], ids=["diagonal B", "full B"])
+def dynamics(request: pytest.FixtureRequest) -> Dynamics:
+    torch.manual_seed(2)
+    made: Dynamics = request.param(K, D).double()
+    with torch.no_grad():
+        for parameter in made.parameters():
+            parameter.add_(0.4 * torch.randn_like(parameter))
+    return made
+
+
+def story() -> tuple[Tensor, Potential, Tensor]:
+    """Three stories: whole, with missing sentences, and a short one."""
+    generator = torch.Generator().manual_seed(5)
+    S = torch.randint(0, K, (3, N), generator=generator)
+    present = torch.tensor([[True] * 4, [True] * 4, [True, True, False, False]])
+    known = torch.tensor([[True] * 4, [True, False, False, True], [False, True, True, True]])
+    mean = torch.randn(3, N, D, generator=generator, dtype=torch.float64)
+    precision = torch.rand(3, N, D, generator=generator, dtype=torch.float64) * 3
+    return S, Potential(mean, precision).where(known), present
+
+
+def dense(dynamics: Dynamics, s: Tensor, phi: Potential, row: int, n: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Mean, covariance and log integral of one story, by writing the whole joint precision down; s is soft."""
+    precision, h = torch.zeros(n * D, n * D, dtype=torch.float64), torch.zeros(n * D, dtype=torch.float64)
+    constant = torch.zeros((), dtype=torch.float64)
+    for i in range(n):
+        A = torch.einsum("k,kij->ij", s[row, i], dynamics.A)
+        bias, Q = s[row, i] @ dynamics.bias, torch.linalg.inv(torch.einsum("k,kij->ij", s[row, i], dynamics.Sigma()))
+        P, m = torch.diag(phi.precision[row, i]), phi.mean[row, i]
+        own, before = slice(i * D, (i + 1) * D), slice((i - 1) * D, i * D)
+        precision[own, own] += Q + P
+        h[own] += Q @ bias + P @ m
+        constant += 0.5 * torch.logdet(Q) - 0.5 * bias @ Q @ bias - 0.5 * m @ P @ m
+        if i:
+            precision[before, before] += A.T @ Q @ A
+            precision[before, own] -= A.T @ Q
+            precision[own, before] -= Q @ A
+            h[before] -= A.T @ Q @ bias
+    covariance = torch.linalg.inv(precision)
+    mean = covariance @ h
+    return mean, covariance, constant + 0.5 * torch.logdet(covariance) + 0.5 * h @ mean
+
+
+@pytest.mark.parametrize("soft", [False, True], ids=["hard S", "soft S"])
+def test_chain_is_the_dense_joint(dynamics: Dynamics, soft: bool) -> None:
+    """Mean, covariance (by pushing unit vectors through the draw), log integral and log density."""
+    S, phi, present = story()
+    s = F.one_hot(S, K).double()
+    if soft:
+        s = (s + 0.2) / (1 + 0.2 * K)
+    law = chain(dynamics, s if soft else S, phi, present)
+    still = torch.zeros(3, 1, N, D, dtype=torch.float64)
+    for row in range(3):
+        n = int(present[row].sum())
+        mean, covariance, log_integral = dense(dynamics, s, phi, row, n)
+        torch.testing.assert_close(law.sample(still)[row, 0, :n].flatten(), mean, rtol=0, atol=1e-10)
+        torch.testing.assert_close(law.log_evidence[row], log_integral, rtol=0, atol=1e-10)
+        units = torch.zeros(3, n * D, N, D, dtype=torch.float64)
+        units[row, :, :n] = torch.eye(n * D, dtype=torch.float64).view(n * D, n, D)
+        root = law.sample(units)[row, :, :n].flatten(1) - mean
+        torch.testing.assert_close(root.T @ root, covariance, rtol=0, atol=1e-10)
+        noise = torch.randn(3, 6, N, D, dtype=torch.float64)
+        Z = law.sample(noise)[row, :, :n].flatten(1)
+        expected = MultivariateNormal(mean, covariance).log_prob(Z)
+        torch.testing.assert_close(law.log_density(noise)[row], expected, rtol=0, atol=1e-9)
+
+
+def test_no_evidence_gives_the_prior(dynamics: Dynamics) -> None:
+    """With silent potentials the integral is one and the draw is the dynamics, step by step."""
+    S, phi, present = story()
+    silent = Potential(phi.mean, torch.zeros_like(phi.precision))
+    law = chain(dynamics, S, silent, present)
+    torch.testing.assert_close(law.log_evidence, torch.zeros(3, dtype=torch.float64), rtol=0, atol=1e-10)
+    mean = law.sample(torch.zeros(3, 1, N, D, dtype=torch.float64))[:, 0]
+    z = torch.zeros(3, D, dtype=torch.float64)
+    for i in range(N):
+        z = dynamics.mean(z, F.one_hot(S[:, i], K).double())
+        rows = present[:, i]
+        torch.testing.assert_close(mean[rows, i], z[rows], rtol=0, atol=1e-10)
+
+
+def test_gradients_of_the_chain(dynamics: Dynamics) -> None:
+    """gradcheck of the draw, its density and the integral, with respect to evidence and dynamics."""
+    S, phi, present = story()
+    noise = torch.randn(3, 1, N, D, dtype=torch.float64)
+
+    def values(mean: Tensor, precision: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        law: Chain = chain(dynamics, S, Potential(mean, precision), present)
+        Z = law.sample(noise) * present[:, None, :, None]
+        return Z, law.log_density(noise), law.log_evidence
+
+    mean, precision = phi.mean.clone().requires_grad_(), phi.precision.clone().requires_grad_()
+    assert torch.autograd.gradcheck(values, (mean, precision))
+    law = chain(dynamics, S, phi, present)
+    law.log_evidence.sum().backward()
+    assert dynamics.A.grad is not None
+    step, numeric = 1e-6, torch.zeros_like(dynamics.A)
+    with torch.no_grad():
+        for index in [(0, 0, 0), (1, 0, 1), (2, 1, 0)]:
+            ends = []
+            for sign in (1, -1):
+                dynamics.A[index] += sign * step
+                ends.append(chain(dynamics, S, phi, present).log_evidence.sum())
+                dynamics.A[index] -= sign * step
+            numeric[index] = (ends[0] - ends[1]) / (2 * step)
+            torch.testing.assert_close(dynamics.A.grad[index], numeric[index], rtol=1e-5, atol=1e-6)
