@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -160,6 +161,8 @@ class Posterior:
 
 def load(name_or_path: str | Path = "default", device: str = "cpu") -> Narrator:
     """A narrator from an installed model's name or a checkpoint's folder."""
+    if not re.fullmatch(r"cpu|cuda(:\d+)?", device):
+        raise UserError(f"unknown device {device!r}: cpu or cuda", field="device")
     if device.startswith("cuda") and not torch.cuda.is_available():
         raise UserError("no CUDA device was found; leave --device at cpu", field="device")
     folder = find(name_or_path)
@@ -224,7 +227,9 @@ class Narrator:
 
     def __init__(self, checkpoint: Checkpoint, device: str = "cpu") -> None:
         self.checkpoint, self.device = checkpoint, device
-        self.model, self.vocabulary, self.labels = checkpoint.model, checkpoint.vocabulary, checkpoint.labels
+        # Frozen rather than wrapped in a mode: `fill_iter` hands control back between answers, and a mode would leak.
+        self.model = checkpoint.model.requires_grad_(False)
+        self.vocabulary, self.labels = checkpoint.vocabulary, checkpoint.labels
         self.lexicon = Lexicon.of(self.vocabulary, device)
 
     @property
@@ -373,7 +378,6 @@ class Narrator:
             openings.append({number - 1: ids(words) for number, words in task.starts.items()})
         return page(rows, tags, openings, self.device)
 
-    @torch.inference_mode()
     def _answers(
         self, task: Task, candidates: int, samples: int | None, sampler: str, seed: int, settings: Mapping[str, Any]
     ) -> Iterator[Filling]:

@@ -24,7 +24,10 @@ def moves(request: pytest.FixtureRequest) -> Dynamics:
 
 
 def log_normal(z: Tensor, mean: Tensor, covariance: Tensor) -> Tensor:
-    return torch.distributions.MultivariateNormal(mean, covariance).log_prob(z)
+    residual = (z - mean).unsqueeze(-1)
+    quadratic: Tensor = (residual * torch.linalg.solve(covariance, residual)).sum((-1, -2))
+    log_det: Tensor = torch.linalg.slogdet(2 * torch.pi * covariance).logabsdet
+    return -0.5 * (quadratic + log_det)
 
 
 def log_q(moves: Dynamics, z: Tensor, z_prev: Tensor, s: int, phi: Potential) -> Tensor:

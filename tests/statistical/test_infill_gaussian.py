@@ -61,7 +61,9 @@ def exact(moves: Dynamics, S: tuple[int, ...], X: Tensor) -> tuple[Tensor, Tenso
     inner = covariance[seen][:, seen] + noise
     gain = torch.linalg.solve(inner, covariance[seen]).T
     residual = X[GIVEN].flatten().double() - mean[seen]
-    log_p = torch.distributions.MultivariateNormal(torch.zeros(len(seen)).double(), inner).log_prob(residual)
+    log_p = -0.5 * (
+        residual @ torch.linalg.solve(inner, residual) + torch.linalg.slogdet(2 * torch.pi * inner).logabsdet
+    )
     return mean + gain @ residual, covariance - gain @ covariance[seen], float(log_p)
 
 

@@ -80,36 +80,67 @@ def draw_latents(
     rounds: int = 20,
 ) -> Latents:
     """(S, Z) ~ p(S) prod_i p(Z_i | Z_{i-1}, S_i) phi_i(Z_i) with the given tags in their places."""
-    device, chains = S.device, noise.chains
-    here = present.to(device)
-    free = ((S == UNKNOWN).cpu() & present).sum(1)
-    many = torch.tensor([scaffold.K ** int(n) > MAX_PATHS for n in free])
-    start, wide = noise.uniform(), noise.uniform()[:, 0]
-    at = torch.arange(len(S), device=device).repeat_interleave(chains)
-    drawn = torch.zeros_like(S[at])
-    if not many.all():
-        few = (~many).nonzero().squeeze(1)
-        rows = torch.isin(at.cpu(), few).nonzero().squeeze(1).to(device)
-        drawn[rows] = draw_paths(scaffold, dynamics, S, phi, here, few.tolist(), wide.view(len(S), chains))
+    few = [scaffold.K**free <= MAX_PATHS for free in ((S == UNKNOWN).cpu() & present).sum(1).tolist()]
+    chains, here = noise.chains, present.to(S.device)
+    drawn = S.new_full((len(S), chains, S.shape[1]), UNKNOWN)
+    Z = phi.mean.new_zeros(*drawn.shape, dynamics.D)
     r_hat = torch.full((len(S),), float("nan"))
-    if not many.any():
-        return Latents(drawn.masked_fill(~here[at], UNKNOWN), _smooth(dynamics, drawn, phi, here, at, noise), r_hat)
-    flat = scaffold.clamp(torch.zeros(*S.shape, scaffold.K, device=device), S)[at]
-    slow = many.to(device)[at]
-    drawn = torch.where(slow[:, None], draw_S(scaffold, flat, here[at], start), drawn)
+    # Stories are split by how their tags are drawn, and each keeps to its own noise: none notices the others.
+    for exact in (True, False):
+        stories = [n for n, enumerable in enumerate(few) if enumerable == exact]
+        if not stories:
+            continue
+        own = Potential(phi.mean[stories], phi.precision[stories])
+        if exact:
+            found = _enumerated(scaffold, dynamics, S[stories], own, here[stories], noise.of(stories))
+        else:
+            found = _alternating(scaffold, dynamics, S[stories], own, here[stories], noise.of(stories), rounds)
+        drawn[stories] = found.S.view(len(stories), chains, -1)
+        Z[stories] = found.Z.view(len(stories), chains, S.shape[1], -1)
+        r_hat[stories] = found.tag_r_hat
+    drawn = drawn.masked_fill(~here[:, None], UNKNOWN)
+    return Latents(drawn.flatten(0, 1), Z.flatten(0, 1), r_hat)
+
+
+def _enumerated(
+    scaffold: Scaffold, dynamics: Dynamics, S: Tensor, phi: Potential, present: Tensor, noise: Noise
+) -> Latents:
+    """Tag paths exactly, by enumeration, then Z given each."""
+    at = torch.arange(len(S), device=S.device).repeat_interleave(noise.chains)
+    uniform = noise.uniform()[:, 0].view(len(S), noise.chains)
+    drawn = []
+    for story, N in enumerate(noise.sentences):
+        tags, chosen = S[story, :N], uniform[story]
+        if bool((tags == UNKNOWN).any()):
+            own = Potential(phi.mean[story, :N], phi.precision[story, :N])
+            paths, log_weights = path_weights(scaffold, dynamics, tags, own)
+            path = paths[pick(log_weights.expand(noise.chains, -1), chosen)]
+        else:
+            path = tags.expand(noise.chains, -1)
+        drawn.append(torch.nn.functional.pad(path, (0, S.shape[1] - N)))
+    paths = torch.cat(drawn)
+    Z = _smooth(dynamics, paths, phi, present, at, noise)
+    return Latents(paths, Z, torch.full((len(S),), float("nan")))
+
+
+def _alternating(
+    scaffold: Scaffold, dynamics: Dynamics, S: Tensor, phi: Potential, present: Tensor, noise: Noise, rounds: int
+) -> Latents:
+    """Two exact blocks in turn, Z | S and S | Z, from S ~ p(S) on."""
+    at = torch.arange(len(S), device=S.device).repeat_interleave(noise.chains)
+    given, here = S[at], present[at]
+    flat = torch.zeros(*given.shape, scaffold.K, device=S.device)
+    drawn = draw_S(scaffold, scaffold.clamp(flat, given), here, noise.uniform())
     track = []
     for _ in range(rounds):
-        Z = _smooth(dynamics, drawn, phi, here, at, noise)
+        Z = _smooth(dynamics, drawn, phi, present, at, noise)
         before = torch.cat([torch.zeros_like(Z[:, :1]), Z[:, :-1]], 1)
-        log_evidence = scaffold.clamp(dynamics.log_prob_each(before, Z), S[at])
-        again = draw_S(scaffold, log_evidence, here[at], noise.uniform())
-        drawn = torch.where(slow[:, None], again, drawn)
-        track.append(torch.nn.functional.one_hot(drawn, scaffold.K).float())
-    Z = _smooth(dynamics, drawn, phi, here, at, noise)
-    states = torch.stack(track, 1).view(len(S), chains, rounds, -1, scaffold.K).cpu()
-    for story in many.nonzero().squeeze(1).tolist():
-        r_hat[story] = split_r_hat(states[story, :, :, : noise.sentences[story]]).max()
-    return Latents(drawn.masked_fill(~here[at], UNKNOWN), Z, r_hat)
+        log_evidence = scaffold.clamp(dynamics.log_prob_each(before, Z), given)
+        drawn = draw_S(scaffold, log_evidence, here, noise.uniform())
+        track.append(torch.nn.functional.one_hot(drawn, scaffold.K).float().cpu())
+    states = torch.stack(track, 1).view(len(S), noise.chains, rounds, -1, scaffold.K)
+    r_hat = torch.stack([split_r_hat(s[:, :, :N]).max() for s, N in zip(states, noise.sentences, strict=True)])
+    return Latents(drawn, _smooth(dynamics, drawn, phi, present, at, noise), r_hat)
 
 
 def path_weights(
@@ -129,30 +160,6 @@ def path_weights(
         wide = Potential(phi.mean.expand(len(part), -1, -1), phi.precision.expand(len(part), -1, -1))
         found.append(chain(dynamics, part, wide, torch.ones_like(part, dtype=torch.bool)).log_evidence)
     return paths, scaffold.log_prob(paths, everywhere) + torch.cat(found)
-
-
-def draw_paths(
-    scaffold: Scaffold,
-    dynamics: Dynamics,
-    S: Int[Tensor, "story sent"],
-    phi: Potential,
-    present: Bool[Tensor, "story sent"],
-    stories: list[int],
-    uniform: Float[Tensor, "story sample"],
-) -> Int[Tensor, "rows sent"]:
-    """Tag paths of some stories, exactly, by enumeration."""
-    drawn = []
-    for story in stories:
-        N = int(present[story].sum())
-        if not bool((S[story, :N] == UNKNOWN).any()):
-            drawn.append(S[story].expand(uniform.shape[1], -1))
-            continue
-        own = Potential(phi.mean[story, :N], phi.precision[story, :N])
-        paths, log_weights = path_weights(scaffold, dynamics, S[story, :N], own)
-        chosen = pick(log_weights.expand(uniform.shape[1], -1), uniform[story])
-        padded = torch.nn.functional.pad(paths[chosen], (0, S.shape[1] - N))
-        drawn.append(padded)
-    return torch.cat(drawn)
 
 
 def _smooth(
@@ -227,6 +234,8 @@ def particles_of(
     S, Z = latents.S, latents.Z
     wide = page.repeat(P)
     uniform = None if settings.choice.top_k == 1 else noise.uniform(settings.choice.max_words)
+    # One number a sentence and story, drawn whether needed or not: neighbours must not move a story's generator.
+    resampling = noise.uniform().view(stories, P, -1)[:, 0]
     cursor = decode.begin(model.language, stories * P, Z[:, 0], device)
     width = max(page.X.shape[2], settings.choice.max_words)
     X = wide.X.new_zeros(stories * P, N, width)
@@ -248,7 +257,7 @@ def particles_of(
         still = page.missing[:, i + 1 :].any(1)
         poor = page.given[:, i] & still & (now < settings.resample_below * P)
         if poor.any():
-            parents = systematic(log_w.view(stories, P), noise.per_story())
+            parents = systematic(log_w.view(stories, P), resampling[:, i])
             stay = torch.arange(stories * P, device=device).view(stories, P)
             parents = torch.where(poor.to(device)[:, None], stay[:, :1] + parents, stay).flatten()
             cursor = cursor.pick(parents)

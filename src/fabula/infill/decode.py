@@ -35,7 +35,7 @@ class Choice:
 
     def __post_init__(self) -> None:
         if self.top_k < 0 or self.temperature <= 0 or self.max_words < 3:
-            raise ValueError("top_k is at least 0, temperature above 0, max_words at least 3")
+            raise ValueError("top_k must be at least 0, temperature above 0, max_words at least 3")
 
 
 GREEDY = Choice()

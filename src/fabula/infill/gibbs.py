@@ -68,7 +68,9 @@ def initialise(model: SLDS, lexicon: Lexicon, page: Page, settings: GibbsSetting
     """
     present = page.present.to(page.device)
     flat = torch.zeros(*page.S.shape, model.K, device=page.device)
-    S = draw_S(model.scaffold, model.scaffold.clamp(flat, page.S), present, noise.uniform()).masked_fill(~present, -1)
+    S = draw_S(model.scaffold, model.scaffold.clamp(flat, page.S), present, noise.uniform()).masked_fill(
+        ~present, UNKNOWN
+    )
     seen = evidence(model, page.X, page.lengths)
     Z = model.draw_filtering(seen, model.one_hot(S), present, noise.normal(model.D)).Z
     return _with_text(
@@ -88,10 +90,8 @@ def sweep(
     """One sweep: every Z_i from Eq. (1), every free S_i from p(S | Z), then every missing X_i."""
     present = page.present.to(page.device)
     Z = sweep_Z(conditional, state.Z, state.S, state.phi, present, noise.normal(model.D))
-    S = state.S
-    if bool((page.S.cpu() == UNKNOWN)[page.present].any()):
-        log_evidence = model.scaffold.clamp(model.log_p_Z_each(Z), page.S)
-        S = draw_S(model.scaffold, log_evidence, present, noise.uniform()).masked_fill(~present, -1)
+    log_evidence = model.scaffold.clamp(model.log_p_Z_each(Z), page.S)
+    S = draw_S(model.scaffold, log_evidence, present, noise.uniform()).masked_fill(~present, UNKNOWN)
     if settings.x_step == "greedy":
         written = decode.story(model.language, lexicon, settings.choice, page, Z, _words(settings, noise))
     else:

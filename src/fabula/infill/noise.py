@@ -21,6 +21,15 @@ class Noise:
     ) -> None:
         self.generators, self.sentences, self.chains = tuple(generators), tuple(sentences), chains
         self.device = torch.device(device)
+        self.longest = max(self.sentences)
+
+    def of(self, stories: Sequence[int]) -> Noise:
+        """The noise of some of the stories, as wide as all of them need; the others' generators stay where they are."""
+        part = Noise(
+            [self.generators[n] for n in stories], [self.sentences[n] for n in stories], self.chains, self.device
+        )
+        part.longest = self.longest
+        return part
 
     def normal(self, *width: int) -> Float[Tensor, "batch sent ..."]:
         """Standard normal, of shape rows x sentences x width."""
@@ -30,13 +39,8 @@ class Noise:
         """Uniform on [0, 1), of shape rows x sentences x width."""
         return self._per_sentence(torch.rand, width)
 
-    def per_story(self) -> Float[Tensor, " story"]:
-        """One uniform number for each story."""
-        return torch.cat([torch.rand(1, generator=g) for g in self.generators]).to(self.device)
-
     def _per_sentence(self, draw: Callable[..., Tensor], width: Sequence[int]) -> Tensor:
-        longest = max(self.sentences)
-        out = torch.zeros(len(self.generators), self.chains, longest, *width)
+        out = torch.zeros(len(self.generators), self.chains, self.longest, *width)
         for row, (generator, N) in enumerate(zip(self.generators, self.sentences, strict=True)):
             out[row, :, :N] = draw(self.chains, N, *width, generator=generator)
         return out.flatten(0, 1).to(self.device)

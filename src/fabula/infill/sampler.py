@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
 import torch
@@ -45,6 +45,19 @@ class FillSettings:
     memory_gib: float = 2.0
     """Scores held at once, at most; a larger job is cut into pieces."""
 
+    def __post_init__(self) -> None:
+        if self.samples < 1 or (self.chains is not None and self.chains < 1) or self.memory_gib <= 0:
+            raise ValueError("samples and chains are at least 1, memory_gib above 0")
+        if self.x_step == "sampled" and self.top_k == 1:
+            raise ValueError("a sampled X step needs words to choose among: top_k is 1")
+        self.choice()
+
+    def choice(self) -> Choice:
+        """How words are chosen: what was asked for, else the sampler's own way."""
+        greedy = self.sampler == "gibbs" and self.x_step == "greedy"
+        top_k = self.top_k if self.top_k is not None else (1 if greedy else 15)
+        return Choice(top_k=top_k, temperature=self.temperature, max_words=self.max_words)
+
 
 class Found(NamedTuple):
     """One candidate story, on the host."""
@@ -61,15 +74,14 @@ def draw(
     gold: Page | None = None,
 ) -> Iterator[tuple[Round, Diagnostics | None]]:  # fmt: skip
     """Rounds of finished stories from the sampler that the settings name; a model without latents can only rerank."""
-    sampler = settings.sampler if isinstance(model, SLDS) else "rerank"
-    greedy = sampler == "gibbs" and settings.x_step == "greedy"
-    top_k = settings.top_k if settings.top_k is not None else (1 if greedy else 15)
-    choice = Choice(top_k=top_k, temperature=settings.temperature, max_words=settings.max_words)
+    if not isinstance(model, SLDS):
+        settings = replace(settings, sampler="rerank")
+    choice = settings.choice()
     if not isinstance(model, SLDS):
         yield from rerank.run(
             model, lexicon, page, rerank.RerankSettings(samples=settings.samples, choice=choice), generators
         )
-    elif sampler == "gibbs":
+    elif settings.sampler == "gibbs":
         chains = min(settings.chains or 10, settings.samples)
         chosen = gibbs.GibbsSettings(
             chains=chains, sweeps=-(-settings.samples // chains), x_step=settings.x_step,
@@ -83,6 +95,7 @@ def draw(
         )  # fmt: skip
 
 
+@torch.inference_mode()
 def fill(
     model: Model,
     lexicon: Lexicon,

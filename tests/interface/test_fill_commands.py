@@ -1,0 +1,225 @@
+"""The commands that use a model: every mistake one clear line and exit code 2; the same seed, the same bytes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import fabula
+from fabula.cli import fill, models, score, tag, write
+from fabula.corpus.vocabulary import SPECIALS, Vocabulary
+from fabula.errors import UserError
+from fabula.models.build import build
+from fabula.training.checkpoint import Checkpoint, save
+from fabula.training.recipe import recipe_from
+
+WORDS = [
+    *[".", "!", "?", ",", "'s", "Mia", "Tom", "car", "would", "not", "start", "made", "it", "to", "work", "on", "time"],
+    *["He", "She", "was", "sad", "glad", "the", "a", "dog"],
+]
+STORY = ["Mia's car would not start.", "_", "_", "Mia made it to work on time."]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Three random models, installed."""
+    root = tmp_path_factory.mktemp("models")
+    for kind in ("slds", "lm", "s2s"):
+        torch.manual_seed(0)
+        sizes = {"language": {"embedding": 8, "hidden": 12}, "dynamics": {"latent": 3}, "recognition": {"hidden": 6}}
+        recipe = recipe_from({"name": f"random-{kind}", "model": {"kind": kind, **sizes}})
+        vocabulary = Vocabulary((*SPECIALS, *WORDS))
+        model = build(recipe.model, len(vocabulary), torch.full((3,), 1 / 3), torch.full((3, 3), 1 / 3))
+        checkpoint = Checkpoint(
+            model=model, vocabulary=vocabulary, labels=("negative", "neutral", "positive"), recipe=recipe,
+            corpus_hash="0" * 64, figures={"ppl": 12.5},
+        )  # fmt: skip
+        save(root / ("default" if kind == "slds" else kind), checkpoint)
+    return root
+
+
+@pytest.fixture(autouse=True)
+def installed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FABULA_MODELS", str(folder))
+    monkeypatch.setattr("fabula.api.PACKAGED", folder / "none")
+
+
+def run(command: Any, *arguments: str) -> int:
+    import argparse
+
+    parser = argparse.ArgumentParser()
+    command.add_parser(parser.add_subparsers(dest="command"))
+    args = parser.parse_args([command.__name__.rsplit(".", 1)[-1], *arguments])
+    code: int = args.run(args)
+    return code
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["Tom was sad.", "Tom was glad."], "no sentence is missing"),
+        (["_", "_", "_"], "fabula write"),
+        ([*STORY, "--arc", "- +"], "the arc has 2 tags for 4 sentences"),
+        ([*STORY, "--arc", "- happy ? +"], "unknown tag 'happy'"),
+        (["Tom was sad.", "_", "  "], "sentence 3 is empty"),
+        (["Tom was sad.", "_", "word " * 10_000], "sentence 3 has 10,000 words"),
+        (["Tom was sad.", "_", "w" * 10_000], "sentence 3 has 10,000 characters"),
+        (["_"], "a story has 2 to 64 sentences, not 1"),
+        ([*["Tom was sad."] * 64, "_"], "a story has 2 to 64 sentences, not 65"),
+        ([], "no story was given"),
+        (["--file", "/nowhere/story.txt"], "cannot read /nowhere/story.txt"),
+        ([*STORY, "--file", "x.txt"], "both given"),
+        ([*STORY, "--sampler", "magic"], "unknown sampler 'magic'"),
+        ([*STORY, "--sampler", "rerank"], "rerank is for models without latents"),
+        ([*STORY, "--samples", "0"], "samples must be at least 1"),
+        ([*STORY, "--candidates", "0"], "candidates must be at least 1"),
+        ([*STORY, "--temperature", "0"], "temperature above 0"),
+        ([*STORY, "--starts", "1:She"], "sentence 1 is given"),
+        ([*STORY, "--starts", "9:She"], "sentence 9 of a story of 4"),
+        ([*STORY, "--starts", "She"], "--starts wants"),
+        ([*STORY, "--starts", "2:She zorbled"], "does not know: 'zorbled'"),
+        ([*STORY, "--starts", "2:" + "She was " * 20], "leaves no room"),
+        ([*STORY, "--model", "nothing"], "no model and no folder is called 'nothing'"),
+        ([*STORY, "--threads", "0"], "--threads must be at least 1"),
+        ([*STORY, "--device", "tpu"], "tpu"),
+    ],
+)  # fmt: skip
+def test_a_mistake_is_one_clear_line(arguments: list[str], says: str) -> None:
+    with pytest.raises(UserError) as caught:
+        run(fill, *arguments)
+    assert says in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert len(str(caught.value)) < 300
+
+
+def test_no_model_says_what_to_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("FABULA_MODELS", str(tmp_path))
+    with pytest.raises(UserError, match="fabula demo"):
+        run(fill, *STORY)
+
+
+@pytest.mark.parametrize("command", [fill, write])
+def test_the_same_seed_gives_the_same_bytes(command: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = [*(STORY if command is fill else ["--sentences", "4"]), "--samples", "6", "--json"]
+    texts = []
+    for seed in ("7", "7", "8"):
+        assert run(command, *arguments, "--seed", seed) == 0
+        texts.append(capsys.readouterr().out)
+    assert texts[0] == texts[1] != texts[2]
+    answer = json.loads(texts[0])
+    assert set(answer) == {
+        "candidates", "model", "sampler", "samples", "drawn", "seed", "diagnostics", "notes", "names"
+    }  # fmt: skip
+    assert len(answer["candidates"][0]["sentences"]) == 4
+
+
+def test_command_line_and_python_give_the_same_answer(capsys: pytest.CaptureFixture[str]) -> None:
+    run(
+        fill, *STORY, "--arc=-?.+", "--candidates", "2", "--samples", "8", "--sampler", "gibbs", "--seed", "5", "--json"
+    )
+    told = json.loads(capsys.readouterr().out)
+    filling = fabula.load("default").fill(
+        STORY, arc="- ? . +", candidates=2, samples=8, sampler="gibbs", seed=5
+    )  # fmt: skip
+    assert told == json.loads(json.dumps(filling.to_json()))
+
+
+@pytest.mark.parametrize("kind", ["lm", "s2s"])
+def test_a_model_without_latents_reranks_and_says_so(kind: str, capsys: pytest.CaptureFixture[str]) -> None:
+    run(fill, *STORY, "--model", kind, "--sampler", "gibbs", "--samples", "5", "--json")
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["sampler"] == "rerank"
+    assert "cannot run gibbs" in answer["notes"][0]
+
+
+def test_what_is_printed_tells_given_from_written(capsys: pytest.CaptureFixture[str]) -> None:
+    story = ["Mia's \x07car 🙂 would not start.", "_", "Mia made it to work on time."]
+    run(fill, *story, "--samples", "4", "--candidates", "1", "--verbose", "--color", "never", "--arc", "- ? +")
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[1] == "   ●·· Mia's \x07car 🙂 would not start."
+    assert lines[2].startswith(" > ")
+    assert lines[3] == "   ··● Mia made it to work on time."
+    assert any("effective samples" in line for line in lines)
+    run(fill, *story, "--samples", "4", "--color", "always")
+    assert "\x1b[1m" in capsys.readouterr().out
+
+
+def test_a_story_from_a_file_and_from_a_paragraph(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    answers = []
+    lines, paragraph = tmp_path / "story.txt", tmp_path / "paragraph.txt"
+    lines.write_text("\n".join(STORY), encoding="utf-8")
+    paragraph.write_text(" ".join(STORY), encoding="utf-8")
+    for source in (
+        STORY,
+        ["--file", str(lines)],
+        ["--file", str(paragraph), "--paragraph"],
+        [" ".join(STORY), "--paragraph"],
+    ):
+        run(fill, *source, "--samples", "4", "--json")
+        answers.append(capsys.readouterr().out)
+    assert len(set(answers)) == 1
+
+
+def test_write_takes_its_length_from_the_arc(capsys: pytest.CaptureFixture[str]) -> None:
+    run(write, "--arc=--.++.+", "--samples", "3", "--json")
+    (candidate,) = json.loads(capsys.readouterr().out)["candidates"]
+    tags = [sentence["tag"] for sentence in candidate["sentences"]]
+    assert tags == ["negative", "negative", "neutral", "positive", "positive", "neutral", "positive"]
+    assert all(sentence["written"] for sentence in candidate["sentences"])
+    with pytest.raises(UserError, match="2 to 64"):
+        run(write, "--sentences", "65")
+
+
+@pytest.mark.parametrize("kind", ["default", "lm", "s2s"])
+def test_tag_and_score(kind: str, capsys: pytest.CaptureFixture[str]) -> None:
+    story = ["Tom was sad.", "Tom was glad."]
+    run(tag, *story, "--model", kind, "--json")
+    tagged = json.loads(capsys.readouterr().out)
+    assert all(name in ("negative", "neutral", "positive") for name in tagged["tags"])
+    assert all(abs(sum(shares.values()) - 1) < 1e-3 for shares in tagged["probabilities"])
+    run(score, *story, "--model", kind, "--json")
+    scored = json.loads(capsys.readouterr().out)
+    assert scored["kind"] == ("bound" if kind == "default" else "exact")
+    assert scored["log_p"] < 0
+    assert scored["words"] == (9 if kind == "s2s" else 10)
+    if kind != "default":
+        assert abs(sum(scored["log_p_sentences"]) - scored["log_p"]) < 1e-2
+    run(score, *story, "--model", kind)
+    assert "perplexity" in capsys.readouterr().out
+
+
+def test_posterior_keeps_the_given_tags() -> None:
+    posterior = fabula.load("default").posterior([*STORY], arc="-??+", samples=50)
+    assert posterior.tags[0] == {"negative": 1.0, "neutral": 0.0, "positive": 0.0}
+    assert len(posterior.Z_mean) == 4
+    assert len(posterior.Z_mean[0]) == 3
+    with pytest.raises(UserError, match="without latents"):
+        fabula.load("lm").posterior([*STORY])
+
+
+def test_models_lists_what_is_installed(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run(models, "--json")
+    listed = {model["name"]: model for model in json.loads(capsys.readouterr().out)}
+    assert set(listed) == {"default", "lm", "s2s"}
+    assert listed["default"]["kind"] == "slds"
+    assert listed["default"]["figures"] == {"ppl": 12.5}
+    run(models)
+    assert "ppl 12.5" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("command", [fill, write, tag, score, models])
+def test_every_option_is_documented(command: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    import argparse
+
+    parser = argparse.ArgumentParser()
+    command.add_parser(parser.add_subparsers())
+    with pytest.raises(SystemExit):
+        parser.parse_args([command.__name__.rsplit(".", 1)[-1], "--help"])
+    assert "examples:" in capsys.readouterr().out
+    (action,) = parser._subparsers._group_actions  # type: ignore[union-attr]
+    (own,) = action.choices.values()  # type: ignore[union-attr]
+    assert all(option.help for option in own._actions)

@@ -1,0 +1,108 @@
+"""Batched = one by one with the same noise; cut into pieces = whole; command line = Python."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from fabula.corpus.vocabulary import SPECIALS, Vocabulary
+from fabula.infill.decode import Lexicon
+from fabula.infill.page import Page, page
+from fabula.infill.sampler import FillSettings, Found, fill
+from fabula.models.build import Model, build
+from fabula.models.settings import DynamicsSettings, LanguageSettings, ModelSettings, RecognitionSettings
+
+VOCABULARY = Vocabulary((*SPECIALS, ".", "!", *(f"w{i}" for i in range(40))))
+LEXICON = Lexicon.of(VOCABULARY)
+STORIES: list[list[list[int] | None]] = [
+    [[8, 9, 4], None, None, None, [10, 11, 12, 4]],
+    [None, [20, 21]],
+    [[7], None, [30, 31, 32, 33, 34, 35, 4], None],
+    [[8, 9, 4], None, None, None, [10, 11, 12, 4]],
+    [[9, 9], [10], [11], None],
+    [None, [14, 15, 4], None, [17], None, [18, 19, 5]],
+]
+TAGS = [[0, -1, -1, 2, -1], [-1, -1], [1, 1, 1, 1], [-1] * 5, [2, -1, -1, 0], [-1] * 6]
+SEEDS = [3, 1, 4, 1, 5, 9]
+WAYS = [
+    ("slds", "sentence", FillSettings(sampler="gibbs", samples=12, chains=3, max_words=8)),
+    ("slds", "story", FillSettings(sampler="gibbs", samples=12, chains=3, max_words=8)),
+    ("slds", "sentence", FillSettings(sampler="gibbs", samples=6, chains=3, x_step="sampled", max_words=8)),
+    ("slds", "sentence", FillSettings(sampler="bridge", samples=10, max_words=8)),
+    ("slds", "sentence", FillSettings(sampler="bridge", samples=10, max_words=8, tags="free")),
+    ("lds", "story", FillSettings(sampler="bridge", samples=10, max_words=8)),
+    ("lm", "sentence", FillSettings(sampler="rerank", samples=20, max_words=8)),
+    ("s2s", "sentence", FillSettings(sampler="rerank", samples=20, max_words=8)),
+]
+
+
+def a_model(kind: str, encoder: str) -> Model:
+    torch.manual_seed(0)
+    settings = ModelSettings(
+        kind=kind,  # type: ignore[arg-type]
+        language=LanguageSettings(embedding=8, hidden=12),
+        dynamics=DynamicsSettings(latent=3),
+        recognition=RecognitionSettings(hidden=6, encoder=encoder),  # type: ignore[arg-type]
+    )
+    made = build(settings, len(VOCABULARY), torch.tensor([0.2, 0.3, 0.5]), torch.full((3, 3), 1 / 3))
+    with torch.no_grad():
+        for name, parameter in made.named_parameters():
+            if "weight" in name:
+                parameter.mul_(2)
+    return made.eval().requires_grad_(False)
+
+
+def a_page(numbers: range) -> Page:
+    return page([STORIES[n] for n in numbers], [TAGS[n] for n in numbers])
+
+
+def same(one: list[Found], other: list[Found]) -> bool:
+    if len(one) != len(other):
+        return False
+    for a, b in zip(one, other, strict=True):
+        N = int((a.lengths > 0).sum())
+        words = [[row[:n].tolist() for row, n in zip(f.X[:N], f.lengths[:N].tolist(), strict=True)] for f in (a, b)]
+        close = torch.allclose(a.log_p[:N], b.log_p[:N], atol=1e-3)
+        if words[0] != words[1] or not close or a.S[:N].tolist() != b.S[:N].tolist():
+            return False
+    return True
+
+
+@pytest.mark.parametrize(("kind", "encoder", "settings"), WAYS)
+def test_a_story_does_not_notice_its_neighbours(kind: str, encoder: str, settings: FillSettings) -> None:
+    """Six tasks of mixed lengths and blanks in one call, and each alone: the same words, tags and figures."""
+    model = a_model(kind, encoder)
+    together = fill(model, LEXICON, a_page(range(6)), settings, SEEDS, 4)
+    assert len(together) == 6
+    for n in range(6):
+        ((alone, movement),) = fill(model, LEXICON, a_page(range(n, n + 1)), settings, SEEDS[n : n + 1], 4)
+        assert same(together[n][0], alone)
+        N = len(STORIES[n])
+        assert torch.allclose(together[n][1].changed[0, :N], movement.changed[0], equal_nan=True)
+        assert torch.allclose(together[n][1].ess, movement.ess, equal_nan=True, rtol=1e-3)
+        assert torch.allclose(together[n][1].r_hat, movement.r_hat, equal_nan=True, rtol=1e-3)
+
+
+@pytest.mark.parametrize(("kind", "encoder", "settings"), [WAYS[0], WAYS[3], WAYS[6]])
+def test_a_job_cut_into_pieces_gives_the_same_answers(kind: str, encoder: str, settings: FillSettings) -> None:
+    model = a_model(kind, encoder)
+    whole = fill(model, LEXICON, a_page(range(6)), settings, SEEDS, 2)
+    tight = FillSettings(**{**vars(settings), "memory_gib": 1e-9})
+    cut = fill(model, LEXICON, a_page(range(6)), tight, SEEDS, 2)
+    assert all(same(a[0], b[0]) for a, b in zip(whole, cut, strict=True))
+
+
+@pytest.mark.parametrize(("kind", "encoder", "settings"), [WAYS[0], WAYS[3], WAYS[6]])
+def test_the_seed_decides(kind: str, encoder: str, settings: FillSettings) -> None:
+    model = a_model(kind, encoder)
+    first, again, other = (fill(model, LEXICON, a_page(range(1)), settings, [seed], 3)[0][0] for seed in (1, 1, 2))
+    assert same(first, again)
+    assert not same(first, other)
+
+
+def test_candidates_are_distinct_and_ranked() -> None:
+    model = a_model("slds", "sentence")
+    for found, _ in fill(model, LEXICON, a_page(range(6)), WAYS[3][2], SEEDS, 5):
+        scores = [f.score for f in found]
+        assert scores == sorted(scores, reverse=True)
+        assert len({f.X.numpy().tobytes() for f in found}) == len(found)

@@ -1,0 +1,184 @@
+"""Whatever is given comes back as typed; whatever is written is a sentence; over random masks, lengths and Unicode."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fabula.api import Filling, Narrator
+from fabula.corpus.tokenize import tokenise
+from fabula.corpus.vocabulary import SPECIALS, Vocabulary
+from fabula.errors import UserError
+from fabula.infill.names import looks_like_a_name
+from fabula.infill.task import fill_task, parse_arc
+from fabula.models.build import build
+from fabula.training.checkpoint import Checkpoint
+from fabula.training.recipe import recipe_from
+
+LABELS = ("negative", "neutral", "positive")
+WORDS = [
+    *[".", "!", "?", ",", "'", '"', "'s", "n't", "I", "He", "She", "They", "Tom", "Anna", "Ben", "Mary", "was", "did"],
+    *[
+        "the",
+        "a",
+        "dog",
+        "cat",
+        "car",
+        "house",
+        "rain",
+        "sun",
+        "ran",
+        "sat",
+        "saw",
+        "lost",
+        "found",
+        "and",
+        "but",
+        "it",
+    ],
+    *["not", "red", "big", "small", "old", "sad", "glad", "of", "to", "in", "on"],
+]
+
+
+@lru_cache
+def narrator(kind: str) -> Narrator:
+    """A narrator of random weights: what must hold, must hold before any training."""
+    torch.manual_seed(0)
+    recipe = recipe_from(
+        {
+            "name": f"random-{kind}",
+            "model": {
+                "kind": kind,
+                "language": {"embedding": 8, "hidden": 12},
+                "dynamics": {"latent": 3},
+                "recognition": {"hidden": 6},
+            },
+        }
+    )
+    vocabulary = Vocabulary((*SPECIALS, *WORDS))
+    model = build(recipe.model, len(vocabulary), torch.full((3,), 1 / 3), torch.full((3, 3), 1 / 3)).eval()
+    return Narrator(
+        Checkpoint(model=model, vocabulary=vocabulary, labels=LABELS, recipe=recipe, corpus_hash="0" * 64, figures={})
+    )
+
+
+def visible(text: str) -> bool:
+    return bool(text.split()) and text.strip() != "_"
+
+
+sentences = st.one_of(
+    st.lists(st.sampled_from(WORDS), min_size=1, max_size=8).map(" ".join),
+    st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=40).filter(visible),
+)
+stories = st.lists(st.one_of(st.none(), sentences), min_size=2, max_size=7).filter(
+    lambda story: None in story and any(s is not None for s in story)
+)
+
+
+def check(filling: Filling, story: list[str | None]) -> None:
+    assert filling.candidates
+    for candidate in filling.candidates:
+        assert len(candidate.sentences) == len(story)
+        for typed, sentence in zip(story, candidate.sentences, strict=True):
+            assert sentence.written == (typed is None)
+            if typed is not None:
+                assert sentence.text == typed
+            else:
+                assert sentence.text.strip()
+                assert any(c.isalnum() or c in "'\"" for c in sentence.text)
+                assert not any(special in sentence.text for special in SPECIALS)
+                assert len(tokenise(sentence.text)) < 2 * 30
+
+
+@settings(max_examples=40, deadline=None)
+@given(story=stories, sampler=st.sampled_from(["gibbs", "bridge"]), seed=st.integers(0, 2**31))
+def test_given_sentences_are_untouched_and_written_ones_are_sentences(
+    story: list[str | None], sampler: str, seed: int
+) -> None:
+    check(narrator("slds").fill(story, sampler=sampler, samples=4, candidates=2, seed=seed), story)
+
+
+@settings(max_examples=15, deadline=None)
+@given(story=stories, kind=st.sampled_from(["lm", "s2s", "lds"]), seed=st.integers(0, 2**31))
+def test_so_do_the_other_models(story: list[str | None], kind: str, seed: int) -> None:
+    filling = narrator(kind).fill(story, samples=4, candidates=2, seed=seed)
+    check(filling, story)
+    assert filling.sampler == ("bridge" if kind == "lds" else "rerank")
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    tags=st.lists(st.sampled_from([*LABELS, None]), min_size=1, max_size=12), blanks=st.sampled_from(["", " ", ", "])
+)
+def test_an_arc_reads_the_same_in_signs_and_in_words(tags: list[str | None], blanks: str) -> None:
+    signs = {"positive": "+", "negative": "-", "neutral": ".", None: "?"}
+    assert parse_arc(blanks.join(signs[tag] for tag in tags), LABELS) == tuple(tags)
+    assert parse_arc([tag or "?" for tag in tags], LABELS) == tuple(tags)
+    assert parse_arc(" ".join((tag or "?").upper() for tag in tags), LABELS) == tuple(tags)
+
+
+@settings(max_examples=20, deadline=None)
+@given(
+    arc=st.lists(st.sampled_from([*LABELS, None]), min_size=4, max_size=4), sampler=st.sampled_from(["gibbs", "bridge"])
+)
+def test_given_tags_are_kept(arc: list[str | None], sampler: str) -> None:
+    story = ["Tom was sad .", None, None, "He ran ."]
+    for candidate in narrator("slds").fill(story, arc=arc, sampler=sampler, samples=4).candidates:
+        assert all(wanted in (None, tag) for wanted, tag in zip(arc, candidate.arc, strict=True))
+
+
+NAMES = st.sampled_from(["Zorblax", "Quennelda", "Xiomara", "Ödön", "Žofie"])
+
+
+@settings(max_examples=20, deadline=None)
+@given(name=NAMES, seed=st.integers(0, 1000))
+def test_an_unknown_name_reappears_in_what_is_written(name: str, seed: int) -> None:
+    """The opening words force the name into a written line: inside it is a known one, outside it is itself again."""
+    story = [f"{name} lost the dog .", None, f"{name}'s dog was found ."]
+    filling = narrator("slds").fill(story, starts={2: f"{name} was"}, samples=4, seed=seed)
+    stand_in = filling.names[name]
+    assert looks_like_a_name(stand_in)
+    assert stand_in in WORDS
+    for candidate in filling.candidates:
+        assert candidate.sentences[1].text.startswith(f"{name} was")
+        assert not any(stand_in in sentence.text for sentence in candidate.sentences)
+
+
+def test_known_words_and_things_are_not_taken_for_names() -> None:
+    told = narrator("slds").fill(["Tom saw the Zeppelinium and a Wug .", None], samples=2)
+    assert told.names == {}
+    told = narrator("slds").fill(["Zeppelin saw Tom .", None], samples=2)
+    assert set(told.names) == {"Zeppelin"}
+    assert told.names["Zeppelin"] != "Tom"
+
+
+@pytest.mark.parametrize("starts", [{2: "She was"}, {2: "Tom"}])
+def test_opening_words_open(starts: dict[int, str]) -> None:
+    for sampler in ("gibbs", "bridge"):
+        filling = narrator("slds").fill(["Tom ran .", None, None], starts=starts, sampler=sampler, samples=4)
+        assert all(c.sentences[1].text.startswith(starts[2]) for c in filling.candidates)
+
+
+def test_answers_improve_and_end_at_what_fill_returns() -> None:
+    for sampler in ("gibbs", "bridge"):
+        story = ["Tom ran .", None, None, "Tom was sad ."]
+        answers = list(narrator("slds").fill_iter(story, sampler=sampler, samples=20, seed=3))
+        best = [answer.candidates[0].score for answer in answers]
+        assert len(best) > 1
+        assert best == sorted(best)
+        assert answers[-1] == narrator("slds").fill(story, sampler=sampler, samples=20, seed=3)
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.sampled_from(["Tom ran .", "_"]), min_size=0, max_size=70))
+def test_a_task_is_taken_or_refused_in_one_line(story: list[str]) -> None:
+    if 2 <= len(story) <= 64 and len(set(story)) == 2:
+        assert fill_task(story, LABELS).missing == tuple(s == "_" for s in story)
+    else:
+        with pytest.raises(UserError) as caught:
+            fill_task(story, LABELS)
+        assert "\n" not in str(caught.value)
