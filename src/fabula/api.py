@@ -227,7 +227,6 @@ class Narrator:
 
     def __init__(self, checkpoint: Checkpoint, device: str = "cpu") -> None:
         self.checkpoint, self.device = checkpoint, device
-        # Frozen rather than wrapped in a mode: `fill_iter` hands control back between answers, and a mode would leak.
         self.model = checkpoint.model.requires_grad_(False)
         self.vocabulary, self.labels = checkpoint.vocabulary, checkpoint.labels
         self.lexicon = Lexicon.of(self.vocabulary, device)
@@ -384,11 +383,18 @@ class Narrator:
         chosen, notes = self._settings(sampler, samples, settings)
         if candidates < 1:
             raise UserError(f"candidates must be at least 1, not {candidates}", field="candidates")
-        swap = self._stand_ins(task)
+        with torch.inference_mode():
+            swap = self._stand_ins(task)
         blanks = self.encode([task], [swap])
         self._check_openings(task, blanks, chosen)
+        drawing = draw(self.model, self.lexicon, blanks, chosen, [seeded(seed)])
         rounds: list[Round] = []
-        for r, movement in draw(self.model, self.lexicon, blanks, chosen, [seeded(seed)]):
+        while True:
+            # The mode is entered anew for each round: between answers the caller's own mode holds.
+            with torch.inference_mode():
+                r, movement = next(drawing, (None, None))
+            if r is None:
+                return
             rounds.append(r)
             found = [take(*place) for place in best(rounds, 0, 1, candidates)]
             yield Filling(

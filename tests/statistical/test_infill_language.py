@@ -18,6 +18,7 @@ from fabula.infill.decode import Choice, Lexicon
 from fabula.infill.noise import Noise, seeded
 from fabula.infill.page import Page, evidence, flatten, page
 from fabula.models.build import build
+from fabula.models.gaussian import Potential
 from fabula.models.settings import DynamicsSettings, LanguageSettings, ModelSettings, RecognitionSettings
 from fabula.models.slds import SLDS
 
@@ -136,9 +137,10 @@ def test_bridge_weighs_a_given_sentence_once(resample_below: float) -> None:
         resample_below=resample_below,
         tags="free",
     )
-    phi = evidence(model, many.X, many.lengths).phi
+    # Any potential makes a valid proposal: a strong and wrong one, so that forgetting to divide by it shows.
+    wrong = Potential(torch.full((islands, 3, 2), 0.8), torch.full((islands, 3, 2), 1.5)).where(many.given)
     noise = Noise([seeded(1, i) for i in range(islands)], many.sentences, particles, "cpu")
-    found, diagnostics = bridge.particles_of(model, LEXICON, many, phi, settings, noise)
+    found, diagnostics = bridge.particles_of(model, LEXICON, many, wrong, settings, noise)
     weights = found.log_weight.view(islands, particles).double().softmax(-1)
     said = torch.nn.functional.one_hot(which(found.X[:, 1]), 8).view(islands, particles, 8).double()
     each = (weights.unsqueeze(-1) * said).sum(1)

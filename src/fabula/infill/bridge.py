@@ -236,7 +236,7 @@ def particles_of(
     uniform = None if settings.choice.top_k == 1 else noise.uniform(settings.choice.max_words)
     # One number a sentence and story, drawn whether needed or not: neighbours must not move a story's generator.
     resampling = noise.uniform().view(stories, P, -1)[:, 0]
-    cursor = decode.begin(model.language, stories * P, Z[:, 0], device)
+    cursor = decode.begin(model.language, stories * P, Z[:, 0], device, settings.choice.bf16)
     width = max(page.X.shape[2], settings.choice.max_words)
     X = wide.X.new_zeros(stories * P, N, width)
     lengths, log_p = torch.zeros_like(wide.lengths), torch.zeros(stories * P, N, device=device)

@@ -32,6 +32,8 @@ class Choice:
     """Scores are divided by this before the draw."""
     max_words: int = 30
     """A written sentence's length with its `<eos>`, at most. The authors' code: 30."""
+    bf16: bool = False
+    """Whether the network runs in bf16 (CUDA); scores are summed in single precision all the same."""
 
     def __post_init__(self) -> None:
         if self.top_k < 0 or self.temperature <= 0 or self.max_words < 3:
@@ -121,10 +123,22 @@ class Written(NamedTuple):
 
 
 def begin(
-    language: ConditionalLanguageModel, rows: int, z: Float[Tensor, "batch latent"] | None, device: torch.device
+    language: ConditionalLanguageModel,
+    rows: int,
+    z: Float[Tensor, "batch latent"] | None,
+    device: torch.device,
+    bf16: bool = False,
 ) -> Cursor:
-    """Before the first sentence."""
-    return Cursor(language.start(rows, z), torch.full((rows,), BOS, device=device))
+    """Before the first sentence. The precision of the state is that of all that follows from it."""
+    state = language.start(rows, z)
+    if bf16 and device.type == "cuda":
+        state = tuple(h.bfloat16() for h in state)
+    return Cursor(state, torch.full((rows,), BOS, device=device))
+
+
+def _precision(cursor: Cursor) -> torch.autocast:
+    h = cursor.state[0]
+    return torch.autocast(h.device.type, dtype=torch.bfloat16, enabled=h.dtype == torch.bfloat16)
 
 
 def read(
@@ -138,11 +152,14 @@ def read(
     width = max(1, int(lengths.max()))
     words = words[:, :width]
     previous = torch.cat([cursor.previous[:, None], words[:, :-1]], 1)
-    features, state = language.read(previous, z, cursor.state, lengths.clamp(min=1))
+    with _precision(cursor):
+        features, state = language.read(previous, z, cursor.state, lengths.clamp(min=1))
     # Only at the words that are there: the scores of the whole vocabulary are the dear part.
     there = (words != PAD).nonzero(as_tuple=True)
-    log_p_word = language.log_prob(features[there].unsqueeze(1), words[there].unsqueeze(1)).squeeze(1)
-    log_p = log_p_word.new_zeros(len(words)).index_add(0, there[0], log_p_word).float()
+    with _precision(cursor):
+        log_p_word = language.log_prob(features[there].unsqueeze(1), words[there].unsqueeze(1)).squeeze(1).float()
+    log_p = log_p_word.new_zeros(len(words)).index_add(0, there[0], log_p_word)
+    state = tuple(new.to(h.dtype) for h, new in zip(cursor.state, state, strict=True))
     return Cursor(state, torch.full_like(cursor.previous, EOS)), log_p
 
 
@@ -171,7 +188,8 @@ def write(
     patience = 1 if rows.device.type == "cpu" else 6
     forced_words = opening.shape[1] if opening.any() else 0
     for t in range(choice.max_words):
-        logits, moved = language.step(previous, z, state)
+        with _precision(cursor):
+            logits, moved = language.step(previous, z, state)
         logits = logits.float()
         log_norm = logits.logsumexp(-1)
         state = tuple(torch.where(done[:, None], h, new.to(h.dtype)) for h, new in zip(state, moved, strict=True))
@@ -220,7 +238,8 @@ def replay(
     for t in range(int((words != PAD).sum(1).max())):
         word = words[:, t]
         done = word == PAD
-        logits, moved = language.step(previous, z, state)
+        with _precision(cursor):
+            logits, moved = language.step(previous, z, state)
         logits = logits.float()
         state = tuple(torch.where(done[:, None], h, new.to(h.dtype)) for h, new in zip(state, moved, strict=True))
         log_p_word = logits.log_softmax(-1).gather(1, word[:, None]).squeeze(1)
@@ -311,7 +330,7 @@ def story(
     uniform: Float[Tensor, "batch sent word"] | None = None,
 ) -> Written:
     """Every sentence of every story, left to right."""
-    cursor = begin(language, len(page.X), None if Z is None else Z[:, 0], page.device)
+    cursor = begin(language, len(page.X), None if Z is None else Z[:, 0], page.device, choice.bf16)
     found = []
     for i in range(page.X.shape[1]):
         z = None if Z is None else Z[:, i]

@@ -22,7 +22,6 @@ from fabula.infill.noise import Noise
 from fabula.infill.page import Page, evidence
 from fabula.infill.samples import Diagnostics, Round, changes, score_given, score_last, split_r_hat
 from fabula.infill.tags import TagSource, settle
-from fabula.models.gaussian import Potential
 from fabula.models.scaffold import UNKNOWN
 from fabula.models.slds import SLDS
 
@@ -51,13 +50,12 @@ class GibbsSettings:
 
 
 class GibbsState(NamedTuple):
-    """All variables of every chain, and what follows from X: its evidence and its log-probabilities."""
+    """All variables of every chain, and log p(X_i | X_:i, Z_i) of every sentence."""
 
     S: Int[Tensor, "batch sent"]
     Z: Float[Tensor, "batch sent latent"]
     X: Int[Tensor, "batch sent word"]
     lengths: Int[Tensor, "batch sent"]
-    phi: Potential
     log_p: Float[Tensor, "batch sent"]
 
 
@@ -68,14 +66,12 @@ def initialise(model: SLDS, lexicon: Lexicon, page: Page, settings: GibbsSetting
     """
     present = page.present.to(page.device)
     flat = torch.zeros(*page.S.shape, model.K, device=page.device)
-    S = draw_S(model.scaffold, model.scaffold.clamp(flat, page.S), present, noise.uniform()).masked_fill(
-        ~present, UNKNOWN
-    )
+    S = draw_S(model.scaffold, model.scaffold.clamp(flat, page.S), present, noise.uniform())
+    S = S.masked_fill(~present, UNKNOWN)
     seen = evidence(model, page.X, page.lengths)
     Z = model.draw_filtering(seen, model.one_hot(S), present, noise.normal(model.D)).Z
-    return _with_text(
-        model, S, Z, decode.story(model.language, lexicon, settings.choice, page, Z, _words(settings, noise))
-    )
+    written = decode.story(model.language, lexicon, settings.choice, page, Z, _words(settings, noise))
+    return GibbsState(S, Z, written.X, written.lengths, written.log_p)
 
 
 def sweep(
@@ -89,14 +85,15 @@ def sweep(
 ) -> GibbsState:
     """One sweep: every Z_i from Eq. (1), every free S_i from p(S | Z), then every missing X_i."""
     present = page.present.to(page.device)
-    Z = sweep_Z(conditional, state.Z, state.S, state.phi, present, noise.normal(model.D))
+    phi = evidence(model, state.X, state.lengths).phi
+    Z = sweep_Z(conditional, state.Z, state.S, phi, present, noise.normal(model.D))
     log_evidence = model.scaffold.clamp(model.log_p_Z_each(Z), page.S)
     S = draw_S(model.scaffold, log_evidence, present, noise.uniform()).masked_fill(~present, UNKNOWN)
     if settings.x_step == "greedy":
         written = decode.story(model.language, lexicon, settings.choice, page, Z, _words(settings, noise))
     else:
         written = sample_X(model, lexicon, page, settings, Z, state.X, state.lengths, noise)
-    return _with_text(model, S, Z, written)
+    return GibbsState(S, Z, written.X, written.lengths, written.log_p)
 
 
 def sample_X(
@@ -125,7 +122,7 @@ def sample_X(
     lengths = lengths.clone()
     rows, N, W = X.shape
     uniform, resample = noise.uniform(M, settings.choice.max_words), noise.uniform()
-    at = decode.begin(language, rows, Z[:, 0], device)
+    at = decode.begin(language, rows, Z[:, 0], device, settings.choice.bf16)
     log_p = torch.zeros(rows, N, device=device)
     for i in range(N):
         who = page.missing[:, i].nonzero().squeeze(1).to(device)
@@ -203,8 +200,3 @@ def _diagnose(page: Page, settings: GibbsSettings, moved: list[Tensor], latents:
 def _words(settings: GibbsSettings, noise: Noise) -> Tensor | None:
     """One uniform number for every word that may be written; none where the choice is greedy."""
     return None if settings.choice.top_k == 1 else noise.uniform(settings.choice.max_words)
-
-
-def _with_text(model: SLDS, S: Tensor, Z: Tensor, written: decode.Written) -> GibbsState:
-    phi = evidence(model, written.X, written.lengths).phi
-    return GibbsState(S, Z, written.X, written.lengths, phi, written.log_p)

@@ -42,6 +42,8 @@ class FillSettings:
     x_step: Literal["greedy", "sampled"] = "greedy"
     score: Literal["given", "last"] = "given"
     tags: TagSource = "read"
+    bf16: bool = False
+    """Whether the decoder's products run in bf16, on CUDA; latents and log-probabilities stay in single precision."""
     memory_gib: float = 2.0
     """Scores held at once, at most; a larger job is cut into pieces."""
 
@@ -56,7 +58,7 @@ class FillSettings:
         """How words are chosen: what was asked for, else the sampler's own way."""
         greedy = self.sampler == "gibbs" and self.x_step == "greedy"
         top_k = self.top_k if self.top_k is not None else (1 if greedy else 15)
-        return Choice(top_k=top_k, temperature=self.temperature, max_words=self.max_words)
+        return Choice(top_k=top_k, temperature=self.temperature, max_words=self.max_words, bf16=self.bf16)
 
 
 class Found(NamedTuple):
