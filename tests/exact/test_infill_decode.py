@@ -44,9 +44,13 @@ def mixed() -> Page:
     return page([[[5], None, [6, 5, 8, 4], None], [None, [5, 6, 4]], [[5, 5, 5, 6, 7], [6, 4], None]])
 
 
+@pytest.mark.parametrize("patience", [1, 4])
 @pytest.mark.parametrize("choice", [Choice(max_words=6), Choice(top_k=0, max_words=6), Choice(top_k=3, max_words=5)])
-def test_log_p_of_what_was_written_is_the_models_own(model: SLDS, choice: Choice) -> None:
+def test_log_p_of_what_was_written_is_the_models_own(
+    model: SLDS, choice: Choice, patience: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Every sentence's log p, read or written, in every row of a mixed page, equals one pass over the whole text."""
+    monkeypatch.setitem(decode.PATIENCE, "cpu", patience)
     wide = mixed().repeat(5)
     noise = Noise([seeded(i) for i in range(3)], mixed().sentences, 5, "cpu")
     Z = noise.normal(2)
@@ -128,6 +132,8 @@ def test_opening_words_are_kept_and_paid_for(model: SLDS) -> None:
         cursor, _ = decode.read(model.language, cursor, written.X[:, i], written.lengths[:, i], Z[:, i])
     _, new = decode.write(model.language, LEXICON, choice, cursor, Z[:, 2], uniform[:, 2], opened.opening[:, 2])
     chosen, _ = decode.read(model.language, cursor, new.words, new.lengths, Z[:, 2])
+    again = decode.replay(model.language, LEXICON, choice, cursor, new.words, Z[:, 2], opened.opening[:, 2])
+    assert torch.allclose(new.log_q, again[2], atol=1e-5)
     logits, _ = model.language.step(cursor.previous, Z[:, 2], cursor.state)
     first = logits.log_softmax(-1)[:, 6]
     assert chosen.previous.eq(EOS).all()

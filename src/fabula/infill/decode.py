@@ -19,6 +19,8 @@ from fabula.infill.page import Page
 from fabula.models.language import ConditionalLanguageModel, LanguageState
 
 FINAL_MARKS = (".", "!", "?")
+PATIENCE = {"cpu": 1, "cuda": 6}
+"""Words between looks at which rows have ended: on the host a look is free, elsewhere it waits for the device."""
 QUOTES = ('"', "“", "'", "``")
 
 
@@ -184,8 +186,7 @@ def write(
     after = cursor.state
     state, previous = cursor
     done = torch.zeros_like(rows, dtype=torch.bool)
-    # Asking whether rows have ended waits for the device; on the host it is free, and ended rows need no more work.
-    patience = 1 if rows.device.type == "cpu" else 6
+    patience = PATIENCE.get(rows.device.type, 6)
     forced_words = opening.shape[1] if opening.any() else 0
     for t in range(choice.max_words):
         with _precision(cursor):
