@@ -10,6 +10,7 @@ import importlib
 import os
 import sys
 from collections.abc import Sequence
+from typing import NoReturn
 
 from fabula import __version__
 from fabula.errors import UserError
@@ -18,8 +19,15 @@ COMMANDS = ("prepare", "train", "evaluate", "fill", "write", "tag", "score", "mo
 """The files of this folder, in the order the help shows them."""
 
 
+class Parser(argparse.ArgumentParser):
+    """A parser whose complaints are one line, like every other mistake's."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.prog}: {message} (see {self.prog} --help)\n")
+
+
 def build_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="fabula",
         description="Write and fill in short stories along an emotional arc.",
         epilog="fabula COMMAND --help says more, with examples.",

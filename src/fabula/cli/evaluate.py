@@ -25,6 +25,8 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     what = kinds.add_parser(
         "likelihood",
         help="perplexity by three estimates, KL, and the use of Z",
+        description="Perplexity by three estimates, KL of Z, and whether Z matters; each figure says whether it is "
+        "exact, a bound or an estimate.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -34,7 +36,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     source.add_argument("--data", type=Path, metavar="DIR", help="a folder made by fabula prepare")
     what.add_argument("--split", default="test", help="train, valid or test of --data (default: test)")
     what.add_argument("--samples", type=int, default=20, help="importance samples per story (default: 20)")
-    what.add_argument("--seed", type=int, default=0)
+    what.add_argument("--seed", type=int, default=0, help="the same seed gives the same figures (default: 0)")
     what.add_argument("--limit", type=int, metavar="N", help="only the first N stories")
     what.add_argument("--device", default="auto", help="cpu, cuda or auto (default: auto)")
     what.add_argument("--json", action="store_true", help="print the figures as JSON")
@@ -42,10 +44,11 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 
 def run(args: argparse.Namespace) -> int:
+    from fabula.api import find
     from fabula.evaluation.measure import measure_likelihood
 
     record = measure_likelihood(
-        args.model, stories=args.stories, data=args.data, split=args.split, samples=args.samples, seed=args.seed,
+        find(args.model), stories=args.stories, data=args.data, split=args.split, samples=args.samples, seed=args.seed,
         limit=args.limit, device=args.device, bar=not args.json,
     )  # fmt: skip
     print(json.dumps(record, ensure_ascii=False) if args.json else table(record))

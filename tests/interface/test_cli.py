@@ -1,0 +1,144 @@
+"""The command line as a whole: help pages, exit codes, version; every option says what it does."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+import fabula
+from fabula import cli
+from fabula.errors import UserError
+
+READ_BY_PROGRAMS = ("prepare", "train", "evaluate likelihood", "fill", "write", "tag", "score", "models")
+
+
+def pages(parser: argparse.ArgumentParser, name: str = "") -> Iterator[tuple[str, argparse.ArgumentParser]]:
+    """Every parser with the words that lead to it."""
+    yield name, parser
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for word, inner in action.choices.items():
+                yield from pages(inner, f"{name} {word}".strip())
+
+
+PAGES = dict(pages(cli.build_parser()))
+
+
+def test_every_file_of_the_folder_that_adds_a_parser_is_a_command() -> None:
+    assert tuple(PAGES[""]._subparsers._group_actions[0].choices) == cli.COMMANDS  # type: ignore[union-attr,arg-type]
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_every_option_says_what_it_does(name: str) -> None:
+    silent = [
+        a.option_strings or a.dest for a in PAGES[name]._actions if not a.help and a.dest not in ("command", "what")
+    ]
+    assert not silent
+
+
+@pytest.mark.parametrize("name", [name for name in PAGES if name])
+def test_every_page_describes_and_shows(name: str) -> None:
+    """A description, examples of this very command, and no option that the page leaves out."""
+    page = PAGES[name].format_help()
+    assert PAGES[name].description
+    assert f"examples:\n  fabula {name}" in page
+    for action in PAGES[name]._actions:
+        for option in action.option_strings:
+            assert option in page
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_defaults_in_help_are_the_defaults(name: str) -> None:
+    """Where a help text says (default: x), or ends in a number in brackets, that is what the parser fills in.
+
+    A default of None is settled after parsing, so it is not the parser's to state.
+    """
+    for action in PAGES[name]._actions:
+        told = (action.help or "") % {"default": action.default}
+        stated = re.search(r"\(default: ([^;,()]+)", told) or re.search(r"\(([\d.]+)\)$", told)
+        if stated and action.default is not None:
+            assert (
+                float(stated[1]) == action.default
+                if re.fullmatch(r"-?[\d.]+", stated[1])
+                else stated[1] == action.default
+            )
+
+
+def test_what_programs_read_can_be_had_as_json() -> None:
+    for name in READ_BY_PROGRAMS:
+        assert "--json" in PAGES[name]._option_string_actions, name
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        cli.main(["--version"])
+    assert stopped.value.code == 0
+    assert capsys.readouterr().out == f"fabula {fabula.__version__}\n"
+
+
+@pytest.mark.parametrize("words", [["--help"], *[[*name.split(), "--help"] for name in PAGES if name]])
+def test_help_is_no_mistake(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        cli.main(words)
+    assert stopped.value.code == 0
+    assert capsys.readouterr().out.startswith("usage: fabula")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        [],
+        ["sing"],
+        ["fill", "--sing"],
+        ["fill", "--seed", "seven", "A.", "_"],
+        ["evaluate"],
+        ["evaluate", "likelihood"],
+        ["prepare"],
+        ["demo", "--color", "green"],
+    ],
+)
+def test_a_wrong_call_is_one_line_and_two(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        cli.main(words)
+    told = capsys.readouterr().err
+    assert stopped.value.code == 2
+    assert re.fullmatch(r"fabula[^\n]*\n", told), told
+    assert "--help" in told
+
+
+@pytest.mark.parametrize(
+    ("raised", "code", "told"),
+    [
+        (UserError("the kettle\nis cold"), 2, "fabula models: the kettle is cold\n"),
+        (KeyboardInterrupt(), 130, "fabula models: stopped\n"),
+        (BrokenPipeError(), 0, ""),
+    ],
+)
+def test_how_a_command_may_end(raised: BaseException, code: int, told: str) -> None:
+    """In a process of its own, because a broken pipe gives up standard output."""
+    program = (
+        "import sys, fabula.cli, fabula.api\n"
+        "from fabula.errors import UserError\n"
+        f"def stop(): raise {type(raised).__name__}({', '.join(map(repr, raised.args))})\n"
+        "fabula.api.installed = stop\n"
+        "sys.exit(fabula.cli.main(['models']))"
+    )
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stderr) == (code, told)
+
+
+def test_a_fault_of_ours_is_one_and_shows_its_trace() -> None:
+    program = "import sys, fabula.cli, fabula.api; fabula.api.installed = None; sys.exit(fabula.cli.main(['models']))"
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert ended.returncode == 1
+    assert "Traceback" in ended.stderr
+
+
+def test_python_m_fabula_is_the_command() -> None:
+    ended = subprocess.run([sys.executable, "-m", "fabula", "--version"], capture_output=True, text=True, check=True)
+    assert ended.stdout == f"fabula {fabula.__version__}\n"

@@ -1,0 +1,64 @@
+"""Imports point one way: corpus -> models -> training, infill -> evaluation -> api -> cli, studio, fleet."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+import fabula
+
+ROOT = Path(fabula.__file__).parent
+RANK = {
+    "errors": 0, "shapes": 0,
+    "corpus": 1, "models": 2, "training": 3, "infill": 3, "evaluation": 4, "api": 5, "cli": 6, "studio": 6, "fleet": 6,
+}  # fmt: skip
+FILES = sorted(ROOT.rglob("*.py"))
+
+
+def part(module: str) -> str:
+    """The part of Fabula a module belongs to: its first name below the package."""
+    return module.split(".")[1] if "." in module else ""
+
+
+def imported(tree: ast.AST) -> set[str]:
+    """Every module of Fabula that is imported anywhere in a file, inside functions and under TYPE_CHECKING too."""
+    found = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, "imports name the whole path"
+            # `from fabula import api` brings the module; `from fabula import __version__` brings nothing.
+            found |= (
+                {f"{node.module}.{alias.name}" for alias in node.names}
+                if node.module == "fabula"
+                else {node.module or ""}
+            )
+    return {name for name in found if name.split(".")[0] == "fabula" and part(name) in RANK}
+
+
+def forbidden(here: str, tree: ast.AST) -> set[str]:
+    """What a file of part `here` imports and must not: a later part, or another of the same rank."""
+    return {name for name in imported(tree) if part(name) != here and RANK[part(name)] >= RANK[here]}
+
+
+def test_every_part_has_its_rank() -> None:
+    parts = {path.relative_to(ROOT).parts[0].removesuffix(".py") for path in FILES}
+    assert parts - {"__init__", "__main__"} <= set(RANK)
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_imports_point_one_way(path: Path) -> None:
+    here = path.relative_to(ROOT).parts[0].removesuffix(".py")
+    if here in ("__init__", "__main__"):
+        return  # the doors of the package
+    assert not forbidden(here, ast.parse(path.read_text(encoding="utf-8")))
+
+
+def test_the_check_sees_an_import_that_points_back() -> None:
+    assert forbidden("models", ast.parse("def f():\n    from fabula.training.loop import train"))
+    assert forbidden("infill", ast.parse("import fabula.training.recipe"))
+    assert forbidden("corpus", ast.parse("from fabula import api"))
+    assert not forbidden("api", ast.parse("from fabula import __version__\nfrom fabula.infill.task import Task"))
