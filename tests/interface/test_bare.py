@@ -1,0 +1,144 @@
+"""What a bare machine needs: training and evaluating a prepared corpus import five packages and what those need.
+
+Every other installed package is hidden from a process of its own, by a finder in the place of the usual one.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+
+from fabula.corpus.prepare import prepare_stories
+from fabula.corpus.toy import toy_splits
+
+CORE = ("torch", "numpy", "safetensors", "jaxtyping", "tqdm")
+NEVER = ("spacy", "vaderSentiment", "matplotlib", "sklearn", "fastapi", "uvicorn", "beartype", "pytest")
+"""Named by hand too, so that a mistake in the search for packages cannot let them in."""
+
+HIDE = """
+import sys
+from importlib.machinery import PathFinder
+class Bare(PathFinder):
+    names = set({names!r})
+    @classmethod
+    def find_spec(cls, name, path=None, target=None):
+        return None if name.partition(".")[0] in cls.names else super().find_spec(name, path, target)
+sys.meta_path[sys.meta_path.index(PathFinder)] = Bare
+"""
+TINY = """
+[model.language]
+embedding = 8
+hidden = 12
+[model.dynamics]
+latent = 2
+[model.recognition]
+hidden = 4
+[train]
+epochs = 1
+batch = 16
+"""
+
+
+def canonical(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def needed(names: tuple[str, ...]) -> set[str]:
+    """The distributions that these bring with them, and theirs."""
+    found: set[str] = set()
+    waiting = [canonical(name) for name in names]
+    while waiting:
+        name = waiting.pop()
+        if name in found:
+            continue
+        found.add(name)
+        try:
+            wants = importlib.metadata.requires(name) or []
+        except importlib.metadata.PackageNotFoundError:
+            continue
+        for want in map(Requirement, wants):
+            if want.marker is None or want.marker.evaluate({"extra": ""}):
+                waiting.append(canonical(want.name))
+    return found
+
+
+def hidden_packages() -> set[str]:
+    """The top-level names of everything installed that the core does not need."""
+    kept = needed(CORE) | {"fabula"}
+    owners = importlib.metadata.packages_distributions()
+    strange = {name for name, of in owners.items() if not kept & {canonical(one) for one in of}}
+    return (strange | set(NEVER)) - {"fabula"}
+
+
+def bare(program: str, folder: Path) -> str:
+    text = HIDE.format(names=sorted(hidden_packages())) + program
+    ended = subprocess.run([sys.executable, "-c", text], cwd=folder, capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stderr
+    return ended.stdout
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("bare")
+    prepare_stories(toy_splits(60, 0), folder / "toy", provenance={"toy": 60, "seed": 0}, progress=False)
+    for kind in ("slds", "lm", "s2s"):
+        (folder / f"{kind}.toml").write_text(f'model.kind = "{kind}"\n' + TINY)
+    return folder
+
+
+def test_the_finder_hides(tmp_path: Path) -> None:
+    program = "try:\n    import spacy\nexcept ModuleNotFoundError as error:\n    print(error)"
+    assert bare(program, tmp_path) == "No module named 'spacy'\n"
+    assert "torch" not in hidden_packages()
+    assert "tqdm" not in hidden_packages()
+
+
+def test_a_prepared_corpus_is_trained_on_and_measured(folder: Path) -> None:
+    program = """
+from fabula.cli import main
+for kind in ("slds", "lm", "s2s"):
+    assert main(["train", f"{kind}.toml", "--data", "toy", "--out", kind, "--device", "cpu", "--quiet"]) == 0
+    words = ["evaluate", "likelihood", "--model", kind, "--data", "toy", "--split", "test", "--samples", "2", "--json"]
+    assert main([*words, "--device", "cpu"]) == 0
+"""
+    printed = bare(program, folder).splitlines()
+    records = [json.loads(line) for line in printed if line.startswith("{")]
+    assert [record["recipe"] for record in records] == ["slds", "lm", "s2s"]
+    assert all(record["ppl"] > 1 for record in records)
+
+
+def test_what_needs_a_hidden_package_says_so_in_one_line(folder: Path) -> None:
+    program = """
+import sys, io
+from fabula.cli import main
+sys.stderr = io.StringIO()
+assert main(["train", "--plot", "nowhere"]) == 2
+assert main(["prepare", "--toy", "9", "--out", "new"]) == 2
+print(sys.stderr.getvalue(), end="")
+"""
+    told = bare(program, folder).splitlines()
+    assert len(told) == 2
+    assert "pip install" in told[1]
+
+
+def test_importing_fabula_and_asking_for_help_is_light(tmp_path: Path) -> None:
+    """Neither may wait seconds for torch, nor read spaCy."""
+    program = """
+import sys
+import fabula
+assert fabula.__version__
+alone = {name.partition(".")[0] for name in sys.modules}
+assert not alone & {"torch", "numpy", "spacy", "tqdm"}, alone
+from fabula.cli import build_parser
+build_parser().format_help()
+print(sorted({"torch", "spacy", "vaderSentiment", "safetensors"} & set(sys.modules)))
+"""
+    ended = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stdout) == (0, "[]\n"), ended.stderr
