@@ -13,9 +13,9 @@ counts once. Everything is linear in N.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -40,6 +40,10 @@ MAX_PATHS = 729
 MATRICES_AT_ONCE = 1 << 25
 """Numbers held in the matrices of factorised chains (128 MiB); more rows are cut into pieces."""
 
+Hearing = Literal["given", "past"]
+"""What (S, Z) are drawn knowing: all `given` sentences, or only those before the first blank (`past`). With `past` only
+the weights look ahead, which shows what Z contributes; where tags are free the target is the same."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class BridgeSettings:
@@ -55,6 +59,7 @@ class BridgeSettings:
     rounds: int = 20
     """Alternations of Z | S and S | Z where the tags are too many to enumerate."""
     tags: TagSource = "read"
+    z_hears: Hearing = "given"
 
     def __post_init__(self) -> None:
         if self.particles < 1 or self.rounds < 1 or not 0 <= self.resample_below <= 1:
@@ -193,6 +198,16 @@ def _rows_at_once(D: int, N: int) -> int:
     return max(1, MATRICES_AT_ONCE // (6 * N * D * D))
 
 
+def hear(
+    model: SLDS, page: Page, tags: TagSource, hearing: Hearing, gold: Page | None = None
+) -> tuple[Page, Potential]:
+    """The page with its tags settled, and phi of the sentences that are heard: 1 for the others, given or not."""
+    heard = page.given & ((page.missing.cumsum(1) == 0) | (hearing == "given"))
+    lengths = page.lengths * heard.to(page.device)
+    S = settle(model, replace(page, lengths=lengths), tags, gold).S
+    return replace(page, S=S), evidence(model, page.X, lengths).phi
+
+
 def run(
     model: SLDS,
     lexicon: Lexicon,
@@ -205,8 +220,7 @@ def run(
 
     The particles come in two independent islands, so that a first answer is there at half the time.
     """
-    page = settle(model, page, settings.tags, gold)
-    phi = evidence(model, page.X, page.lengths).phi
+    page, phi = hear(model, page, settings.tags, settings.z_hears, gold)
     islands = [settings.particles // 2, settings.particles - settings.particles // 2]
     smallest: list[Diagnostics] = []
     for number, particles in enumerate(n for n in islands if n):

@@ -1,0 +1,418 @@
+"""The look-ahead score: does what was written lead to the ending that was given?
+
+Stories of five sentences lose the three in the middle; systems write them again; a judge, a language model trained
+apart and never used for ranking, says how probable the true last sentence is after the first and what was written:
+
+    score = (system - left-to-right) / (human - left-to-right)
+
+each a mean over stories of the judge's log P(X_N | X_1, middle). 0: no better than writing ahead blindly, 1: as good as
+the human middle. Beside it stand measures of the prose, so that neither copying the ending nor blandness can win.
+All of it on word ids; the corpus's own words go nowhere.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from numpy.typing import NDArray
+from torch import Tensor
+from tqdm import tqdm
+
+from fabula.corpus.dataset import Stories
+from fabula.corpus.vocabulary import UNK, Vocabulary
+from fabula.errors import UserError
+from fabula.evaluation.record import Figure, mean_and_error, rounded
+from fabula.infill import bridge, decode, gibbs, rerank
+from fabula.infill.decode import FINAL_MARKS, GREEDY, QUOTES, Choice, Lexicon
+from fabula.infill.noise import Noise, seeded
+from fabula.infill.page import Page, flatten, page
+from fabula.infill.sampler import COPIES_OF_SCORES
+from fabula.infill.samples import Diagnostics, Round
+from fabula.infill.tags import TagSource
+from fabula.models.build import Model
+from fabula.models.lm import LM
+from fabula.models.s2s import S2S
+from fabula.models.slds import SLDS
+
+BASELINE, HUMAN, OTHER = "left-to-right", "human", "other-story"
+BRIDGE, WEIGHTS_ONLY, Z_ONLY = "bridge", "bridge-z-past", "bridge-unweighed"
+JUDGED_AT_ONCE = 512
+"""Stories the judge reads at a time."""
+
+Lines = list[list[int]]
+"""The written sentences of one story, word ids without `<eos>`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LookaheadSettings:
+    """What all systems share."""
+
+    sentences: int = 5
+    """N; all but the first and the last are missing."""
+    samples: int = 50
+    """Stories each sampler may draw for one answer; the issue's and the paper's value."""
+    chains: int = 10
+    """Gibbs chains, which share the samples."""
+    reranked: tuple[int, ...] = (50, 1000)
+    """Samples of the language model that compete: as many as the others have, and the paper's value."""
+    plain: int = 10
+    """Draws per story of systems that choose nothing: their mean has the smaller error."""
+    top_k: int = 15
+    """Words to choose among, for everyone but the paper's greedy Gibbs."""
+    max_words: int = 30
+    tags: TagSource = "free"
+    """Never `peek`: the true middle is not to be seen."""
+    bf16: bool = False
+    seed: int = 0
+    memory_gib: float = 2.0
+    """Scores held at once, at most; a larger job is cut into pieces."""
+
+    def __post_init__(self) -> None:
+        counts = (self.samples, self.chains, self.plain, *self.reranked)
+        if min(counts) < 1 or self.sentences < 3 or self.memory_gib <= 0:
+            raise ValueError("samples, chains, plain and reranked are at least 1, sentences 3, memory_gib above 0")
+        if self.samples % self.chains:
+            raise ValueError(f"{self.chains} chains cannot share {self.samples} samples evenly")
+        if self.tags == "peek":
+            raise ValueError("tags that peek at the true middle would look ahead for the sampler")
+
+    def choice(self) -> Choice:
+        return Choice(top_k=self.top_k, max_words=self.max_words, bf16=self.bf16)
+
+
+class Told(NamedTuple):
+    """Whole stories: one or more tellings of each."""
+
+    X: Int[Tensor, "story telling sent word"]
+    lengths: Int[Tensor, "story telling sent"]
+
+    def lines(self) -> list[Lines]:
+        """The first telling's inner sentences."""
+        X, lengths = self.X[:, 0].cpu(), self.lengths[:, 0].cpu()
+        inner = range(1, X.shape[1] - 1)
+        return [[X[n, i, : int(lengths[n, i]) - 1].tolist() for i in inner] for n in range(len(X))]
+
+
+class Prose(NamedTuple):
+    """What the written sentences look like, apart from where they lead."""
+
+    overlap_4: Figure
+    """Share of their 4-grams that stand in a given sentence of the same story."""
+    distinct_2: float
+    """Distinct 2-grams among all their 2-grams; falls with their number, so only sets of equal size compare."""
+    words: Figure
+    """Words of a sentence, marks included."""
+    repeated: Figure
+    """Share that say word for word what a given or an earlier sentence of the story says."""
+    ended: Figure
+    """Share that end with `. ! ?`, a closing quotation mark allowed behind it."""
+
+
+class System(NamedTuple):
+    """One row of the table."""
+
+    name: str
+    log_p: Float[Tensor, " story"]
+    """The judge's log P(X_N | X_1, middle), the mean over tellings."""
+    tellings: int
+    prose: Prose
+    lines: list[Lines]
+    seconds: float
+
+
+def choose_stories(stories: Stories, n: int, sentences: int, seed: int) -> NDArray[np.int64]:
+    """n stories of this many sentences, in random order; all there are where there are fewer."""
+    fit = np.flatnonzero(np.diff(stories.story_offsets) == sentences)
+    if not len(fit):
+        raise UserError(f"no story has {sentences} sentences")
+    return np.asarray(np.random.default_rng(seed).permutation(fit)[:n], dtype=np.int64)
+
+
+def lookahead(
+    narrator: SLDS,
+    judge: LM,
+    vocabulary: Vocabulary,
+    stories: Stories,
+    rows: NDArray[np.int64],
+    settings: LookaheadSettings,
+    lm: Model | None = None,
+    bar: bool = False,
+) -> list[System]:
+    """Every system's middles of these stories, judged; the human middle and another story's for comparison."""
+    if isinstance(lm, S2S) or lm is judge:
+        raise UserError("the language model that writes must be a plain one, and not the judge")
+    texts = [[[int(w) for w in s] for s in stories.sentences(row)] for row in rows]
+    device = narrator.dynamics.A.device
+    lexicon = Lexicon.of(vocabulary, device)
+    blank = page([[t[0], *[None] * (len(t) - 2), t[-1]] for t in texts], device=device)
+    seeds = [seeded(settings.seed, n).initial_seed() for n in range(len(texts))]
+    systems = []
+    plans = [*narrator_systems(narrator, lexicon, settings), *lm_systems(lm, lexicon, settings)]
+    for name, tell in tqdm(plans, disable=not bar, leave=False, unit="system"):
+        began = time.perf_counter()
+        told = tell(blank, seeds)
+        if device.type == "cuda":
+            torch.cuda.synchronize()
+        systems.append(judged(judge, vocabulary, name, told, texts, time.perf_counter() - began))
+    for name, shift in ((HUMAN, 0), (OTHER, 1)):
+        middles = [[t[0], *texts[(n + shift) % len(texts)][1:-1], t[-1]] for n, t in enumerate(texts)]
+        full = page(middles, device=device)
+        systems.append(judged(judge, vocabulary, name, Told(full.X[:, None], full.lengths[:, None]), texts, 0.0))
+    return systems
+
+
+Teller = Callable[[Page, Sequence[int]], Told]
+Rounds = Iterable[tuple[Round, Diagnostics | None]]
+
+
+def narrator_systems(model: SLDS, lexicon: Lexicon, settings: LookaheadSettings) -> Iterator[tuple[str, Teller]]:
+    """The narrator's ways of writing, from blind to seeing."""
+    choice, samples, tags = settings.choice(), settings.samples, settings.tags
+
+    def unweighed(hearing: bridge.Hearing) -> Teller:
+        return plain(lambda p, g: latent_tellings(model, lexicon, p, settings, hearing, g), lexicon, settings)
+
+    def particles(hearing: bridge.Hearing) -> Teller:
+        chosen = bridge.BridgeSettings(particles=samples, choice=choice, tags=tags, z_hears=hearing)
+        return ranked(lambda p, g: bridge.run(model, lexicon, p, chosen, g), samples, lexicon, settings)
+
+    def swept(choice: Choice) -> Teller:
+        chosen = gibbs.GibbsSettings(
+            chains=settings.chains, sweeps=samples // settings.chains, choice=choice, tags=tags
+        )
+        return ranked(lambda p, g: gibbs.run(model, lexicon, p, chosen, g), settings.chains, lexicon, settings)
+
+    yield BASELINE, unweighed("past")
+    yield Z_ONLY, unweighed("given")
+    yield "gibbs", swept(Choice(top_k=GREEDY.top_k, max_words=settings.max_words, bf16=settings.bf16))
+    yield f"gibbs-top-{settings.top_k}", swept(choice)
+    yield WEIGHTS_ONLY, particles("past")
+    yield BRIDGE, particles("given")
+
+
+def lm_systems(model: Model | None, lexicon: Lexicon, settings: LookaheadSettings) -> Iterator[tuple[str, Teller]]:
+    """The language model left to right, once and as the best of many."""
+    if not isinstance(model, LM):
+        return
+
+    def best_of(samples: int) -> Teller:
+        chosen = rerank.RerankSettings(samples=samples, choice=settings.choice())
+        rows = min(samples, rerank.WAVE)
+        return ranked(lambda p, g: rerank.run(model, lexicon, p, chosen, g), rows, lexicon, settings)
+
+    yield "lm", plain(lambda p, g: lm_tellings(model, lexicon, p, settings, g), lexicon, settings)
+    for samples in settings.reranked:
+        yield f"rerank-{samples}", best_of(samples)
+
+
+def latent_tellings(
+    model: SLDS,
+    lexicon: Lexicon,
+    blank: Page,
+    settings: LookaheadSettings,
+    hearing: bridge.Hearing,
+    generators: list[torch.Generator],
+) -> decode.Written:
+    """(S, Z) given the sentences that are heard, then every blank left to right: nothing is weighed or chosen."""
+    noise = Noise(generators, blank.sentences, settings.plain, blank.device)
+    settled, phi = bridge.hear(model, blank, settings.tags, hearing)
+    Z = bridge.draw_latents(model.scaffold, model.dynamics, settled.S, phi, settled.present, noise).Z
+    uniform = noise.uniform(settings.max_words)
+    return decode.story(model.language, lexicon, settings.choice(), blank.repeat(settings.plain), Z, uniform)
+
+
+def lm_tellings(
+    model: LM, lexicon: Lexicon, blank: Page, settings: LookaheadSettings, generators: list[torch.Generator]
+) -> decode.Written:
+    """Every blank left to right, from the sentences before it alone."""
+    noise = Noise(generators, blank.sentences, settings.plain, blank.device)
+    uniform = noise.uniform(settings.max_words)
+    return decode.story(model.language, lexicon, settings.choice(), blank.repeat(settings.plain), None, uniform)
+
+
+def plain(
+    tell: Callable[[Page, list[torch.Generator]], decode.Written], lexicon: Lexicon, settings: LookaheadSettings
+) -> Teller:
+    """A system that tells each story several times and chooses none."""
+
+    @torch.inference_mode()
+    def every(blank: Page, seeds: Sequence[int]) -> Told:
+        found = []
+        for piece, generators in pieces(blank, seeds, settings.plain, lexicon, settings):
+            written = tell(piece, generators)
+            shape = (len(piece.X), settings.plain, piece.X.shape[1])
+            found.append(Told(written.X.view(*shape, -1), written.lengths.view(shape)))
+        return Told(*(torch.cat(parts) for parts in zip(*found, strict=True)))
+
+    return every
+
+
+def ranked(
+    sample: Callable[[Page, list[torch.Generator]], Rounds], rows: int, lexicon: Lexicon, settings: LookaheadSettings
+) -> Teller:
+    """A system that answers with the story its own score puts first; `rows` are alive at once for each story."""
+
+    @torch.inference_mode()
+    def first(blank: Page, seeds: Sequence[int]) -> Told:
+        found = []
+        for piece, generators in pieces(blank, seeds, rows, lexicon, settings):
+            found.append(top(sample(piece, generators), len(piece.X)))
+        return Told(*(torch.cat(parts) for parts in zip(*found, strict=True)))
+
+    return first
+
+
+def top(rounds: Rounds, stories: int) -> Told:
+    """The best of all rounds for every story; of equal scores the one drawn first."""
+    best: tuple[Tensor, Tensor, Tensor] | None = None
+    for r, _ in rounds:
+        chains = len(r.score) // stories
+        score, place = r.score.view(stories, chains).max(1)
+        at = place + torch.arange(stories, device=place.device) * chains
+        new = score, r.X[at], r.lengths[at]
+        if best is not None:
+            better = score > best[0]
+            new = tuple(  # type: ignore[assignment]
+                torch.where(better.view(-1, *[1] * (one.dim() - 1)), one, other)
+                for one, other in zip(new, best, strict=True)
+            )
+        best = new
+    assert best is not None
+    return Told(best[1][:, None], best[2][:, None])
+
+
+def pieces(
+    blank: Page, seeds: Sequence[int], rows: int, lexicon: Lexicon, settings: LookaheadSettings
+) -> Iterator[tuple[Page, list[torch.Generator]]]:
+    """The stories in pieces whose scores fit the memory, each story with a generator of its own."""
+    per_story = rows * len(lexicon.anywhere) * 4 * COPIES_OF_SCORES
+    at_once = max(1, int(settings.memory_gib * 2**30 // per_story))
+    for start in range(0, len(blank.X), at_once):
+        stop = min(start + at_once, len(blank.X))
+        yield blank.rows(start, stop), [torch.Generator().manual_seed(seed) for seed in seeds[start:stop]]
+
+
+def judged(judge: LM, vocabulary: Vocabulary, name: str, told: Told, texts: Sequence[Lines], seconds: float) -> System:
+    """The row of one system: the judge's opinion of every telling, and the prose of the first."""
+    n, tellings = told.X.shape[:2]
+    log_p = log_p_ending(judge, told.X.flatten(0, 1), told.lengths.flatten(0, 1)).view(n, tellings).double().mean(1)
+    lines = told.lines()
+    given = [[story[0], story[-1]] for story in texts]
+    return System(name, log_p.cpu(), tellings, prose(lines, given, vocabulary), lines, seconds)
+
+
+@torch.inference_mode()
+def log_p_ending(
+    judge: LM, X: Int[Tensor, "batch sent word"], lengths: Int[Tensor, "batch sent"]
+) -> Float[Tensor, " batch"]:
+    """The judge's log P(X_N | X_:N) of stories of N sentences each."""
+    found = []
+    for X_part, lengths_part in zip(torch.split(X, JUDGED_AT_ONCE), torch.split(lengths, JUDGED_AT_ONCE), strict=True):
+        batch = flatten(X_part, lengths_part)
+        features = judge.language(batch.previous, None)
+        # The scores of the whole vocabulary only where they are asked for.
+        word = torch.arange(batch.tokens.shape[1], device=X.device)
+        first, last = batch.starts[:, -1:], batch.starts[:, -1:] + batch.lengths[:, -1:]
+        there = ((word >= first) & (word < last)).nonzero(as_tuple=True)
+        log_p = judge.language.log_prob(features[there].unsqueeze(1), batch.tokens[there].unsqueeze(1)).squeeze(1)
+        found.append(log_p.new_zeros(len(X_part)).index_add(0, there[0], log_p))
+    return torch.cat(found)
+
+
+def ratio_and_error(above: Tensor, below: Tensor) -> Figure:
+    """mean(above) / mean(below) of pairs, with the standard error of the delta method."""
+    above, below = above.double().flatten(), below.double().flatten()
+    n = above.numel()
+    ratio = above.mean() / below.mean()
+    spread = (above - ratio * below).std() if n > 1 else torch.tensor(float("nan"))
+    return Figure(float(ratio), float(spread / below.mean().abs() / math.sqrt(n)))
+
+
+def score(system: Float[Tensor, " story"], baseline: Float[Tensor, " story"], human: Float[Tensor, " story"]) -> Figure:
+    """(system - left-to-right) / (human - left-to-right), story by story: the same stories stand above and below."""
+    return ratio_and_error(system - baseline, human - baseline)
+
+
+def ngrams(words: Sequence[int], n: int) -> list[tuple[int, ...]]:
+    """All n-grams without `<unk>`: two words that nobody knows are not the same word."""
+    grams = (tuple(words[i : i + n]) for i in range(len(words) - n + 1))
+    return [gram for gram in grams if UNK not in gram]
+
+
+def overlap(lines: Lines, given: Lines, n: int = 4) -> tuple[int, int]:
+    """How many n-grams of the lines stand in a given sentence, and how many there are."""
+    known = {gram for line in given for gram in ngrams(line, n)}
+    grams = [gram for line in lines for gram in ngrams(line, n)]
+    return sum(gram in known for gram in grams), len(grams)
+
+
+def distinct(stories: Sequence[Lines], n: int = 2) -> float:
+    """Distinct n-grams among all n-grams of all lines."""
+    grams = [gram for lines in stories for line in lines for gram in ngrams(line, n)]
+    return len(set(grams)) / len(grams) if grams else float("nan")
+
+
+def repeats(lines: Lines, given: Lines) -> int:
+    """Lines that repeat a given one or one before them, word for word."""
+    known = {tuple(line) for line in given}
+    count = 0
+    for line in lines:
+        count += tuple(line) in known
+        known.add(tuple(line))
+    return count
+
+
+def prose(stories: Sequence[Lines], given: Sequence[Lines], vocabulary: Vocabulary) -> Prose:
+    """The measures of what was written for these stories."""
+    final = {vocabulary.index[mark] for mark in FINAL_MARKS if mark in vocabulary.index}
+    closing = {vocabulary.index[mark] for mark in (*QUOTES, "”", "''") if mark in vocabulary.index}
+
+    def ends(line: list[int]) -> bool:
+        bare = line[:-1] if len(line) > 1 and line[-1] in closing else line
+        return bool(bare) and bare[-1] in final
+
+    pairs = [overlap(lines, own) for lines, own in zip(stories, given, strict=True)]
+    count = torch.tensor([float(len(lines)) for lines in stories])
+
+    def per_line(figures: Iterable[int]) -> Figure:
+        return ratio_and_error(torch.tensor([float(figure) for figure in figures]), count)
+
+    return Prose(
+        overlap_4=ratio_and_error(*(torch.tensor(side, dtype=torch.float64) for side in zip(*pairs, strict=True))),
+        distinct_2=distinct(stories),
+        words=per_line(sum(len(line) for line in lines) for lines in stories),
+        repeated=per_line(repeats(lines, own) for lines, own in zip(stories, given, strict=True)),
+        ended=per_line(sum(ends(line) for line in lines) for lines in stories),
+    )
+
+
+def summary(systems: Sequence[System]) -> dict[str, Any]:
+    """The table as JSON: every system's figures with standard errors, and what Z contributes to bridge's score."""
+    by_name = {system.name: system for system in systems}
+    baseline, human = by_name[BASELINE].log_p, by_name[HUMAN].log_p
+    table = {}
+    for system in systems:
+        row: dict[str, Any] = {"tellings": system.tellings, "seconds": rounded(system.seconds, 2)}
+        figures = {
+            "log_p": mean_and_error(system.log_p),
+            "score": score(system.log_p, baseline, human),
+            **{name: value for name, value in system.prose._asdict().items() if isinstance(value, Figure)},
+        }
+        for name, figure in figures.items():
+            row[name], row[f"{name}_se"] = rounded(figure.value), rounded(figure.se)
+        row["distinct_2"] = rounded(system.prose.distinct_2)
+        table[system.name] = row
+    seeing, blind = by_name[BRIDGE].log_p, by_name[WEIGHTS_ONLY].log_p
+    gain, lost = mean_and_error(seeing - blind), ratio_and_error(seeing - blind, seeing - baseline)
+    return {
+        "systems": table,
+        "z_gain": {"value": rounded(gain.value), "se": rounded(gain.se)},
+        "share_lost_without_z": {"value": rounded(lost.value), "se": rounded(lost.se)},
+    }
