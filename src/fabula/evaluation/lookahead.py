@@ -21,7 +21,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from jaxtyping import Float, Int
-from numpy.typing import NDArray
 from torch import Tensor
 from tqdm import tqdm
 
@@ -127,12 +126,12 @@ class System(NamedTuple):
     seconds: float
 
 
-def choose_stories(stories: Stories, n: int, sentences: int, seed: int) -> NDArray[np.int64]:
+def choose_stories(stories: Stories, n: int, sentences: int, seed: int) -> list[int]:
     """n stories of this many sentences, in random order; all there are where there are fewer."""
     fit = np.flatnonzero(np.diff(stories.story_offsets) == sentences)
     if not len(fit):
         raise UserError(f"no story has {sentences} sentences")
-    return np.asarray(np.random.default_rng(seed).permutation(fit)[:n], dtype=np.int64)
+    return [int(row) for row in np.random.default_rng(seed).permutation(fit)[:n]]
 
 
 def lookahead(
@@ -140,7 +139,7 @@ def lookahead(
     judge: LM,
     vocabulary: Vocabulary,
     stories: Stories,
-    rows: NDArray[np.int64],
+    rows: Sequence[int],
     settings: LookaheadSettings,
     lm: Model | None = None,
     bar: bool = False,
@@ -148,7 +147,7 @@ def lookahead(
     """Every system's middles of these stories, judged; the human middle and another story's for comparison."""
     if isinstance(lm, S2S) or lm is judge:
         raise UserError("the language model that writes must be a plain one, and not the judge")
-    texts = [[[int(w) for w in s] for s in stories.sentences(row)] for row in rows]
+    texts = [[s.tolist() for s in stories.sentences(row)] for row in rows]
     device = narrator.dynamics.A.device
     lexicon = Lexicon.of(vocabulary, device)
     blank = page([[t[0], *[None] * (len(t) - 2), t[-1]] for t in texts], device=device)
