@@ -7,7 +7,8 @@ READY  := $(VENV)/.ready
 UV     := UV_FIND_LINKS="$(PIP_FIND_LINKS)" UV_LINK_MODE=copy $(BIN)/uv pip install --quiet --python $(BIN)/python -c constraints.txt
 TORCH  := $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX),)
 # One thread per process: two torch threads beside a busy core run several times slower than one.
-JOBS   ?= $(shell nproc 2>/dev/null || echo 2)
+# (nproc would count OMP_NUM_THREADS, which is about threads, not processes.)
+JOBS   ?= $(shell env -u OMP_NUM_THREADS nproc 2>/dev/null || echo 2)
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) --dist worksteal
 
 .PHONY: demo test check test-long lint types wheel install clean help
