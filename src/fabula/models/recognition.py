@@ -80,23 +80,26 @@ class StoryEncoder(nn.Module):
 
 
 class Valence(nn.Module):
-    """What each word weighs towards a tag: a free weight of its own, and one read off its embedding.
+    """What each word weighs towards a tag: a free weight of its own and, with an `embedding`, one read off that.
 
-    Tags such as sentiment are sums over words of weights that are mostly zero. The free weights are kept sparse by the
-    objective's `valence_penalty`; the embedding carries what is learned of one word to its neighbours.
+    Tags such as sentiment are sums over words of weights that are mostly zero; the free weights are kept sparse by the
+    objective's `valence_penalty`.
     """
 
-    def __init__(self, embedding: int, vocabulary: int) -> None:
+    def __init__(self, vocabulary: int, embedding: int | None) -> None:
         super().__init__()
         self.free = nn.Embedding(vocabulary, VALENCES)
         nn.init.zeros_(self.free.weight)
-        self.shared = nn.Linear(embedding, VALENCES)
+        self.shared = None if embedding is None else nn.Linear(embedding, VALENCES)
 
     def forward(
         self, embedded: Float[Tensor, "batch token width"], batch: Batch
     ) -> Float[Tensor, "batch sent valence"]:
         """Sums over the words of each sentence: sentiment adds up, and a pooled maximum cannot add."""
-        weights = (self.free(batch.tokens) + self.shared(embedded)) * (batch.tokens != PAD).unsqueeze(-1)
+        weights = self.free(batch.tokens)
+        if self.shared is not None:
+            weights = weights + self.shared(embedded.to(weights.dtype))
+        weights = weights * (batch.tokens != PAD).unsqueeze(-1)
         index = batch.sentence.unsqueeze(-1).expand_as(weights)
         return weights.new_zeros(*batch.lengths.shape, VALENCES).scatter_add(1, index, weights)
 
@@ -111,7 +114,8 @@ class Recognition(nn.Module):
         self.dropout = nn.Dropout(settings.dropout)
         self.phi_mean = nn.Linear(self.encoder.width, D)
         self.phi_log_precision = nn.Linear(self.encoder.width, D)
-        self.valence = Valence(embedding, vocabulary)
+        # With few labels a weight read off the embedding learns the labelled stories by heart.
+        self.valence = Valence(vocabulary, embedding if settings.tags == "sentence" else None)
         self.tag_of_words = nn.Sequential(nn.Linear(VALENCES, TAG_WIDTH), nn.Tanh(), nn.Linear(TAG_WIDTH, K))
         self.tag_of_sentence = (
             nn.Sequential(nn.Linear(self.encoder.width, TAG_WIDTH), nn.Tanh(), nn.Linear(TAG_WIDTH, K))
@@ -131,7 +135,7 @@ class Recognition(nn.Module):
     def log_q_S(self, embedded: Tensor, features: Tensor, batch: Batch) -> Float[Tensor, "batch sent state"]:
         """The words' sums decide; what the whole sentence says is added where the recipe reads it."""
         with torch.autocast(embedded.device.type, enabled=False):
-            scores = self.tag_of_words(self.valence(embedded.to(self.valence.shared.weight.dtype), batch))
+            scores = self.tag_of_words(self.valence(embedded, batch))
         if self.tag_of_sentence is not None:
             scores = scores + self.tag_of_sentence(features)
         return F.log_softmax(full(scores), -1)
