@@ -46,22 +46,30 @@ def run(args: argparse.Namespace) -> int:
         if getattr(args, name) is None:
             raise UserError(f"{'RECIPE.toml' if name == 'recipe' else '--' + name} is missing; see fabula train --help")
     from fabula.corpus.dataset import Corpus
-    from fabula.training.loop import train
+    from fabula.training.loop import pick_device, train
     from fabula.training.recipe import read_recipe
 
     recipe = read_recipe(args.recipe)
     corpus = Corpus.open(args.data)
     if (args.out / "config.json").exists() and not (args.resume or args.force):
         raise UserError(f"{args.out} already holds a run; continue it with --resume or replace it with --force")
-    args.out.mkdir(parents=True, exist_ok=True)
-    if not args.resume:
-        (args.out / "log.jsonl").unlink(missing_ok=True)
+    pick_device(args.device)  # before anything of an earlier run is touched
+    try:
+        args.out.mkdir(parents=True, exist_ok=True)
+        if not args.resume:
+            for old in ("log.jsonl", "resume/state.json"):
+                (args.out / old).unlink(missing_ok=True)
+    except OSError as error:
+        raise UserError(f"cannot write into {args.out}: {error.strerror}", field="out") from error
 
     def report(entry: dict[str, object]) -> None:
         if not args.quiet:
             best = "  best so far" if entry["best"] else ""
             rate = f"{entry['stories_per_second']:,.0f} stories/s"
-            print(f"epoch {entry['epoch']}: valid nll {entry['valid_nll']:.2f} nats a story, {rate}{best}", file=sys.stderr)
+            print(
+                f"epoch {entry['epoch']}: valid nll {entry['valid_nll']:.2f} nats a story, {rate}{best}",
+                file=sys.stderr,
+            )
 
     checkpoint = train(
         recipe, corpus, args.out, device=args.device, resume=args.resume, bar=not args.quiet, report=report

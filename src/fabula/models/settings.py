@@ -83,11 +83,21 @@ class ModelSettings:
 
 def positive(settings: object, *names: str) -> None:
     for name in names:
-        if getattr(settings, name) <= 0:
+        if not 0 < getattr(settings, name) <= LARGEST:
             raise ValueError(f"{name} must be above 0, not {getattr(settings, name)}")
+
+
+def not_negative(settings: object, *names: str) -> None:
+    for name in names:
+        if not 0 <= getattr(settings, name) <= LARGEST:
+            raise ValueError(f"{name} must be at least 0, not {getattr(settings, name)}")
 
 
 def shares(settings: object, *names: str) -> None:
     for name in names:
         if not 0 <= getattr(settings, name) < 1:
             raise ValueError(f"{name} must be at least 0 and below 1, not {getattr(settings, name)}")
+
+
+LARGEST = 2**63 - 1
+"""What a seed may be at most; it also keeps out TOML's inf and nan."""

@@ -1,6 +1,6 @@
 """What is kept of a run: weights as safetensors, and a config.json that names them by content.
 
-    RUN/config.json           format, recipe, labels, corpus hash, figures, the weight files with their digests
+    RUN/config.json           format, recipe, labels, corpus hash, figures, the other files with their digests
     RUN/vocabulary.json
     RUN/weights-<digest>.safetensors ...
 
@@ -62,6 +62,7 @@ def save(
     kept = {name: state[name] for name, owner in owners(state).items() if name == owner}
     groups = shards(pack(kept, storage), shard_bytes)
     files = dict(write_tensors(folder, "weights", group) for group in groups)
+    words = checkpoint.vocabulary.to_json().encode()
     config = {
         "format": FORMAT,
         "fabula": __version__,
@@ -69,9 +70,10 @@ def save(
         "labels": list(checkpoint.labels),
         "corpus_hash": checkpoint.corpus_hash,
         "figures": checkpoint.figures,
+        "vocabulary": {"sha256": hashlib.sha256(words).hexdigest(), "bytes": len(words)},
         "weights": files,
     }
-    write_file(folder / "vocabulary.json", checkpoint.vocabulary.to_json().encode())
+    write_file(folder / "vocabulary.json", words)
     write_file(folder / "config.json", (json.dumps(config, indent=1, ensure_ascii=False) + "\n").encode())
     for stale in folder.glob("weights-*.safetensors"):
         if stale.name not in files:
@@ -82,18 +84,19 @@ def load(folder: Path, device: torch.device | str = "cpu") -> Checkpoint:
     """Read a checkpoint, in evaluation mode; one that is damaged, altered or of another version says so."""
     folder = Path(folder)
     config = read_config(folder)
+    state: dict[str, Tensor] = {}
     try:
         recipe = recipe_from(config["recipe"])
-        vocabulary = Vocabulary.from_json((folder / "vocabulary.json").read_text(encoding="utf-8"))
+        words = read_bytes(folder / "vocabulary.json", config.get("vocabulary"))
+        vocabulary = Vocabulary.from_json(words.decode("utf-8"))
         labels = tuple(config["labels"])
-        files = config["weights"]
-    except (OSError, KeyError, TypeError, ValueError) as error:
-        raise UserError(f"the checkpoint {folder} is damaged: {error}") from error
-    state: dict[str, Tensor] = {}
-    for name, entry in files.items():
-        state |= unpack(read_tensors(folder / name, entry))
-    K = len(labels)
-    flat = torch.full((K,), 1 / K), torch.full((K, K), 1 / K)
+        corpus_hash, figures = str(config["corpus_hash"]), dict(config.get("figures", {}))
+        for name, entry in config["weights"].items():
+            state |= unpack(read_tensors(folder / name, entry))
+        K = len(labels)
+        flat = torch.full((K,), 1 / K), torch.full((K, K), 1 / K)
+    except (KeyError, TypeError, AttributeError, ValueError, ZeroDivisionError) as error:
+        raise UserError(f"the checkpoint {folder} is damaged: {type(error).__name__}: {error}") from error
     model = build(recipe.model, len(vocabulary), *flat)
     try:
         aliases = owners(dict(model.state_dict()))
@@ -105,8 +108,8 @@ def load(folder: Path, device: torch.device | str = "cpu") -> Checkpoint:
         vocabulary=vocabulary,
         labels=labels,
         recipe=recipe,
-        corpus_hash=config["corpus_hash"],
-        figures=config.get("figures", {}),
+        corpus_hash=corpus_hash,
+        figures=figures,
     )
 
 
@@ -134,15 +137,23 @@ def write_tensors(folder: Path, stem: str, tensors: dict[str, Tensor]) -> tuple[
     return name, {"sha256": digest, "bytes": len(content)}
 
 
-def read_tensors(path: Path, entry: dict[str, Any]) -> dict[str, Tensor]:
+def read_bytes(path: Path, entry: dict[str, Any] | None) -> bytes:
+    """A file's content, checked against what config.json says of it; checkpoints of early runs say nothing."""
     try:
         content = path.read_bytes()
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror}") from error
-    if len(content) != entry["bytes"]:
+    if entry is None:
+        return content
+    if len(content) < entry["bytes"]:
         raise UserError(f"{path} is truncated: {len(content)} bytes where its config says {entry['bytes']}")
     if hashlib.sha256(content).hexdigest() != entry["sha256"]:
         raise UserError(f"{path} was altered: its content is not what its config says")
+    return content
+
+
+def read_tensors(path: Path, entry: dict[str, Any]) -> dict[str, Tensor]:
+    content = read_bytes(path, entry)
     try:
         tensors: dict[str, Tensor] = load_tensors(content)
     except SafetensorError as error:

@@ -23,9 +23,7 @@ class WordHead(nn.Module):
     def __init__(self, D: int, vocabulary: int, width: int = 256) -> None:
         super().__init__()
         self.first = min(SPECIALS + FUNCTION_WORDS, vocabulary // 2)
-        self.net = nn.Sequential(
-            nn.Linear(D, width), nn.Tanh(), nn.Linear(width, vocabulary - self.first)
-        )
+        self.net = nn.Sequential(nn.Linear(D, width), nn.Tanh(), nn.Linear(width, vocabulary - self.first))
 
     def forward(self, Z: Float[Tensor, "batch sent latent"], batch: Batch, *, own: bool) -> Float[Tensor, " batch"]:
         """Mean log-probability of the content words, summed over sentences: of sentence i, or of all the others."""
@@ -43,5 +41,3 @@ def _log_p_of(
     log_p: Float[Tensor, "batch sent types"], words: Int[Tensor, "batch token"]
 ) -> Float[Tensor, "batch sent token"]:
     return log_p.gather(2, words.unsqueeze(1).expand(-1, log_p.shape[1], -1))
-
-

@@ -68,7 +68,9 @@ def train(
             began = time.perf_counter()
             rng = np.random.default_rng([settings.seed, p.epoch])
             batches = list(run.train_shelf.bucketed(settings.batch, rng))
-            shown = tqdm(batches, desc=f"epoch {p.epoch + 1}", unit="batch", disable=not bar, leave=False, mininterval=0.5)
+            shown = tqdm(
+                batches, desc=f"epoch {p.epoch + 1}", unit="batch", disable=not bar, leave=False, mininterval=0.5
+            )
             for number, rows in enumerate(shown):
                 if number < p.step_in_epoch:
                     continue
@@ -127,7 +129,10 @@ class Run:
             bad = (self.first_bad < 0) & ~torch.isfinite(loss.detach())
             self.first_bad = torch.where(bad, torch.full_like(self.first_bad, p.step), self.first_bad)
             for name, value in t._asdict().items():
-                self.sums[name] = self.sums.get(name, torch.zeros((), device=self.device, dtype=torch.float64)) + value.detach().double().sum()
+                self.sums[name] = (
+                    self.sums.get(name, torch.zeros((), device=self.device, dtype=torch.float64))
+                    + value.detach().double().sum()
+                )
             if self.average:
                 own = [parameter for _, parameter in self.model.named_parameters()]
                 # Early on a young average forgets fast, so that it does not drag the first weights along.
@@ -177,9 +182,12 @@ class Run:
     def look(self) -> None:
         """Bring the sums to the host, and stop if the loss has left the numbers."""
         if int(self.first_bad) >= 0:
+            kept = f"the last good checkpoint is kept in {self.out}"
+            if self.progress.best_epoch < 0:
+                kept = "no epoch had ended, so nothing is kept"
             raise UserError(
-                f"the loss became NaN or infinite at step {int(self.first_bad)}; the last good checkpoint is kept in "
-                f"{self.out}: lower train.learning_rate or train.clip and train again"
+                f"the loss became NaN or infinite at step {int(self.first_bad)}; {kept}: "
+                "lower train.learning_rate or train.clip and train again"
             )
         for name, value in self.sums.items():
             self.progress.sums[name] = self.progress.sums.get(name, 0.0) + float(value)
@@ -216,11 +224,22 @@ class Run:
             if settings.schedule == "plateau":
                 p.scale *= settings.decay
         p.epoch, p.step_in_epoch, p.stories, p.sums = p.epoch + 1, 0, 0, {}
-        with open(self.out / "log.jsonl", "a", encoding="utf-8") as log:
-            log.write(json.dumps(entry) + "\n")
+        self.log([*self.logged(), entry])
         self.keep()
         if report:
             report(entry)
+
+    def logged(self) -> list[dict[str, Any]]:
+        """The epochs in the log."""
+        path = self.out / "log.jsonl"
+        try:
+            return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
+        except (OSError, ValueError) as error:
+            raise UserError(f"{path} is damaged: {error}") from error
+
+    def log(self, entries: list[dict[str, Any]]) -> None:
+        """Write the log whole, so that a full disk or a kill leaves no half line."""
+        write_file(self.out / "log.jsonl", "".join(json.dumps(entry) + "\n" for entry in entries).encode())
 
     def patience_is_out(self) -> bool:
         return self.progress.bad_epochs >= self.recipe.train.patience
@@ -294,12 +313,17 @@ class Run:
             raise UserError(f"{self.out} has nothing to resume: no {path}; train without --resume") from error
         except ValueError as error:
             raise UserError(f"{path} is damaged: {error}; train without --resume") from error
-        if content["recipe"] != json.loads(json.dumps(self.recipe.to_dict())):
-            raise UserError(f"{self.out} was trained by another recipe; resume with the same one")
-        if content["corpus"] != self.corpus.hash:
-            raise UserError(f"{self.out} was trained on another corpus; resume with the same one")
-        tensors = read_tensors(path.parent / content["file"], content["entry"])
-        self.progress = Progress(**content["progress"])
+        try:
+            if content["recipe"] != json.loads(json.dumps(self.recipe.to_dict())):
+                raise UserError(f"{self.out} was trained by another recipe; resume with the same one")
+            if content["corpus"] != self.corpus.hash:
+                raise UserError(f"{self.out} was trained on another corpus; resume with the same one")
+            tensors = read_tensors(path.parent / content["file"], content["entry"])
+            self.progress = Progress(**content["progress"])
+        except (KeyError, TypeError) as error:
+            raise UserError(f"{path} is damaged: {error}; train without --resume") from error
+        # A run that was killed between its log and its state has logged an epoch that will now be run again.
+        self.log([entry for entry in self.logged() if entry["epoch"] <= self.progress.epoch])
         self.model.load_state_dict(_under(tensors, "model."))
         self.heads.load_state_dict(_under(tensors, "heads."))
         for name, tensor in _under(tensors, "average.").items():
@@ -363,9 +387,12 @@ def pick_device(name: str) -> torch.device:
     if name.startswith("cuda") and not torch.cuda.is_available():
         raise UserError("no CUDA device is available here; use --device cpu", field="device")
     try:
-        return torch.device(name)
+        device = torch.device(name)
     except RuntimeError as error:
         raise UserError(f"unknown device {name!r}; use cpu, cuda or auto", field="device") from error
+    if device.type not in ("cpu", "cuda"):
+        raise UserError(f"unknown device {name!r}; use cpu, cuda or auto", field="device")
+    return device
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from fabula.errors import UserError
-from fabula.models.settings import ModelSettings, positive, shares
+from fabula.models.settings import ModelSettings, not_negative, positive, shares
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,9 +54,13 @@ class ObjectiveSettings:
 
     def __post_init__(self) -> None:
         positive(self, "temperature")
+        not_negative(self, "label_seed", "alpha", "labelled_per_step", "valence_penalty", "target_kl", "kl_weight")
+        not_negative(self, "kl_warmup", "other_words", "own_words")
         shares(self, "evidence_dropout")
         if not 0 <= self.labelled <= 1:
             raise ValueError(f"labelled must be between 0 and 1, not {self.labelled}")
+        if self.labelled_per_step and not self.labelled:
+            raise ValueError("labelled_per_step needs labelled stories: labelled is 0")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,6 +95,7 @@ class TrainSettings:
 
     def __post_init__(self) -> None:
         positive(self, "epochs", "patience", "batch", "learning_rate", "learning_rate_dynamics", "clip", "decay")
+        not_negative(self, "warmup_steps", "weight_decay", "seed")
         shares(self, "average")
 
 

@@ -44,14 +44,20 @@ def unpack(packed: dict[str, Tensor]) -> dict[str, Tensor]:
 
 
 def shards(packed: dict[str, Tensor], limit: int) -> list[dict[str, Tensor]]:
-    """The tensors in as few groups as keep each under `limit` bytes, in their order; a scale goes with its matrix."""
+    """The tensors in as few groups as keep each under `limit` bytes, in their order; a scale goes with its matrix.
+
+    Only a tensor that is larger than the limit by itself makes a larger group, of itself alone.
+    """
     groups: list[dict[str, Tensor]] = [{}]
     size = 0
-    for name, tensor in packed.items():
-        bytes_here = tensor.numel() * tensor.element_size()
-        if groups[-1] and size + bytes_here > limit and not name.endswith(SCALE):
+    for name in packed:
+        if name.endswith(SCALE) and name.removesuffix(SCALE) in packed:
+            continue
+        whole = {key: packed[key] for key in (name, name + SCALE) if key in packed}
+        here = sum(part.numel() * part.element_size() for part in whole.values())
+        if groups[-1] and size + here > limit:
             groups.append({})
             size = 0
-        groups[-1][name] = tensor
-        size += bytes_here
+        groups[-1] |= whole
+        size += here
     return groups

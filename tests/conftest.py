@@ -1,0 +1,63 @@
+"""What several folders of tests share: a small toy corpus and a recipe small enough to train in a second."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fabula.corpus.prepare import prepare_stories
+from fabula.corpus.toy import toy_splits
+
+STORIES = 240
+
+
+@pytest.fixture(scope="session")
+def toy_corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A prepared folder of toy stories: 216 to train on, 12 to validate, 12 to test. Do not write into it."""
+    folder = tmp_path_factory.mktemp("toy") / "corpus"
+    provenance = {"toy": STORIES, "seed": 1}
+    prepare_stories(toy_splits(STORIES, 1), folder, provenance=provenance, jobs=1, progress=False)
+    return folder
+
+
+@pytest.fixture
+def tiny_recipe() -> dict[str, Any]:
+    """Our SLDS with everything that makes it ours switched on, at sizes of a second; the test may change it."""
+    return {
+        "name": "tiny",
+        "model": {
+            "kind": "slds",
+            "language": {"embedding": 12, "hidden": 16, "dropout": 0.2, "word_dropout": 0.1},
+            "dynamics": {"latent": 3},
+            "recognition": {"hidden": 8, "dropout": 0.1},
+        },
+        "objective": {
+            "posterior": "smoothing",
+            "evidence_dropout": 0.5,
+            "target_kl": 1.0,
+            "other_words": 0.1,
+            "own_words": 0.1,
+        },
+        "train": {"epochs": 2, "batch": 32, "learning_rate": 5e-3, "average": 0.9},
+    }
+
+
+def to_toml(recipe: dict[str, Any]) -> str:
+    """Nested tables of numbers, strings and booleans as TOML."""
+    lines: list[str] = []
+
+    def table(content: dict[str, Any], path: str) -> None:
+        if path:
+            lines.append(f"[{path}]")
+        for key, value in content.items():
+            if not isinstance(value, dict):
+                shown = str(value).lower() if isinstance(value, bool) else repr(value).replace("'", '"')
+                lines.append(f"{key} = {shown}")
+        for key, value in content.items():
+            if isinstance(value, dict):
+                table(value, f"{path}.{key}" if path else key)
+
+    table(recipe, "")
+    return "\n".join(lines) + "\n"
