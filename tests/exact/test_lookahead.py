@@ -37,7 +37,7 @@ from fabula.infill.decode import Choice, Lexicon
 from fabula.infill.noise import seeded
 from fabula.infill.page import flatten, page
 from fabula.infill.samples import Round
-from fabula.infill.tags import TagSource
+from fabula.infill.tags import TagSource, settle
 from fabula.models.build import build
 from fabula.models.lm import LM
 from fabula.models.settings import DynamicsSettings, LanguageSettings, ModelSettings, RecognitionSettings
@@ -79,6 +79,8 @@ def narrator() -> SLDS:
             if "weight" in name:
                 parameter.mul_(3)
         made.recognition.phi_log_precision.bias.fill_(3.0)
+        # Loud enough for different sentences to be read as having different tags.
+        made.recognition.valence.free.weight.normal_(std=5.0)
     return made.eval().requires_grad_(False)
 
 
@@ -166,7 +168,7 @@ def test_the_first_of_the_best_over_all_rounds_wins() -> None:
         nothing = torch.zeros(n, 3)
         return Round(X, X[:, :, 0] * 0 + 2, nothing.long(), nothing, torch.tensor(scores), nothing[:, 0])
 
-    told = top(iter([(a_round([1, 2, 9, 0], 0), None), (a_round([1, 3, 9, 5, 4, 6], 10), None)]), 2)
+    told = top(iter([(a_round([1, 2, 9, 0], 0), None), (a_round([1, 3, 9, 9, 4, 6], 10), None)]), 2)
     assert told.X[:, 0, 0, 0].tolist() == [12, 2]
 
 
@@ -187,7 +189,10 @@ def test_bridge_with_z_from_the_past_looks_ahead_by_weights_alone(tags: TagSourc
     """Its particles are blind, and at a sentence that was not heard the weight is the model's log p in full."""
     model = narrator()
     found = []
-    for end in ([A, B, STOP], [E, E, BANG]):
+    endings = ([A, B, STOP], [E, E, BANG])
+    read = [settle(model, page([[None, None, end]]), "read").S[0, 2] for end in endings]
+    assert read[0] != read[1]
+    for end in endings:
         hearing: bridge.Hearing
         for hearing in ("past", "given"):
             settings = bridge.BridgeSettings(
