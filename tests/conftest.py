@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -44,20 +46,16 @@ def tiny_recipe() -> dict[str, Any]:
     }
 
 
-def to_toml(recipe: dict[str, Any]) -> str:
-    """Nested tables of numbers, strings and booleans as TOML."""
-    lines: list[str] = []
+@pytest.fixture(scope="session")
+def to_toml() -> Callable[[dict[str, Any]], str]:
+    """Writes nested tables of numbers, strings and booleans as TOML."""
 
-    def table(content: dict[str, Any], path: str) -> None:
-        if path:
-            lines.append(f"[{path}]")
+    def table(content: dict[str, Any], path: str = "") -> str:
+        lines = [f"[{path}]"] if path else []
+        inner = {key: value for key, value in content.items() if isinstance(value, dict)}
         for key, value in content.items():
-            if not isinstance(value, dict):
-                shown = str(value).lower() if isinstance(value, bool) else repr(value).replace("'", '"')
-                lines.append(f"{key} = {shown}")
-        for key, value in content.items():
-            if isinstance(value, dict):
-                table(value, f"{path}.{key}" if path else key)
+            if key not in inner:
+                lines.append(f"{key} = {json.dumps(value)}")
+        return "\n".join([*lines, *(table(value, f"{path}.{key}".lstrip(".")) for key, value in inner.items())]) + "\n"
 
-    table(recipe, "")
-    return "\n".join(lines) + "\n"
+    return table

@@ -68,20 +68,19 @@ def train(
             began = time.perf_counter()
             rng = np.random.default_rng([settings.seed, p.epoch])
             batches = list(run.train_shelf.bucketed(settings.batch, rng))
-            shown = tqdm(
-                batches, desc=f"epoch {p.epoch + 1}", unit="batch", disable=not bar, leave=False, mininterval=0.5
-            )
-            for number, rows in enumerate(shown):
-                if number < p.step_in_epoch:
-                    continue
-                run.step(rows, len(batches))
-                if p.step % CHECK_EVERY == 0 or number == len(batches) - 1:
-                    run.look()
-                    shown.set_postfix(run.terms_per_story())
-                if interrupted():
-                    shown.close()
-                    run.keep()
-                    raise KeyboardInterrupt
+            title = f"epoch {p.epoch + 1}"
+            # Left by its own door, so that what stops us is said on a line of its own.
+            with tqdm(batches, desc=title, unit="batch", disable=not bar, leave=False, mininterval=0.5) as shown:
+                for number, rows in enumerate(shown):
+                    if number < p.step_in_epoch:
+                        continue
+                    run.step(rows, len(batches))
+                    if p.step % CHECK_EVERY == 0 or number == len(batches) - 1:
+                        run.look()
+                        shown.set_postfix(run.terms_per_story())
+                    if interrupted():
+                        run.keep()
+                        raise KeyboardInterrupt
             run.end_epoch(time.perf_counter() - began, report)
     run.finish()
     return run.checkpoint()

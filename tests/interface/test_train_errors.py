@@ -1,0 +1,457 @@
+"""`fabula train` and `fabula evaluate likelihood`: one clear line and exit 2 for every mistake; what --json holds."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from fabula.cli import main
+from fabula.corpus.dataset import Corpus
+from fabula.corpus.prepare import prepare
+from fabula.corpus.vocabulary import Vocabulary
+from fabula.evaluation.measure import measure_likelihood
+from fabula.training import loop
+from fabula.training.checkpoint import FORMAT, load
+from fabula.training.loop import train
+from fabula.training.recipe import recipe_from
+
+Refused = Callable[..., str]
+
+
+@pytest.fixture
+def refused(capsys: pytest.CaptureFixture[str]) -> Refused:
+    """Run a command that must fail: exit 2, nothing on stdout, one line on stderr, which is returned."""
+
+    def run(*arguments: object) -> str:
+        capsys.readouterr()
+        assert main([str(argument) for argument in arguments]) == 2
+        said = capsys.readouterr()
+        assert said.out == ""
+        assert said.err.startswith(f"fabula {arguments[0]}: ")
+        assert said.err.count("\n") == 1
+        assert len(said.err) < 400
+        assert "Traceback" not in said.err
+        return said.err
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def recipe() -> dict[str, Any]:
+    """The smallest run: one epoch."""
+    return {
+        "name": "least",
+        "model": {
+            "language": {"embedding": 6, "hidden": 8},
+            "dynamics": {"latent": 2},
+            "recognition": {"hidden": 4},
+        },
+        "train": {"epochs": 1, "batch": 64},
+    }
+
+
+@pytest.fixture(scope="module")
+def trained(toy_corpus: Path, recipe: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished run. Copy it before breaking it."""
+    run = tmp_path_factory.mktemp("trained") / "run"
+    run.mkdir()
+    train(recipe_from(recipe), Corpus.open(toy_corpus), run, bar=False)
+    return run
+
+
+@pytest.fixture
+def copied(trained: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(trained, tmp_path / "run"))
+
+
+@pytest.fixture
+def written(recipe: dict[str, Any], to_toml: Any, tmp_path: Path) -> Path:
+    path = tmp_path / "least.toml"
+    path.write_text(to_toml(recipe))
+    return path
+
+
+@pytest.fixture(scope="module")
+def other_labels(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A corpus with two labels of its own."""
+    return own_labels(tmp_path_factory.mktemp("labels"), ("dark", "bright"))
+
+
+def own_labels(folder: Path, labels: tuple[str, ...]) -> Path:
+    lines = [
+        {"sentences": [f"Tom saw {n} dogs.", "He ran home."], "tags": [labels[n % len(labels)], labels[-1]]}
+        for n in range(12)
+    ]
+    file = folder / "own.jsonl"
+    file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    splits = {"valid": file, "test": file}
+    prepare([file], folder / "corpus", **splits, own_tags=True, cutoff=1, jobs=1, progress=False)  # type: ignore[arg-type]
+    return folder / "corpus"
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        ("[train]\nlabeled = 3", "unknown setting train.labeled"),
+        ("[model.language]\nwidth = 3", "unknown setting model.language.width"),
+        ("speed = 3", "unknown setting speed"),
+        ("[train]\nepochs = 'many'", "setting train.epochs must be a int, not 'many'"),
+        ("[train]\nepochs = true", "setting train.epochs must be a int, not True"),
+        ("[train]\nepochs = 1.5", "setting train.epochs must be a int, not 1.5"),
+        ("[objective]\nclamp_tags = 1", "setting objective.clamp_tags must be a bool"),
+        ("model = 3", "setting model must be a table"),
+        ("[model]\nlanguage = 'GRU'", "setting model.language must be a table"),
+        ("[model]\nkind = 'hmm'", "setting model.kind must be one of 'slds', 'lds', 'lm', 's2s', not 'hmm'"),
+        ("[model.dynamics]\nlatent = 0", "setting model.dynamics.latent must be above 0, not 0"),
+        ("[model.language]\ndropout = 1", "setting model.language.dropout must be at least 0 and below 1"),
+        ("[objective]\nlabelled = 1.5", "setting objective.labelled must be between 0 and 1"),
+        ("[objective]\nlabelled = 0\nlabelled_per_step = 4", "setting objective.labelled_per_step needs labelled"),
+        ("[train]\nlearning_rate = nan", "setting train.learning_rate must be above 0, not nan"),
+        ("[train]\nlearning_rate = inf", "setting train.learning_rate must be above 0, not inf"),
+        ("[train]\nweight_decay = -1", "setting train.weight_decay must be at least 0"),
+        ("[train]\nwarmup_steps = -1", "setting train.warmup_steps must be at least 0"),
+        ("[train]\nseed = -1", "setting train.seed must be at least 0"),
+        ("[train\nepochs = 3", "is not valid TOML"),
+        ("\x00", "is not valid TOML"),
+    ],
+)
+def test_a_recipe_is_read_strictly(content: str, says: str, refused: Refused, tmp_path: Path, toy_corpus: Path) -> None:
+    (tmp_path / "bad.toml").write_text(content)
+    assert says in refused("train", tmp_path / "bad.toml", "--data", toy_corpus, "--out", tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_recipe_that_is_not_text_or_not_there(refused: Refused, tmp_path: Path, toy_corpus: Path) -> None:
+    (tmp_path / "bad.toml").write_bytes(b"\xff\xfe")
+    assert "is not valid TOML" in refused("train", tmp_path / "bad.toml", "--data", toy_corpus, "--out", tmp_path / "r")
+    assert "cannot read the recipe" in refused(
+        "train", tmp_path / "no.toml", "--data", toy_corpus, "--out", tmp_path / "r"
+    )
+    assert "cannot read the recipe" in refused("train", tmp_path, "--data", toy_corpus, "--out", tmp_path / "r")
+
+
+def test_what_is_missing_is_named(refused: Refused, written: Path, tmp_path: Path, toy_corpus: Path) -> None:
+    assert "RECIPE.toml is missing" in refused("train", "--data", toy_corpus, "--out", tmp_path / "r")
+    assert "--data is missing" in refused("train", written, "--out", tmp_path / "r")
+    assert "--out is missing" in refused("train", written, "--data", toy_corpus)
+    assert "does not exist" in refused("train", written, "--data", tmp_path / "none", "--out", tmp_path / "r")
+    assert "no log.jsonl" in refused("train", "--plot", tmp_path)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device here")
+def test_no_cuda_where_asked_for(refused: Refused, written: Path, copied: Path, toy_corpus: Path) -> None:
+    """Said before the run that --force would replace is touched."""
+    log = (copied / "log.jsonl").read_bytes()
+    said = refused("train", written, "--data", toy_corpus, "--out", copied, "--force", "--device", "cuda")
+    assert "no CUDA device is available" in said
+    assert (copied / "log.jsonl").read_bytes() == log
+    model = ("--model", copied, "--data", toy_corpus)
+    assert "no CUDA device is available" in refused("evaluate", "likelihood", *model, "--device", "cuda")
+
+
+@pytest.mark.parametrize("device", ["tpu", "meta", "gpu"])
+def test_an_unknown_device(device: str, refused: Refused, written: Path, tmp_path: Path, toy_corpus: Path) -> None:
+    said = refused("train", written, "--data", toy_corpus, "--out", tmp_path / "r", "--device", device)
+    assert f"unknown device '{device}'" in said
+
+
+def test_an_existing_run_is_not_overwritten(refused: Refused, written: Path, copied: Path, toy_corpus: Path) -> None:
+    before = {path: path.read_bytes() for path in copied.rglob("*") if path.is_file()}
+    said = refused("train", written, "--data", toy_corpus, "--out", copied)
+    assert "--resume" in said
+    assert "--force" in said
+    assert {path: path.read_bytes() for path in copied.rglob("*") if path.is_file()} == before
+
+
+def test_a_place_that_cannot_be_written(refused: Refused, written: Path, tmp_path: Path, toy_corpus: Path) -> None:
+    (tmp_path / "file").write_text("")
+    for out in (tmp_path / "file", tmp_path / "file" / "run"):
+        assert f"cannot write into {out}" in refused("train", written, "--data", toy_corpus, "--out", out)
+
+
+def test_resuming_another_run(
+    refused: Refused, recipe: dict[str, Any], to_toml: Any, written: Path, copied: Path, tmp_path: Path,
+    toy_corpus: Path, other_labels: Path,
+) -> None:  # fmt: skip
+    """Another recipe, another corpus, nothing there, or damage."""
+    other = tmp_path / "other.toml"
+    other.write_text(to_toml({**recipe, "train": {**recipe["train"], "seed": 5}}))
+    assert "by another recipe" in refused("train", other, "--data", toy_corpus, "--out", copied, "--resume")
+    assert "on another corpus" in refused("train", written, "--data", other_labels, "--out", copied, "--resume")
+    assert "nothing to resume" in refused("train", written, "--data", toy_corpus, "--out", tmp_path / "new", "--resume")
+    state = copied / "resume" / "state.json"
+    state.write_text("{}")
+    assert "is damaged" in refused("train", written, "--data", toy_corpus, "--out", copied, "--resume")
+    state.write_text("{")
+    assert "is damaged" in refused("train", written, "--data", toy_corpus, "--out", copied, "--resume")
+
+
+def test_resuming_from_a_cut_state(refused: Refused, written: Path, copied: Path, toy_corpus: Path) -> None:
+    (file,) = (copied / "resume").glob("state-*.safetensors")
+    file.write_bytes(file.read_bytes()[:-1])
+    assert "is truncated" in refused("train", written, "--data", toy_corpus, "--out", copied, "--resume")
+
+
+@pytest.mark.parametrize("epoch", [1, 2])
+def test_nan_loss_stops_and_keeps_the_last_good_checkpoint(
+    epoch: int, refused: Refused, written: Path, tmp_path: Path, toy_corpus: Path, monkeypatch: pytest.MonkeyPatch,
+    recipe: dict[str, Any], to_toml: Any,
+) -> None:  # fmt: skip
+    """Step 1 of the first or of the second epoch turns NaN: the step is said, epoch 1's checkpoint can be read."""
+    written.write_text(to_toml({**recipe, "train": {"epochs": 3, "batch": 64}}))
+    at = 4 * (epoch - 1) + 1
+    inner = loop.Run.loss
+
+    def loss(self: loop.Run, *arguments: Any) -> Any:
+        return inner(self, *arguments) * (float("nan") if self.progress.step == at else 1.0)
+
+    monkeypatch.setattr(loop.Run, "loss", loss)
+    run = tmp_path / "run"
+    said = refused("train", written, "--data", toy_corpus, "--out", run, "--quiet")
+    assert f"NaN or infinite at step {at}" in said
+    if epoch == 1:
+        assert "nothing is kept" in said
+        assert not (run / "config.json").exists()
+        return
+    assert f"last good checkpoint is kept in {run}" in said
+    kept = load(run)
+    assert kept.figures["epoch"] == 1
+    assert all(bool(torch.isfinite(tensor).all()) for tensor in kept.model.state_dict().values())
+    assert len((run / "log.jsonl").read_text().splitlines()) == 1
+
+
+def test_the_line_stands_apart_from_the_bar(
+    capsys: pytest.CaptureFixture[str], written: Path, tmp_path: Path, toy_corpus: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the progress bar on, the bar is wiped before the complaint is written."""
+    inner = loop.Run.loss
+    monkeypatch.setattr(loop.Run, "loss", lambda self, *arguments: inner(self, *arguments) * float("nan"))
+    assert main(["train", str(written), "--data", str(toy_corpus), "--out", str(tmp_path / "run")]) == 2
+    said = capsys.readouterr().err
+    assert said.count("fabula train: the loss became NaN or infinite at step 0") == 1
+    assert said.replace("\r", "\n").splitlines()[-1].startswith("fabula train: ")
+
+
+def test_weights_that_go_bad_after_the_last_look(
+    refused: Refused, written: Path, tmp_path: Path, toy_corpus: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A finite loss whose step ruined the weights: validation notices, nothing is written."""
+    monkeypatch.setattr(loop.Run, "validate", lambda self, weights: (float("nan"), {}))
+    said = refused("train", written, "--data", toy_corpus, "--out", tmp_path / "run", "--quiet")
+    assert "validation figure is nan" in said
+    assert not (tmp_path / "run" / "config.json").exists()
+
+
+class FullDisk:
+    """fsync fails with ENOSPC at its n-th call, as a disk does that fills up."""
+
+    def __init__(self, at: int, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.at, self.calls, self.inner = at, 0, os.fsync
+        monkeypatch.setattr(os, "fsync", self)
+
+    def __call__(self, descriptor: int) -> None:
+        self.calls += 1
+        if self.calls >= self.at:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        self.inner(descriptor)
+
+
+# An epoch writes weights, words, config, log, state, state.json, in this order: six files.
+@pytest.mark.parametrize("at", [1, 2, 3, 4, 5, 6])
+def test_a_disk_that_fills_during_a_save(
+    at: int, refused: Refused, written: Path, copied: Path, toy_corpus: Path, monkeypatch: pytest.MonkeyPatch,
+    recipe: dict[str, Any], to_toml: Any,
+) -> None:  # fmt: skip
+    """Whichever file does not fit: one line, and the folder still holds a whole checkpoint, the old or the new."""
+    before = load(copied)
+    written.write_text(to_toml({**recipe, "name": "next", "train": {**recipe["train"], "seed": 3}}))
+    with monkeypatch.context() as patch:
+        disk = FullDisk(at, patch)
+        said = refused("train", written, "--data", toy_corpus, "--out", copied, "--force", "--quiet")
+    assert disk.calls == at
+    assert "the disk is full" in said
+    after = load(copied)
+    assert after.recipe.name == ("least" if at <= 3 else "next")
+    if at <= 3:
+        own, kept = before.model.state_dict(), after.model.state_dict()
+        assert all(torch.equal(own[name], kept[name]) for name in own)
+    assert not list(copied.rglob(".*tmp"))
+
+
+def break_config(run: Path, **changes: Any) -> None:
+    path = run / "config.json"
+    config = json.loads(path.read_text())
+    for name, value in changes.items():
+        if value is None:
+            del config[name]
+        else:
+            config[name] = value
+    path.write_text(json.dumps(config))
+
+
+def cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-7])
+
+
+def flip(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[-9] ^= 1
+    path.write_bytes(bytes(content))
+
+
+def swap_words(run: Path) -> None:
+    words = list(Vocabulary.from_json((run / "vocabulary.json").read_text()).words)
+    words[10], words[11] = words[11], words[10]
+    (run / "vocabulary.json").write_text(Vocabulary(tuple(words)).to_json())
+
+
+def weights(run: Path) -> Path:
+    (file,) = run.glob("weights-*.safetensors")
+    return file
+
+
+@pytest.mark.parametrize(
+    ("damage", "says"),
+    [
+        (lambda run: cut(weights(run)), "is truncated"),
+        (lambda run: flip(weights(run)), "was altered"),
+        (lambda run: weights(run).unlink(), "cannot be read: No such file"),
+        (lambda run: weights(run).write_bytes(b""), "is truncated"),
+        (lambda run: cut(run / "vocabulary.json"), "is truncated"),
+        (lambda run: (run / "vocabulary.json").unlink(), "cannot be read: No such file"),
+        (swap_words, "was altered"),
+        (lambda run: (run / "config.json").unlink(), "is not a checkpoint: it has no config.json"),
+        (lambda run: cut(run / "config.json"), "config.json cannot be read"),
+        (lambda run: (run / "config.json").write_text("[]"), "is of format None"),
+        (lambda run: break_config(run, format=FORMAT + 1), f"is of format {FORMAT + 1}; this Fabula reads format"),
+        (lambda run: break_config(run, format=None), "is of format None"),
+        (lambda run: break_config(run, weights=None), "is damaged"),
+        (lambda run: break_config(run, weights=[]), "is damaged"),
+        (lambda run: break_config(run, weights={}), "do not fit its recipe"),
+        (lambda run: break_config(run, labels=None), "is damaged"),
+        (lambda run: break_config(run, labels=[]), "is damaged"),
+        (lambda run: break_config(run, labels=["one", "two"]), "do not fit its recipe"),
+        (lambda run: break_config(run, corpus_hash=None), "is damaged"),
+        (lambda run: break_config(run, recipe={"name": "x", "speed": 1}), "unknown setting speed"),
+    ],
+)  # fmt: skip
+def test_a_damaged_checkpoint(
+    damage: Callable[[Path], None], says: str, refused: Refused, copied: Path, toy_corpus: Path
+) -> None:
+    damage(copied)
+    assert says in refused("evaluate", "likelihood", "--model", copied, "--data", toy_corpus, "--json")
+
+
+def test_a_corpus_that_is_not_the_checkpoints(
+    refused: Refused, trained: Path, other_labels: Path, tmp_path: Path
+) -> None:
+    """Other labels, or the same labels in other words: said before anything is measured."""
+    said = refused("evaluate", "likelihood", "--model", trained, "--data", other_labels)
+    assert "the corpus has the labels bright, dark, the checkpoint negative, neutral, positive" in said
+    words = own_labels(tmp_path, ("negative", "neutral", "positive"))
+    said = refused("evaluate", "likelihood", "--model", trained, "--data", words)
+    assert "the corpus's vocabulary" in said
+    assert "--stories" in said
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--samples", "0"], "--samples must be at least 1, not 0"),
+        (["--samples", "-2"], "--samples must be at least 1, not -2"),
+        (["--limit", "0"], "--limit must be at least 1, not 0"),
+        (["--split", "practice"], "has no split 'practice', only train, valid, test"),
+    ],
+)
+def test_bad_options_of_evaluate(
+    arguments: list[str], says: str, refused: Refused, trained: Path, toy_corpus: Path
+) -> None:
+    assert says in refused("evaluate", "likelihood", "--model", trained, "--data", toy_corpus, *arguments)
+
+
+def test_stories_that_cannot_be_read(refused: Refused, trained: Path, tmp_path: Path) -> None:
+    (tmp_path / "empty.txt").write_text("")
+    (tmp_path / "one.txt").write_text("Only one sentence.\n")
+    for name in ("empty.txt", "one.txt", "none.txt"):
+        assert name in refused("evaluate", "likelihood", "--model", trained, "--stories", tmp_path / name)
+
+
+REQUIRED = {
+    "ppl_iw", "ppl_elbo", "ppl_authors", "nll_story", "kl_z", "z_use", "lookahead_use", "f1_s", "samples", "n", "seed",
+    "commit", "recipe", "data_hash",
+}  # fmt: skip
+COUNTS = {"samples", "n", "seed", "tokens", "characters"}
+LATENT = {"ppl_iw", "ppl_elbo", "ppl_authors", "kl_z", "z_use", "lookahead_use", "f1_s", "accuracy_s"}
+
+
+def measured(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
+    capsys.readouterr()
+    assert main(["evaluate", "likelihood", *map(str, arguments), "--json"]) == 0
+    return capsys.readouterr().out
+
+
+def test_json_of_a_latent_model(capsys: pytest.CaptureFixture[str], trained: Path, toy_corpus: Path) -> None:
+    """Every required key; each figure says exact, bound or estimate; the same seed gives the same bytes."""
+    arguments = ("--model", trained, "--data", toy_corpus, "--samples", 3, "--limit", 6)
+    texts = [measured(capsys, *arguments, "--seed", seed) for seed in (4, 4, 5)]
+    assert texts[0] == texts[1] != texts[2]
+    record = json.loads(texts[0])
+    assert record.keys() >= REQUIRED
+    assert record["data_hash"] == Corpus.open(toy_corpus).hash
+    assert (record["n"], record["samples"], record["seed"], record["recipe"]) == (6, 3, 4, "least")
+    figures = {name for name, value in record.items() if isinstance(value, int | float)} - COUNTS
+    assert {name for name in figures if not name.endswith("_se")} == set(record["kinds"])
+    assert set(record["kinds"].values()) == {"exact", "bound", "estimate"}
+    assert {name for name in LATENT if record[name] is None} == set()
+    assert record["ppl_iw"] <= record["ppl_elbo"]
+    assert record["kinds"]["ppl_iw"] == record["kinds"]["ppl_elbo"] == record["kinds"]["nll_story"] == "bound"
+    assert record["kinds"]["ppl_authors"] == "estimate"
+    again = measure_likelihood(trained, data=toy_corpus, samples=3, seed=4, limit=6)
+    assert json.loads(json.dumps(again)) == record
+
+
+@pytest.mark.parametrize(("kind", "has"), [("lm", set()), ("s2s", set()), ("lds", LATENT - {"f1_s", "accuracy_s"})])
+def test_json_is_null_where_a_figure_has_no_meaning(
+    kind: str, has: set[str], capsys: pytest.CaptureFixture[str], tmp_path: Path, toy_corpus: Path,
+    recipe: dict[str, Any],
+) -> None:  # fmt: skip
+    other = {**recipe, "model": {**recipe["model"], "kind": kind}}
+    train(recipe_from(other), Corpus.open(toy_corpus), tmp_path, bar=False)
+    record = json.loads(measured(capsys, "--model", tmp_path, "--data", toy_corpus, "--samples", 2))
+    assert record.keys() >= REQUIRED
+    assert {name for name in LATENT if record[name] is not None} == has
+    assert record["nll_story"] > 0
+    assert record["kinds"]["nll_story"] == ("bound" if has else "exact")
+    figures = {name for name, value in record.items() if isinstance(value, int | float)} - COUNTS
+    assert {name for name in figures if not name.endswith("_se")} <= set(record["kinds"])
+
+
+def test_raw_stories_are_read_in_the_models_words(
+    capsys: pytest.CaptureFixture[str], trained: Path, tmp_path: Path
+) -> None:
+    """A file with unknown words and a row that is no story: measured all the same, with a hash of its own."""
+    (tmp_path / "mine.txt").write_text("Tom was zorbled.\nHe was glad.\n\nAlone.\n\nMia cried.\nShe ran.\nShe fell.\n")
+    record = json.loads(measured(capsys, "--model", trained, "--stories", tmp_path / "mine.txt", "--samples", 2))
+    assert record["n"] == 2
+    assert record.keys() >= REQUIRED
+    assert record["characters"] == len("Tom was zorbled.He was glad.Mia cried.She ran.She fell.")
+
+
+def test_the_outcome_of_training_as_json(
+    capsys: pytest.CaptureFixture[str], written: Path, tmp_path: Path, toy_corpus: Path
+) -> None:
+    arguments = ["train", str(written), "--data", str(toy_corpus), "--out", str(tmp_path / "run"), "--quiet", "--json"]
+    assert main(arguments) == 0
+    said = capsys.readouterr()
+    assert said.err == ""
+    assert json.loads(said.out)["recipe"] == "least"
+    entry = json.loads((tmp_path / "run" / "log.jsonl").read_text())
+    assert set(entry["train"]) == {"log_p_X", "kl_Z", "kl_S", "log_p_S", "log_q_S"}
