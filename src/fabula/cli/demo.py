@@ -117,7 +117,7 @@ def train_toy(folder: Path) -> None:
         with tempfile.TemporaryDirectory(prefix="fabula-demo-") as scratch:
             corpus, out = Path(scratch) / "corpus", Path(scratch) / "run"
             out.mkdir()
-            print("No model is trained yet: a toy model first (about a minute, once).", file=sys.stderr, flush=True)
+            print("Training a toy model first (about a minute, once).", file=sys.stderr, flush=True)
             prepare_stories(
                 toy_splits(STORIES, SEED), corpus, provenance={"toy": STORIES, "seed": SEED}, jobs=1, progress=watched
             )
