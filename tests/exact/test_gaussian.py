@@ -26,7 +26,8 @@ def laws() -> list[tuple[Gaussian, MultivariateNormal]]:
 
 @pytest.fixture(params=[0, 1], ids=["diagonal", "dense"])
 def law(request: pytest.FixtureRequest) -> tuple[Gaussian, MultivariateNormal]:
-    return laws()[request.param]
+    chosen: int = request.param
+    return laws()[chosen]
 
 
 def test_log_density_is_the_multivariate_normals(law: tuple[Gaussian, MultivariateNormal]) -> None:

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from jaxtyping import Float, Int
+from numpy.typing import NDArray
 from torch import Tensor
 from tqdm import tqdm
 
@@ -90,7 +91,7 @@ def likelihood(
     shelf: Shelf,
     *,
     characters: int,
-    log_p_S: np.ndarray | None = None,  # type: ignore[type-arg]
+    log_p_S: NDArray[np.float64] | None = None,
     samples: int = 20,
     seed: int = 0,
     posterior: str = "filtering",
@@ -151,7 +152,7 @@ def _latent(
         authors = model.draw_filtering(evidence, soft, batch.present, noise_for(model, batch, generator))
         chosen = torch.tensor([i for i, row in enumerate(rows) if row in looked], device=shelf.device)
         if len(chosen):
-            part = Batch(*(t[chosen] for t in batch[:5]), words=batch.words)
+            part = batch.rows(chosen)
             z_loss = log_p_X[chosen, : min(samples, 5)].mean(1) - prior_log_p_X(model, part, generator)
             ahead = lookahead_use(model, part, min(samples, 5), generator)
         else:
@@ -201,9 +202,7 @@ def _latent(
     )  # fmt: skip
 
 
-def draw_posterior(
-    model: SLDS, evidence: Evidence, batch: Batch, posterior: str, generator: torch.Generator
-) -> Draw:
+def draw_posterior(model: SLDS, evidence: Evidence, batch: Batch, posterior: str, generator: torch.Generator) -> Draw:
     """Z ~ q(Z | X) with the dynamics mixed by q(S | X): a proper law of Z given X, so the weights make a bound."""
     s = evidence.log_q_S.exp()
     noise = noise_for(model, batch, generator)
@@ -217,9 +216,7 @@ def noise_for(model: SLDS, batch: Batch, generator: torch.Generator) -> Float[Te
     return torch.randn(*batch.lengths.shape, model.D, generator=generator, device=A.device, dtype=A.dtype)
 
 
-def _information(
-    model: SLDS, evidence: Evidence, batch: Batch, draw: Draw, posterior: str
-) -> Float[Tensor, " batch"]:
+def _information(model: SLDS, evidence: Evidence, batch: Batch, draw: Draw, posterior: str) -> Float[Tensor, " batch"]:
     """log q(Z | X) - log of q's mean over the batch, at Z ~ q(Z | X): I(X; Z), but at most log of the batch."""
     n = draw.Z.shape[0]
     columns = []
@@ -242,4 +239,3 @@ def macro_f1(truth: Int[Tensor, " n"], guess: Int[Tensor, " n"], K: int) -> floa
         if both:
             scores.append(200 * hit / both)
     return sum(scores) / len(scores)
-

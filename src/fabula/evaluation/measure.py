@@ -98,8 +98,8 @@ def read_with_vocabulary(file: Path, checkpoint: Checkpoint) -> tuple[Stories, s
         if story.tags is not None:
             tags.append([None if label is None else state.get(label) for label in story.tags])
         else:
-            ours = tagger.tag(story.sentences) if tagger.labels == checkpoint.labels else [None] * len(story.sentences)
-            tags.append(ours)
+            known = tagger.labels == checkpoint.labels
+            tags.append(tagger.tag(story.sentences) if known else [None for _ in story.sentences])
     tokens = [[checkpoint.vocabulary.encode(words) for words in tokenise_many(story.sentences)] for story in found]
     characters = [[len(sentence) for sentence in story.sentences] for story in found]
     stories = Stories.from_sentences(tokens, tags, characters, [story.id for story in found])

@@ -8,10 +8,13 @@ from typing import NamedTuple
 import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
+from numpy.typing import NDArray
 from torch import Tensor
 
 from fabula.corpus.dataset import Stories
-from fabula.corpus.vocabulary import BOS, EOS, PAD
+from fabula.corpus.vocabulary import BOS, PAD
+
+IntArray = NDArray[np.int64]
 
 
 class Batch(NamedTuple):
@@ -54,11 +57,22 @@ class Batch(NamedTuple):
 
     def repeat(self, n: int) -> Batch:
         """Every story n times over, copies side by side."""
-        tensors = (t.repeat_interleave(n, 0) for t in self[:5])
-        return Batch(*tensors, words=self.words)
+        return self.rows(torch.arange(len(self.tokens), device=self.tokens.device).repeat_interleave(n))
 
     def with_S(self, S: Int[Tensor, "batch sent"]) -> Batch:
+        """The same stories with other tags."""
         return self._replace(S=S)
+
+    def rows(self, at: Int[Tensor, " chosen"]) -> Batch:
+        """The stories at these rows."""
+        return Batch(
+            tokens=self.tokens[at],
+            sentence=self.sentence[at],
+            starts=self.starts[at],
+            lengths=self.lengths[at],
+            S=self.S[at],
+            words=self.words,
+        )
 
 
 class Shelf:
@@ -76,7 +90,7 @@ class Shelf:
         self.longest_sentence = np.zeros(len(self.sentences), dtype=np.int64)
         np.maximum.at(self.longest_sentence, story_of_sentence, lengths)
 
-        def put(array: np.ndarray) -> Tensor:  # type: ignore[type-arg]
+        def put(array: NDArray[np.generic]) -> Tensor:
             return torch.from_numpy(np.ascontiguousarray(array).astype(np.int64)).to(device)
 
         self.device = torch.device(device)
@@ -93,7 +107,7 @@ class Shelf:
     def __len__(self) -> int:
         return len(self.sentences)
 
-    def cut(self, rows: np.ndarray) -> Batch:  # type: ignore[type-arg]
+    def cut(self, rows: IntArray) -> Batch:
         """The batch of these stories, in this order."""
         at = torch.from_numpy(np.ascontiguousarray(rows, dtype=np.int64)).to(self.device)
         token = torch.arange(int(self.token_counts[rows].max()), device=self.device)
@@ -112,11 +126,11 @@ class Shelf:
             words=int(self.longest_sentence[rows].max()),
         )
 
-    def bucketed(self, size: int, rng: np.random.Generator) -> Iterator[np.ndarray]:  # type: ignore[type-arg]
+    def bucketed(self, size: int, rng: np.random.Generator) -> Iterator[IntArray]:
         """Every story once, in random batches of like lengths: sorted within windows of fifty batches."""
         order = rng.permutation(len(self))
         window = size * 50
-        batches: list[np.ndarray] = []  # type: ignore[type-arg]
+        batches: list[IntArray] = []
         for start in range(0, len(order), window):
             part = order[start : start + window]
             part = part[np.argsort(self.token_counts[part], kind="stable")]
@@ -124,7 +138,7 @@ class Shelf:
         for i in rng.permutation(len(batches)):
             yield batches[i]
 
-    def in_order(self, size: int) -> Iterator[np.ndarray]:  # type: ignore[type-arg]
+    def in_order(self, size: int) -> Iterator[IntArray]:
         """Every story once, longest first, so that the largest batch is the first to meet the memory."""
         order = np.argsort(-self.token_counts, kind="stable")
         for start in range(0, len(order), size):
@@ -141,6 +155,3 @@ def gather_latent(
 def ends_of_sentences(batch: Batch) -> Int[Tensor, "batch sent"]:
     """Where each sentence's `<eos>` stands in `tokens`; 0 where there is no such sentence."""
     return (batch.starts + batch.lengths - 1).clamp(min=0)
-
-
-__all__ = ["BOS", "EOS", "PAD", "Batch", "Shelf", "ends_of_sentences", "gather_latent"]

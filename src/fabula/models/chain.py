@@ -66,7 +66,7 @@ def chain(
     Sentences that are not `present` (behind a story's end) become independent standard normals.
     """
     A, bias, Q = steps(dynamics, S, present)
-    N, D = bias.shape[1:]
+    N = bias.shape[1]
     P = phi.precision * present.unsqueeze(-1)
     QA = Q @ A
     # What the step into i+1 says about Z_i; nothing follows the last sentence.
@@ -119,5 +119,3 @@ def _invert(Sigma: Tensor) -> Tensor:
 
 def _diagonal_log_det(Q: Tensor) -> Tensor:
     return Q.diagonal(dim1=-2, dim2=-1).log().sum(-1)
-
-

@@ -78,7 +78,8 @@ class Dense(NamedTuple):
 
     def rsample(self, noise: Float[Tensor, "*batch latent"]) -> Float[Tensor, "*batch latent"]:
         upper = self.factor.transpose(-1, -2)
-        return self.mean + torch.linalg.solve_triangular(upper, noise.unsqueeze(-1), upper=True).squeeze(-1)
+        moved: Tensor = torch.linalg.solve_triangular(upper, noise.unsqueeze(-1), upper=True)
+        return self.mean + moved.squeeze(-1)
 
     def log_prob(self, z: Float[Tensor, "... latent"]) -> Float[Tensor, "..."]:
         white = (self.factor.transpose(-1, -2) @ (z - self.mean).unsqueeze(-1)).squeeze(-1)
@@ -93,7 +94,7 @@ class Dense(NamedTuple):
     def kl(self, p: Gaussian) -> Float[Tensor, "*batch"]:
         assert isinstance(p, Dense)
         # tr(P_p Sigma_q) = || C_q^-1 C_p ||_F^2
-        mixed = torch.linalg.solve_triangular(self.factor, p.factor, upper=False)
+        mixed: Tensor = torch.linalg.solve_triangular(self.factor, p.factor, upper=False)
         white = (p.factor.transpose(-1, -2) @ (self.mean - p.mean).unsqueeze(-1)).squeeze(-1)
         log_ratio = self._log_det_factor() - p._log_det_factor()
         return 0.5 * ((mixed**2).sum((-1, -2)) - self.mean.shape[-1] + (white**2).sum(-1)) + log_ratio

@@ -62,7 +62,8 @@ class SentenceEncoder(nn.Module):
         rightward, _ = self.rightward(words)
         leftward, _ = self.leftward(words.gather(1, turn.expand_as(words)))
         pooled = [states.masked_fill(~inside, -1.0).amax(1) for states in (rightward, leftward)]
-        return (torch.cat(pooled, -1) * (lengths > 0)).view(n, N, -1)
+        features: Tensor = torch.cat(pooled, -1) * (lengths > 0)
+        return features.view(n, N, -1)
 
 
 class StoryEncoder(nn.Module):
@@ -76,7 +77,8 @@ class StoryEncoder(nn.Module):
     def forward(self, x: Float[Tensor, "batch token width"], batch: Batch) -> Float[Tensor, "batch sent features"]:
         states, _ = self.gru(x)
         ends = ends_of_sentences(batch).unsqueeze(-1).expand(-1, -1, self.width)
-        return states.gather(1, ends) * batch.present.unsqueeze(-1)
+        read: Tensor = states.gather(1, ends) * batch.present.unsqueeze(-1)
+        return read
 
 
 class Valence(nn.Module):
@@ -96,7 +98,7 @@ class Valence(nn.Module):
         self, embedded: Float[Tensor, "batch token width"], batch: Batch
     ) -> Float[Tensor, "batch sent valence"]:
         """Sums over the words of each sentence: sentiment adds up, and a pooled maximum cannot add."""
-        weights = self.free(batch.tokens)
+        weights: Tensor = self.free(batch.tokens)
         if self.shared is not None:
             weights = weights + self.shared(embedded.to(weights.dtype))
         weights = weights * (batch.tokens != PAD).unsqueeze(-1)
@@ -109,8 +111,11 @@ class Recognition(nn.Module):
 
     def __init__(self, settings: RecognitionSettings, embedding: int, vocabulary: int, D: int, K: int) -> None:
         super().__init__()
-        encoders = {"sentence": SentenceEncoder, "story": StoryEncoder}
-        self.encoder = encoders[settings.encoder](embedding, settings)
+        self.encoder: SentenceEncoder | StoryEncoder = (
+            SentenceEncoder(embedding, settings)
+            if settings.encoder == "sentence"
+            else StoryEncoder(embedding, settings)
+        )
         self.dropout = nn.Dropout(settings.dropout)
         self.phi_mean = nn.Linear(self.encoder.width, D)
         self.phi_log_precision = nn.Linear(self.encoder.width, D)

@@ -42,9 +42,7 @@ class Scaffold(nn.Module):
         """log p(S_i | S_{i-1}), rows the previous state."""
         return self.log_transition.log_softmax(-1)
 
-    def log_prob(
-        self, S: Int[Tensor, "batch sent"], present: Bool[Tensor, "batch sent"]
-    ) -> Float[Tensor, " batch"]:
+    def log_prob(self, S: Int[Tensor, "batch sent"], present: Bool[Tensor, "batch sent"]) -> Float[Tensor, " batch"]:
         """log p(S) of fully known chains."""
         S = S.clamp(min=0)
         first = self.initial()[S[:, 0]]

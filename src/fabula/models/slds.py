@@ -1,6 +1,6 @@
 """The switching linear dynamical system over sentences, and the LDS, which is the same with one state.
 
-    p(S, Z, X) = prod_i p(S_i | S_{i-1}) p(Z_i | Z_{i-1}, S_i) p(X_i | Z_i, X_:i)
+p(S, Z, X) = prod_i p(S_i | S_{i-1}) p(Z_i | Z_{i-1}, S_i) p(X_i | Z_i, X_:i)
 """
 
 from __future__ import annotations
@@ -56,7 +56,8 @@ class SLDS(nn.Module):
 
     def evidence(self, batch: Batch) -> Evidence:
         """phi and q(S | X) of every sentence."""
-        return self.recognition(self.language.embedding(batch.tokens), batch)
+        evidence: Evidence = self.recognition(self.language.embedding(batch.tokens), batch)
+        return evidence
 
     def one_hot(self, S: Int[Tensor, "batch sent"]) -> Float[Tensor, "batch sent state"]:
         return F.one_hot(S.clamp(min=0), self.K).to(self.dynamics.A.dtype)
