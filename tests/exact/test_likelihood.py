@@ -1,0 +1,210 @@
+"""What `fabula evaluate likelihood` prints, against enumeration and quadrature on the tiny model of test_objective."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from fabula.corpus.dataset import Stories
+from fabula.corpus.transitions import Transitions
+from fabula.corpus.vocabulary import EOS
+from fabula.evaluation.latent import lookahead_use, prior_log_p_X
+from fabula.evaluation.likelihood import likelihood, macro_f1
+from fabula.evaluation.measure import log_p_of_tags
+from fabula.evaluation.record import log_mean_exp, mean_and_error
+from fabula.models.batch import Batch, Shelf
+from fabula.models.build import build
+from fabula.models.dynamics import DiagonalDynamics
+from fabula.models.lm import LM
+from fabula.models.s2s import S2S
+from fabula.models.settings import DynamicsSettings, LanguageSettings, ModelSettings, RecognitionSettings
+from fabula.models.slds import SLDS
+
+K, WORDS = 2, 9
+STORY, TAGS = [[4, 5], [6], [7, 8]], [0, 1, 1]
+LINE = torch.linspace(-8, 8, 40, dtype=torch.float64)
+
+
+def tiny(kind: str = "slds") -> SLDS | LM | S2S:
+    torch.manual_seed(3)
+    settings = ModelSettings(
+        kind=kind,  # type: ignore[arg-type]
+        language=LanguageSettings(embedding=3, hidden=4, dropout=0.0),
+        dynamics=DynamicsSettings(latent=1),
+        recognition=RecognitionSettings(hidden=3, dropout=0.0),
+    )
+    model = build(settings, WORDS, torch.tensor([0.7, 0.3]), torch.tensor([[0.8, 0.2], [0.35, 0.65]])).double()
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if not name.startswith("dynamics"):
+                parameter.add_(0.25 * torch.randn_like(parameter))
+    if isinstance(model, SLDS):
+        assert isinstance(model.dynamics, DiagonalDynamics)
+        with torch.no_grad():
+            model.language.output.bias[WORDS:] = -1e4
+            model.recognition.phi_log_precision.weight.mul_(0.3)
+            model.recognition.phi_log_precision.bias.fill_(-0.5)
+            model.dynamics.A.copy_(torch.tensor([0.8, 0.4]).view(K, 1, 1))
+            model.dynamics.bias.copy_(torch.tensor([0.5, -0.4]).view(K, 1))
+            model.dynamics.log_B.copy_(torch.tensor([-0.3, -0.4]).view(K, 1))
+    return model.eval()
+
+
+@pytest.fixture(scope="module")
+def model() -> SLDS:
+    made = tiny()
+    assert isinstance(made, SLDS)
+    return made
+
+
+def a_shelf(copies: int) -> Shelf:
+    return Shelf(Stories.from_sentences([STORY] * copies, [list(TAGS)] * copies), "cpu")
+
+
+def one() -> Batch:
+    return a_shelf(1).cut(np.arange(1))
+
+
+@torch.no_grad()
+def on_the_grid(model: SLDS) -> tuple[Tensor, Tensor]:
+    """Every Z of the grid [points, 3] and log p(X_i | Z, X_:i) there [points, 3]."""
+    Z = torch.cartesian_prod(LINE, LINE, LINE)
+    return Z, model.log_p_X(one().repeat(len(Z)), Z.unsqueeze(-1))
+
+
+def log_p_Z(model: SLDS, Z: Tensor, path: tuple[int, ...]) -> Tensor:
+    """log p(Z_1..n | S = path), n the path's length, written out."""
+    A, bias, Sigma = model.dynamics.A[:, 0, 0], model.dynamics.bias[:, 0], model.dynamics.Sigma()[:, 0, 0]
+    earlier = torch.cat([torch.zeros_like(Z[:, :1]), Z[:, :-1]], 1)
+    total = torch.zeros(len(Z), dtype=torch.float64)
+    for i, s in enumerate(path):
+        residual = Z[:, i] - A[s] * earlier[:, i] - bias[s]
+        total = total - 0.5 * (residual**2 / Sigma[s] + (2 * torch.pi * Sigma[s]).log())
+    return total
+
+
+def log_p_S(model: SLDS, path: tuple[int, ...]) -> Tensor:
+    steps = [model.scaffold.transition()[a, b] for a, b in itertools.pairwise(path)]
+    return sum(steps, model.scaffold.initial()[path[0]])
+
+
+@pytest.mark.parametrize("posterior", ["filtering", "smoothing"])
+@torch.no_grad()
+def test_bounds_close_in_on_log_p_X(model: SLDS, posterior: str) -> None:
+    """With 200 samples the importance-weighted bound is within 0.03 nats of the enumerated log p(X) (its own
+    noise is about 0.005); the ELBO is worse."""
+    Z, words = on_the_grid(model)
+    paths = list(itertools.product(range(K), repeat=3))
+    each = [torch.logsumexp(words.sum(-1) + log_p_Z(model, Z, path), 0) + log_p_S(model, path) for path in paths]
+    truth = float(torch.logsumexp(torch.stack(each), 0) + 3 * (LINE[1] - LINE[0]).log())
+    found = likelihood(model, a_shelf(60), characters=60 * 30, samples=200, posterior=posterior, latent_stories=2)
+    assert abs(-found.nll_story - truth) < 0.03
+    tokens = sum(len(sentence) + 1 for sentence in STORY)
+    assert found.ppl_iw == pytest.approx(np.exp(found.nll_story / tokens))
+    assert found.ppl_elbo is not None
+    assert found.ppl_iw is not None
+    assert found.ppl_elbo > found.ppl_iw + 0.001
+    assert found.bits_per_character == pytest.approx(found.nll_story / 30 / np.log(2))
+    assert found.tokens == 60 * tokens
+    draw = model.evidence(one()).log_q_S.argmax(-1)[0].tolist()
+    assert found.accuracy_s == pytest.approx(np.mean(np.array(draw) == TAGS))
+
+
+@torch.no_grad()
+def test_lookahead_use_is_the_difference_of_two_integrals(model: SLDS) -> None:
+    """log E p(X_2 | X_1, Z) with Z from the evidence of sentences 1 and 3, minus from 1 alone; S_2 is summed over.
+
+    40 repetitions of 100 draws against a grid; 5 standard errors, plus 0.01 for the bias of a log of a mean.
+    """
+    # A copy that is surer of its evidence, so that the ending says something of the middle.
+    model = copy.deepcopy(model)
+    model.recognition.phi_log_precision.bias.fill_(2.0)
+    model.recognition.phi_mean.weight.mul_(4)
+    evidence = model.evidence(one())
+    phi, S = evidence.phi, evidence.log_q_S.argmax(-1)[0].tolist()
+    Z, words = on_the_grid(model)
+
+    def told(heard: tuple[int, ...], n: int) -> Tensor:
+        """log of p(X_2 | X_1, Z) averaged over p(Z_1..n, S_2 | the other tags, evidence of the sentences heard)."""
+        log_weights = []
+        for s in range(K):
+            path = tuple(s if i == 1 else S[i] for i in range(n))
+            potentials = sum(-0.5 * phi.precision[0, i, 0] * (Z[:, i] - phi.mean[0, i, 0]) ** 2 for i in heard)
+            rest = torch.zeros(len(Z), dtype=torch.float64)
+            if n == 2:  # the third coordinate of the grid plays no part: any density of it
+                rest = torch.distributions.Normal(0.0, 1.0).log_prob(Z[:, 2])
+            log_weights.append(log_p_Z(model, Z, path) + potentials + log_p_S(model, path) + rest)
+        weights = torch.stack(log_weights).flatten().softmax(0)
+        return (weights @ words[:, 1].repeat(K).exp()).log()
+
+    expected = float(told((0, 2), 3) - told((0,), 2))
+    batch = a_shelf(40).cut(np.arange(40))
+    value, se = mean_and_error(lookahead_use(model, batch, 100, torch.Generator().manual_seed(0)))
+    assert abs(value - expected) < 5 * se + 0.01
+    assert se < 0.02
+    assert abs(expected) > 0.03
+
+
+@torch.no_grad()
+def test_z_use_draws_from_the_prior_given_tags(model: SLDS) -> None:
+    """E log p(X | Z) under p(Z | S), S the known tags: 2,000 draws against the grid, 5 standard errors."""
+    Z, words = on_the_grid(model)
+    weights = log_p_Z(model, Z, tuple(TAGS)).softmax(0)
+    expected = float(weights @ words.sum(-1))
+    batch = a_shelf(400).cut(np.arange(400))
+    value, se = mean_and_error(prior_log_p_X(model, batch, torch.Generator().manual_seed(0)))
+    assert abs(value - expected) < 5 * se
+    assert se < 0.05
+
+
+@torch.no_grad()
+def test_a_language_model_is_exact() -> None:
+    model = tiny("lm")
+    assert isinstance(model, LM)
+    found = likelihood(model, a_shelf(3), characters=90)
+    assert found.nll_story == pytest.approx(-float(model.log_p_X(one()).sum()))
+    assert found.ppl == pytest.approx(np.exp(found.nll_story / 8))
+    assert set(found.kinds.values()) == {"exact"}
+
+
+@torch.no_grad()
+def test_s2s_pays_for_its_tags() -> None:
+    """Per token of its own: one <eos> for the story; with log p(S) paid it bounds log p(X)."""
+    model = tiny("s2s")
+    assert isinstance(model, S2S)
+    shelf = a_shelf(3)
+    stories = Stories.from_sentences([STORY] * 3, [list(TAGS)] * 3)
+    transitions = Transitions(np.array([7, 3]), np.array([[8, 2], [3, 7]]), smoothing=1e-9)
+    log_p = log_p_of_tags(stories, transitions)
+    assert log_p is not None
+    assert log_p == pytest.approx(np.log(0.7 * 0.2 * 0.7))
+    found = likelihood(model, shelf, characters=90, log_p_S=log_p)
+    nll = -float(model.log_p_X(one()).sum())
+    assert found.nll_story == pytest.approx(nll)
+    assert found.ppl == pytest.approx(np.exp(nll / 6))
+    assert found.ppl_with_tags == pytest.approx(np.exp((nll - np.log(0.098)) / 6))
+    assert found.kinds["ppl_with_tags"] == "bound"
+    assert [word for sentence in STORY for word in sentence].count(EOS) == 0
+    partly = Stories.from_sentences([STORY], [[0, None, 1]])
+    assert log_p_of_tags(partly, transitions) is None
+
+
+def test_macro_f1_by_hand() -> None:
+    """F1 of 1/2 and 2/3; a state nobody has or guesses is left out."""
+    truth, guess = torch.tensor([0, 0, 1, 1, 1]), torch.tensor([0, 1, 1, 1, 0])
+    assert macro_f1(truth, guess, 2) == pytest.approx(100 * (1 / 2 + 2 / 3) / 2)
+    assert macro_f1(truth, guess, 3) == macro_f1(truth, guess, 2)
+    assert macro_f1(truth, truth, 2) == 100
+
+
+def test_log_mean_exp_and_standard_error() -> None:
+    values = torch.tensor([[1.0, 2.0, 6.0]], dtype=torch.float64)
+    torch.testing.assert_close(log_mean_exp(values.log(), 1).exp(), torch.tensor([3.0], dtype=torch.float64))
+    figure = mean_and_error(values)
+    assert figure.value == 3.0
+    assert figure.se == pytest.approx(np.std([1, 2, 6], ddof=1) / np.sqrt(3))

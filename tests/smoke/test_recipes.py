@@ -1,0 +1,97 @@
+"""Every recipe parses, and at toy size trains a short epoch and is measured; K is the corpus's, not the code's."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fabula.corpus.dataset import Corpus
+from fabula.corpus.prepare import prepare
+from fabula.corpus.toy import toy_stories
+from fabula.evaluation.measure import measure_likelihood
+from fabula.models.slds import SLDS
+from fabula.training.checkpoint import load
+from fabula.training.loop import train
+from fabula.training.recipe import Recipe, read_recipe, recipe_from
+
+ROOT = Path(__file__).parents[2]
+RECIPES = sorted((ROOT / "recipes").rglob("*.toml"))
+EIGHT = {"lm", "s2s", "lds", "slds", "slds-1", "slds-10", "slds-25", "slds-50"}
+"""The systems of the paper."""
+
+
+def shrunk(recipe: Recipe) -> Recipe:
+    """The same choices at sizes of a second."""
+    model = recipe.model
+    small = dataclasses.replace(
+        model,
+        language=dataclasses.replace(model.language, embedding=10, hidden=12),
+        dynamics=dataclasses.replace(model.dynamics, latent=3),
+        recognition=dataclasses.replace(model.recognition, hidden=6),
+    )
+    quick = dataclasses.replace(recipe.train, epochs=1, batch=24, learning_rate=1e-2, warmup_steps=0)
+    few = dataclasses.replace(recipe.objective, labelled_per_step=min(recipe.objective.labelled_per_step, 8))
+    return dataclasses.replace(recipe, model=small, train=quick, objective=few)
+
+
+def test_the_papers_eight_systems_are_there() -> None:
+    assert {path.stem for path in (ROOT / "recipes" / "paper").glob("*.toml")} == EIGHT
+
+
+@pytest.mark.parametrize("path", RECIPES, ids=[str(path.relative_to(ROOT / "recipes")) for path in RECIPES])
+def test_recipe(path: Path, tmp_path: Path, toy_corpus: Path) -> None:
+    """Parses under its own name, trains, and every term it prints is a number; the figures that mean something are."""
+    recipe = read_recipe(path)
+    assert recipe.name == str(path.relative_to(ROOT / "recipes").with_suffix(""))
+    entries: list[dict[str, Any]] = []
+    corpus = Corpus.open(toy_corpus)
+    checkpoint = train(shrunk(recipe), corpus, tmp_path, bar=False, report=entries.append)
+    (entry,) = entries
+    figures = [*entry["train"].values(), *entry["valid"].values(), entry["valid_nll"]]
+    assert all(math.isfinite(figure) for figure in figures)
+    assert entry["train"]["log_p_X"] < 0
+    latent = isinstance(checkpoint.model, SLDS)
+    assert (entry["train"]["kl_Z"] != 0) == latent
+    taught = latent and recipe.model.kind != "lds" and recipe.objective.labelled > 0
+    assert (entry["train"]["log_q_S"] < 0) == (taught or (recipe.model.kind == "lds" and entry["train"]["log_q_S"] < 0))
+    paper = latent and recipe.objective.kind == "paper" and recipe.model.kind == "slds"
+    assert (entry["train"]["kl_S"] > 0) == (paper and recipe.objective.labelled < 1)
+    assert (entry["train"]["log_p_S"] < 0) == (paper and recipe.objective.labelled > 0)
+    record = measure_likelihood(tmp_path, data=toy_corpus, samples=2, limit=4)
+    assert record["recipe"] == recipe.name
+    for name in ("nll_story", "ppl", *(("ppl_iw", "ppl_elbo", "ppl_authors", "kl_z", "z_use") if latent else ())):
+        assert math.isfinite(record[name])
+    # Nine steps, and it knows more than that there are so many words.
+    assert record["ppl"] < len(corpus.vocabulary)
+
+
+@pytest.mark.parametrize("labels", [("calm", "storm"), ("a", "b", "c", "d")], ids=["K = 2", "K = 4"])
+@pytest.mark.parametrize("kind", ["slds", "s2s"])
+def test_labels_come_from_the_corpus(labels: tuple[str, ...], kind: str, tmp_path: Path) -> None:
+    """A JSONL corpus with labels of its own, some sentences without: trained, stored, read back, measured."""
+    stories = toy_stories(40, seed=3)
+    lines = []
+    for n, story in enumerate(stories):
+        tags = [labels[(n + i) % len(labels)] if (n + i) % 5 else None for i in range(len(story.sentences))]
+        lines.append(json.dumps({"sentences": story.sentences, "tags": tags}))
+    file = tmp_path / "own.jsonl"
+    file.write_text("\n".join(lines) + "\n")
+    splits = {"valid": file, "test": file}
+    prepare([file], tmp_path / "corpus", **splits, own_tags=True, cutoff=1, jobs=1, progress=False)  # type: ignore[arg-type]
+    corpus = Corpus.open(tmp_path / "corpus")
+    assert corpus.labels == labels
+    sizes = {"language": {"embedding": 8, "hidden": 8}, "dynamics": {"latent": 2}, "recognition": {"hidden": 4}}
+    recipe = recipe_from({"name": "own", "model": {"kind": kind, **sizes}, "train": {"epochs": 1, "batch": 20}})
+    (tmp_path / "run").mkdir()
+    train(recipe, corpus, tmp_path / "run", bar=False)
+    back = load(tmp_path / "run")
+    assert back.labels == labels
+    assert not isinstance(back.model, SLDS) or back.model.scaffold.K == back.model.dynamics.K == len(labels)
+    record = measure_likelihood(tmp_path / "run", data=tmp_path / "corpus", samples=2, limit=4)
+    assert math.isfinite(record["nll_story"])
+    assert (record["f1_s"] is not None) == (kind == "slds")
