@@ -14,10 +14,9 @@ import json
 import subprocess
 import sys
 import time
+import tomllib
 from pathlib import Path
 from typing import Any
-
-import tomllib
 
 
 def changed(spec: str, out: Path) -> tuple[str, Path]:

@@ -86,7 +86,7 @@ def log_p_Z_given(model: SLDS, Z: Tensor, path: tuple[int, ...]) -> Tensor:
     Sigma, z_prev, total = model.dynamics.Sigma(), torch.zeros_like(Z[..., 0]), torch.zeros_like(Z[..., 0])
     for i, s in enumerate(path):
         mean = model.dynamics.A[s, 0, 0] * z_prev + model.dynamics.bias[s, 0]
-        total = total + Normal(mean, Sigma[s, 0, 0].sqrt()).log_prob(Z[..., i])  # type: ignore[no-untyped-call]
+        total = total + Normal(mean, Sigma[s, 0, 0].sqrt()).log_prob(Z[..., i])
         z_prev = Z[..., i]
     return total
 
@@ -351,7 +351,7 @@ def test_gumbel_softmax_hard_has_the_soft_gradient() -> None:
     for hard in (False, True):
         log_q = torch.tensor([[[0.2, -0.4, 0.1]]], dtype=torch.float64, requires_grad=True)
         s = gumbel_softmax(log_q, 0.8, hard, torch.Generator().manual_seed(1))
-        (s * torch.tensor([1.0, 2.0, 4.0])).sum().backward()  # type: ignore[no-untyped-call]
+        (s * torch.tensor([1.0, 2.0, 4.0])).sum().backward()
         found.append(log_q.grad)
     torch.testing.assert_close(found[0], found[1])
     assert found[0] is not None
@@ -404,7 +404,7 @@ def test_labels_alone_teach_q_of_s_where_there_are_any(labelled: float) -> None:
     """The collapsed bound has no gradient into q(S | X) as soon as some stories are labelled."""
     model = tiny()
     found, _ = terms(model, a_batch(), ObjectiveSettings(labelled=labelled), generator=torch.Generator().manual_seed(0))
-    found.bound().sum().backward()  # type: ignore[no-untyped-call]
+    found.bound().sum().backward()
     gradient: Tensor | None = model.recognition.tag_of_words[0].weight.grad  # type: ignore[assignment]
     moved = gradient is not None and bool((gradient != 0).any())
     assert moved == (labelled == 0)

@@ -19,7 +19,7 @@ from tqdm import tqdm
 
 from fabula.corpus.dataset import Corpus
 from fabula.errors import UserError
-from fabula.models.batch import Batch, Shelf
+from fabula.models.batch import Batch, IntArray, Shelf
 from fabula.models.build import Model, build
 from fabula.models.scaffold import UNKNOWN
 from fabula.models.slds import SLDS
@@ -27,6 +27,7 @@ from fabula.training.checkpoint import Checkpoint, load, owners, read_tensors, s
 from fabula.training.heads import WordHead
 from fabula.training.objective import Terms, log_q_of, terms
 from fabula.training.recipe import ObjectiveSettings, Recipe
+from fabula.training.tags import settle_tags
 
 CHECK_EVERY = 50
 """Steps between two looks at the loss: a look makes the host wait for the device."""
@@ -112,7 +113,7 @@ class Run:
 
     # one step
 
-    def step(self, rows: np.ndarray, per_epoch: int) -> None:  # type: ignore[type-arg]
+    def step(self, rows: IntArray, per_epoch: int) -> None:
         """One batch: terms, loss, gradients, weights. Nothing here waits for the device."""
         p, objective, settings = self.progress, self.recipe.objective, self.recipe.train
         self.model.train()
@@ -133,7 +134,7 @@ class Run:
                     + value.detach().double().sum()
                 )
             if self.average:
-                own = [parameter for _, parameter in self.model.named_parameters()]
+                own: list[Tensor] = [parameter for _, parameter in self.model.named_parameters()]
                 # Early on a young average forgets fast, so that it does not drag the first weights along.
                 decay = min(settings.average, (p.step + 1) / (p.step + 10))
                 torch._foreach_lerp_(list(self.average.values()), own, 1 - decay)
@@ -338,10 +339,14 @@ class Run:
             torch.cuda.set_rng_state(tensors["random.cuda"], self.device)
 
     def finish(self) -> None:
-        """Put the best weights into the model."""
+        """Put the best weights into the model; where tags come from words alone, settle q(S | X) on the labels."""
         if self.progress.best_epoch >= 0:
             self.model.load_state_dict(load(self.out, self.device).model.state_dict())
         self.model.eval()
+        if isinstance(self.model, SLDS) and self.recipe.model.recognition.tags == "words":
+            words, seed = self.corpus.vocabulary.words, self.recipe.train.seed
+            settle_tags(self.model, self.train_shelf, self.labelled, words, seed)
+            save(self.out, self.checkpoint())
 
     def _heads(self) -> nn.ModuleDict:
         o = self.recipe.objective
@@ -351,7 +356,7 @@ class Run:
         return nn.ModuleDict({name: WordHead(self.model.D, len(self.corpus.vocabulary)) for name in names})
 
 
-def labelled_rows(n: int, objective: ObjectiveSettings) -> np.ndarray:  # type: ignore[type-arg]
+def labelled_rows(n: int, objective: ObjectiveSettings) -> IntArray:
     """Which stories keep their tags: a share drawn by a seed, at least one unless the share is zero."""
     if objective.labelled >= 1:
         return np.arange(n)
@@ -359,7 +364,7 @@ def labelled_rows(n: int, objective: ObjectiveSettings) -> np.ndarray:  # type: 
     return np.sort(np.random.default_rng(objective.label_seed).permutation(n)[:count])
 
 
-def hide_tags(shelf: Shelf, labelled: np.ndarray) -> None:  # type: ignore[type-arg]
+def hide_tags(shelf: Shelf, labelled: IntArray) -> None:
     """Forget the tags of every story that is not labelled."""
     seen = np.zeros(len(shelf), dtype=bool)
     seen[labelled] = True

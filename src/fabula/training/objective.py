@@ -74,7 +74,9 @@ def terms(
         # Mixing the dynamics by q(S_i | X): any weights make a proper q(Z | X), good ones make a good one. Where there
         # are labels, q(S | X) is taught by them alone: the bound must not bend it to its own ends.
         weights = evidence.log_q_S.exp()
-        s = torch.where((seen >= 0).unsqueeze(-1), model.one_hot(seen), weights.detach() if settings.labelled else weights)
+        s = torch.where(
+            (seen >= 0).unsqueeze(-1), model.one_hot(seen), weights.detach() if settings.labelled else weights
+        )
     draw = draw_Z(model, evidence, s, batch, settings, generator)
     with networks:
         log_p_X = model.log_p_X(batch, draw.Z).sum(-1)

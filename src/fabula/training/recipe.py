@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import tomllib
-import types
 import typing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -158,7 +157,7 @@ def _value(hint: Any, value: Any, path: str) -> Any:
     if hint is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
     if not isinstance(value, hint) or (isinstance(value, bool) and hint is not bool):
-        expected = hint.__name__ if isinstance(hint, type | types.UnionType) else str(hint)
+        expected = hint.__name__ if isinstance(hint, type) else str(hint)
         raise UserError(f"setting {path} must be a {expected}, not {value!r}")
     return value
 
