@@ -125,6 +125,8 @@ def test_lookahead_use_is_the_difference_of_two_integrals(model: SLDS) -> None:
     model = copy.deepcopy(model)
     model.recognition.phi_log_precision.bias.fill_(2.0)
     model.recognition.phi_mean.weight.mul_(4)
+    model.dynamics.bias.copy_(torch.tensor([1.5, -1.5]).view(K, 1))
+    next(model.language.layers[0].parameters())[:, -1:].mul_(3)  # how Z enters beside each word
     evidence = model.evidence(one())
     phi, S = evidence.phi, evidence.log_q_S.argmax(-1)[0].tolist()
     Z, words = on_the_grid(model)

@@ -403,8 +403,9 @@ def test_json_of_a_latent_model(capsys: pytest.CaptureFixture[str], trained: Pat
     arguments = ("--model", trained, "--data", toy_corpus, "--samples", 3, "--limit", 6)
     texts = [measured(capsys, *arguments, "--seed", seed) for seed in (4, 4, 5)]
     assert texts[0] == texts[1] != texts[2]
-    record = json.loads(texts[0])
+    record, other = json.loads(texts[0]), json.loads(texts[2])
     assert record.keys() >= REQUIRED
+    assert record["ppl_iw"] != other["ppl_iw"]
     assert record["data_hash"] == Corpus.open(toy_corpus).hash
     assert (record["n"], record["samples"], record["seed"], record["recipe"]) == (6, 3, 4, "least")
     figures = {name for name, value in record.items() if isinstance(value, int | float)} - COUNTS

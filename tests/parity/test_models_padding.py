@@ -165,6 +165,8 @@ def test_a_batch_keeps_the_stories() -> None:
         assert words == [sentence.tolist() for sentence in source.sentences(row)]
         assert TOGETHER.S[row, :n].tolist() == source.story_tags(row).tolist()
         assert not X[row, n:].any()
+    counted = TOGETHER.per_sentence(torch.ones(TOGETHER.tokens.shape))
+    assert torch.equal(counted, TOGETHER.lengths.float())
     twice = TOGETHER.repeat(2)
     assert torch.equal(twice.tokens[0::2], TOGETHER.tokens)
     assert torch.equal(twice.tokens[1::2], TOGETHER.tokens)
