@@ -51,19 +51,53 @@ def dense_log_evidence(moves: Dynamics, S: list[int], phi: Potential) -> Tensor:
     return -0.5 * (log_det + quadratic)
 
 
+GIVEN = [(-1, -1, -1, -1), (2, -1, 0, -1), (1, 1, 0, 2), (-1, 0, -1, 1)]
+
+
 @pytest.mark.parametrize("noise", ["diagonal", "full"])
-@pytest.mark.parametrize("given", [(-1, -1, -1, -1), (2, -1, 0, -1), (1, 1, 0, 2)])
-def test_path_weights_are_the_exact_posterior_of_S(noise: str, given: tuple[int, ...]) -> None:
+def test_path_weights_are_the_exact_posterior_of_S(noise: str) -> None:
+    """Four stories at once, with 81, 9, 1 and 9 paths; stories of equally many share a table."""
     scaffold, moves, phi = parts(noise)
-    paths, log_weights = bridge.path_weights(scaffold, moves, torch.tensor(given), phi)
-    expected = {}
-    for S in itertools.product(range(K), repeat=N):
-        if all(g in (-1, s) for g, s in zip(given, S, strict=True)):
-            log_p = scaffold.initial()[S[0]] + sum(scaffold.transition()[a, b] for a, b in itertools.pairwise(S))
-            expected[S] = float(log_p + dense_log_evidence(moves, list(S), phi))
-    assert len(paths) == len(expected)
-    for path, log_weight in zip(paths.tolist(), log_weights.tolist(), strict=True):
-        assert abs(log_weight - expected[tuple(path)]) < 1e-6
+    each = [phi, Potential(phi.mean + 1, phi.precision), phi, Potential(phi.mean.flip(0), phi.precision)]
+    all_phi = Potential(torch.stack([p.mean for p in each]), torch.stack([p.precision for p in each]))
+    S = torch.tensor(GIVEN)
+    tables = bridge.enumerate_paths(scaffold, moves, S, all_phi, torch.ones_like(S, dtype=torch.bool))
+    assert sorted(tuple(table.stories) for table in tables) == [(0,), (1, 3), (2,)]
+    for table in tables:
+        for row, story in enumerate(table.stories):
+            rows, numbers = torch.full((len(table.choices),), row), torch.arange(len(table.choices))
+            paths = [tuple(path) for path in table.put(S[story].repeat(len(rows), 1), rows, numbers).tolist()]
+            assert set(paths) == {
+                path
+                for path in itertools.product(range(K), repeat=N)
+                if all(g in (-1, s) for g, s in zip(GIVEN[story], path, strict=True))
+            }
+            expected = [log_p_path(scaffold, moves, path, each[story]) for path in paths]
+            found = table.log_weights[row].log_softmax(0)
+            assert torch.allclose(found, torch.tensor(expected).double().log_softmax(0), atol=1e-6)
+
+
+def log_p_path(scaffold: Scaffold, moves: Dynamics, S: tuple[int, ...], phi: Potential) -> float:
+    log_p = scaffold.initial()[S[0]] + sum(scaffold.transition()[a, b] for a, b in itertools.pairwise(S))
+    return float(log_p + dense_log_evidence(moves, list(S), phi))
+
+
+def test_path_weights_do_not_depend_on_where_the_job_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    scaffold, moves, phi = parts("full")
+    S = torch.tensor(GIVEN)
+    present = torch.tensor([[True] * 4, [True] * 4, [True] * 4, [True, True, True, False]])
+    wide = Potential(phi.mean.expand(4, -1, -1), phi.precision.expand(4, -1, -1))
+    whole = bridge.enumerate_paths(scaffold, moves, S, wide, present)
+    monkeypatch.setattr(bridge, "MATRICES_AT_ONCE", 6 * N * D * D * 5)
+    for a, b in zip(whole, bridge.enumerate_paths(scaffold, moves, S, wide, present), strict=True):
+        assert torch.allclose(a.log_weights, b.log_weights, atol=1e-12)
+    for story in range(4):
+        one = slice(story, story + 1)
+        (alone,) = bridge.enumerate_paths(
+            scaffold, moves, S[one], Potential(wide.mean[one], wide.precision[one]), present[one]
+        )
+        (table,) = (table for table in whole if story in table.stories)
+        assert torch.allclose(alone.log_weights[0], table.log_weights[table.stories.index(story)], atol=1e-12)
 
 
 def test_given_tags_stay() -> None:

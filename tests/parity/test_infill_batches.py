@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 
 from fabula.corpus.vocabulary import SPECIALS, Vocabulary
+from fabula.infill import bridge
 from fabula.infill.decode import Lexicon
+from fabula.infill.noise import Noise, seeded
 from fabula.infill.page import Page, page
-from fabula.infill.sampler import FillSettings, Found, fill
+from fabula.infill.sampler import FillSettings, Found, draw, fill
 from fabula.models.build import Model, build
 from fabula.models.settings import DynamicsSettings, LanguageSettings, ModelSettings, RecognitionSettings
+from fabula.models.slds import SLDS
 
 VOCABULARY = Vocabulary((*SPECIALS, ".", "!", *(f"w{i}" for i in range(40))))
 LEXICON = Lexicon.of(VOCABULARY)
@@ -106,3 +111,43 @@ def test_candidates_are_distinct_and_ranked() -> None:
         scores = [f.score for f in found]
         assert scores == sorted(scores, reverse=True)
         assert len({f.X.numpy().tobytes() for f in found}) == len(found)
+
+
+@pytest.mark.parametrize("particles", [1, 2, 5])
+def test_bridge_says_how_it_moved_with_its_last_round_only(particles: int) -> None:
+    """Two islands; with one particle there is only one of them."""
+    settings = FillSettings(sampler="bridge", samples=particles, max_words=8)
+    rounds = list(draw(a_model("slds", "sentence"), LEXICON, a_page(range(1)), settings, [seeded(0)]))
+    assert [len(r.score) for r, _ in rounds] == {1: [1], 2: [1, 1], 5: [2, 3]}[particles]
+    assert [movement is not None for _, movement in rounds] == [False] * (len(rounds) - 1) + [True]
+
+
+def test_bridge_finds_its_tag_paths_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = []
+    real = bridge.enumerate_paths
+
+    def counted(*arguments: Any) -> list[bridge.Paths]:
+        calls.append(len(arguments))
+        return real(*arguments)
+
+    monkeypatch.setattr(bridge, "enumerate_paths", counted)
+    fill(a_model("slds", "sentence"), LEXICON, a_page(range(6)), WAYS[4][2], SEEDS)
+    assert len(calls) == 1
+
+
+def test_resampling_keeps_the_total_weight_of_an_island() -> None:
+    """Sentence 1 is weighed, then a blank: resampled or not, the island's mean weight is what sentence 1 gave it."""
+    model = a_model("slds", "sentence")
+    assert isinstance(model, SLDS)
+    blanks = page([[[8, 9, 4], None, None], [[20, 21], None]])
+    blanks, phi = bridge.hear(model, blanks, "free", "given")
+    totals = []
+    for share in (0.0, 1.0):
+        settings = bridge.BridgeSettings(particles=20, resample_below=share, tags="free")
+        noise = Noise([seeded(1), seeded(2)], blanks.sentences, 20, "cpu")
+        drawn, _ = bridge.particles_of(model, LEXICON, blanks, phi, settings, noise)
+        weights = drawn.log_weight.view(2, 20)
+        assert bool((weights.std(1) < 1e-6).all()) == (share == 1.0)
+        totals.append(weights.logsumexp(1))
+    assert torch.allclose(totals[0], totals[1], atol=1e-5)
+    assert (totals[0] < -1).all()

@@ -12,7 +12,8 @@ counts once. Everything is linear in N.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from typing import Literal, NamedTuple
@@ -22,7 +23,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from fabula.infill import decode
-from fabula.infill.conditionals import draw_S, pick
+from fabula.infill.conditionals import draw_S
 from fabula.infill.decode import TOP_15, Choice, Lexicon
 from fabula.infill.noise import Noise
 from fabula.infill.page import Page, evidence
@@ -75,6 +76,63 @@ class Latents(NamedTuple):
     """Mixing of the alternating blocks; NaN where tags were enumerated."""
 
 
+class Paths(NamedTuple):
+    """Every tag path of some stories that have the same number of free tags, and what each path weighs."""
+
+    stories: list[int]
+    """Their places among all stories."""
+    free: Int[Tensor, "story free"]
+    """Which sentences' tags are free."""
+    choices: Int[Tensor, "path free"]
+    """The tags that each path puts there."""
+    log_weights: Float[Tensor, "story path"]
+    """log p(S) + log of the integral of p(Z | S) phi(Z) over Z."""
+
+    def put(self, S: Int[Tensor, "rows sent"], story: Tensor, path: Tensor) -> Int[Tensor, "rows sent"]:
+        """The rows of tags, row r being a copy of story `story[r]` of these, with path `path[r]` in the free places."""
+        return S.scatter(1, self.free[story], self.choices[path])
+
+
+def enumerate_paths(
+    scaffold: Scaffold,
+    dynamics: Dynamics,
+    S: Int[Tensor, "story sent"],
+    phi: Potential,
+    present: Bool[Tensor, "story sent"],
+) -> list[Paths]:
+    """The tag paths of every story that has few enough of them, stories of equally many together."""
+    free = (S == UNKNOWN).cpu() & present.cpu()
+    groups: dict[int, list[int]] = {}
+    for story, count in enumerate(free.sum(1).tolist()):
+        if scaffold.K**count <= MAX_PATHS:
+            groups.setdefault(count, []).append(story)
+    found = []
+    for count, stories in groups.items():
+        places = free[stories].nonzero()[:, 1].view(len(stories), count).to(S.device)
+        choices = torch.tensor(list(product(range(scaffold.K), repeat=count)), dtype=torch.int64, device=S.device)
+        blank = Paths(stories, places, choices, phi.mean.new_zeros(len(stories), len(choices)))
+        if count:
+            own = Potential(phi.mean[stories], phi.precision[stories])
+            weights = _path_weights(scaffold, dynamics, S[stories], own, present[stories].to(S.device), blank)
+            blank = blank._replace(log_weights=weights)
+        found.append(blank)
+    return found
+
+
+def _path_weights(
+    scaffold: Scaffold, dynamics: Dynamics, S: Tensor, phi: Potential, present: Tensor, paths: Paths
+) -> Float[Tensor, "story path"]:
+    """What every path of every story weighs, cut into pieces where the chains' matrices would be too many."""
+    count = len(paths.choices)
+    found = []
+    for rows in torch.split(torch.arange(len(S) * count, device=S.device), _rows_at_once(dynamics.D, S.shape[1])):
+        story = rows // count
+        tags, here = paths.put(S[story], story, rows % count), present[story]
+        law = chain(dynamics, tags, Potential(phi.mean[story], phi.precision[story]), here)
+        found.append(scaffold.log_prob(tags, here) + law.log_evidence)
+    return torch.cat(found).view(len(S), count)
+
+
 def draw_latents(
     scaffold: Scaffold,
     dynamics: Dynamics,
@@ -83,21 +141,32 @@ def draw_latents(
     present: Bool[Tensor, "story sent"],
     noise: Noise,
     rounds: int = 20,
+    paths: Sequence[Paths] | None = None,
 ) -> Latents:
-    """(S, Z) ~ p(S) prod_i p(Z_i | Z_{i-1}, S_i) phi_i(Z_i) with the given tags in their places."""
-    few = [scaffold.K**free <= MAX_PATHS for free in ((S == UNKNOWN).cpu() & present).sum(1).tolist()]
+    """(S, Z) ~ p(S) prod_i p(Z_i | Z_{i-1}, S_i) phi_i(Z_i) with the given tags in their places.
+
+    `paths` is what `enumerate_paths` finds for the same stories: whoever draws more than once finds them once.
+    """
+    if paths is None:
+        paths = enumerate_paths(scaffold, dynamics, S, phi, present)
+    few = {story for group in paths for story in group.stories}
     chains, here = noise.chains, present.to(S.device)
     drawn = S.new_full((len(S), chains, S.shape[1]), UNKNOWN)
     Z = phi.mean.new_zeros(*drawn.shape, dynamics.D)
     r_hat = torch.full((len(S),), float("nan"))
     # Stories are split by how their tags are drawn, and each keeps to its own noise: none notices the others.
     for exact in (True, False):
-        stories = [n for n, enumerable in enumerate(few) if enumerable == exact]
+        stories = [n for n in range(len(S)) if (n in few) == exact]
         if not stories:
             continue
         own = Potential(phi.mean[stories], phi.precision[stories])
         if exact:
-            found = _enumerated(scaffold, dynamics, S[stories], own, here[stories], noise.of(stories))
+            tags, its = S.repeat_interleave(chains, 0).view(len(S), chains, -1), noise.of(stories)
+            uniform = S.new_zeros(len(S), chains, dtype=phi.mean.dtype)
+            uniform[stories] = its.uniform()[:, 0].view(len(stories), chains).to(uniform.dtype)
+            for group in paths:
+                tags[group.stories] = _drawn_paths(group, tags[group.stories], uniform[group.stories])
+            found = _given_tags(dynamics, tags[stories].flatten(0, 1), own, here[stories], its)
         else:
             found = _alternating(scaffold, dynamics, S[stories], own, here[stories], noise.of(stories), rounds)
         drawn[stories] = found.S.view(len(stories), chains, -1)
@@ -107,25 +176,20 @@ def draw_latents(
     return Latents(drawn.flatten(0, 1), Z.flatten(0, 1), r_hat)
 
 
-def _enumerated(
-    scaffold: Scaffold, dynamics: Dynamics, S: Tensor, phi: Potential, present: Tensor, noise: Noise
-) -> Latents:
-    """Tag paths exactly, by enumeration, then Z given each."""
-    at = torch.arange(len(S), device=S.device).repeat_interleave(noise.chains)
-    uniform = noise.uniform()[:, 0].view(len(S), noise.chains)
-    drawn = []
-    for story, N in enumerate(noise.sentences):
-        tags, chosen = S[story, :N], uniform[story]
-        if bool((tags == UNKNOWN).any()):
-            own = Potential(phi.mean[story, :N], phi.precision[story, :N])
-            paths, log_weights = path_weights(scaffold, dynamics, tags, own)
-            path = paths[pick(log_weights.expand(noise.chains, -1), chosen)]
-        else:
-            path = tags.expand(noise.chains, -1)
-        drawn.append(torch.nn.functional.pad(path, (0, S.shape[1] - N)))
-    paths = torch.cat(drawn)
-    Z = _smooth(dynamics, paths, phi, present, at, noise)
-    return Latents(paths, Z, torch.full((len(S),), float("nan")))
+def _drawn_paths(paths: Paths, S: Tensor, uniform: Tensor) -> Int[Tensor, "story sample sent"]:
+    """A path for every sample of these stories, in proportion to what it weighs."""
+    stories, chains = uniform.shape
+    story = torch.arange(stories, device=S.device).repeat_interleave(chains)
+    cumulative = paths.log_weights.softmax(-1).cumsum(-1)
+    path = torch.searchsorted(cumulative, uniform * cumulative[:, -1:], right=True).clamp(max=len(paths.choices) - 1)
+    return paths.put(S.flatten(0, 1), story, path.flatten()).view_as(S)
+
+
+def _given_tags(dynamics: Dynamics, S: Tensor, phi: Potential, present: Tensor, noise: Noise) -> Latents:
+    """Z given the path of every row."""
+    at = torch.arange(len(present), device=S.device).repeat_interleave(noise.chains)
+    Z = _smooth(dynamics, S, phi, present, at, noise)
+    return Latents(S, Z, torch.full((len(present),), float("nan")))
 
 
 def _alternating(
@@ -146,25 +210,6 @@ def _alternating(
     states = torch.stack(track, 1).view(len(S), noise.chains, rounds, -1, scaffold.K)
     r_hat = torch.stack([split_r_hat(s[:, :, :N]).max() for s, N in zip(states, noise.sentences, strict=True)])
     return Latents(drawn, _smooth(dynamics, drawn, phi, present, at, noise), r_hat)
-
-
-def path_weights(
-    scaffold: Scaffold,
-    dynamics: Dynamics,
-    S: Int[Tensor, " sent"],
-    phi: Potential,
-) -> tuple[Int[Tensor, "path sent"], Float[Tensor, " path"]]:
-    """Every tag path of one story that agrees with the given tags, and log p(S) + log of the integral over Z."""
-    free = (S == UNKNOWN).nonzero().squeeze(1)
-    choices = torch.tensor(list(product(range(scaffold.K), repeat=len(free))), dtype=torch.int64, device=S.device)
-    paths = S.repeat(len(choices), 1)
-    paths[:, free] = choices.view(len(choices), len(free))
-    everywhere = torch.ones_like(paths, dtype=torch.bool)
-    found = []
-    for part in torch.split(paths, _rows_at_once(dynamics.D, len(S))):
-        wide = Potential(phi.mean.expand(len(part), -1, -1), phi.precision.expand(len(part), -1, -1))
-        found.append(chain(dynamics, part, wide, torch.ones_like(part, dtype=torch.bool)).log_evidence)
-    return paths, scaffold.log_prob(paths, everywhere) + torch.cat(found)
 
 
 def _smooth(
@@ -221,14 +266,15 @@ def run(
     The particles come in two independent islands, so that a first answer is there at half the time.
     """
     page, phi = hear(model, page, settings.tags, settings.z_hears, gold)
-    islands = [settings.particles // 2, settings.particles - settings.particles // 2]
-    smallest: list[Diagnostics] = []
-    for number, particles in enumerate(n for n in islands if n):
+    half = settings.particles // 2
+    islands = [n for n in (half, settings.particles - half) if n]
+    paths = enumerate_paths(model.scaffold, model.dynamics, page.S, phi, page.present)
+    seen: list[Diagnostics] = []
+    for particles in islands:
         noise = Noise(generators, page.sentences, particles, page.device)
-        drawn, diagnostics = particles_of(model, lexicon, page, phi, settings, noise)
-        smallest.append(diagnostics)
-        last = sum(n for n in islands[: number + 1]) == settings.particles or number == 1
-        yield drawn, _worst(smallest) if last else None
+        drawn, diagnostics = particles_of(model, lexicon, page, phi, settings, noise, paths)
+        seen.append(diagnostics)
+        yield drawn, _worst(seen) if len(seen) == len(islands) else None
 
 
 def _worst(islands: list[Diagnostics]) -> Diagnostics:
@@ -239,12 +285,18 @@ def _worst(islands: list[Diagnostics]) -> Diagnostics:
 
 
 def particles_of(
-    model: SLDS, lexicon: Lexicon, page: Page, phi: Potential, settings: BridgeSettings, noise: Noise
+    model: SLDS,
+    lexicon: Lexicon,
+    page: Page,
+    phi: Potential,
+    settings: BridgeSettings,
+    noise: Noise,
+    paths: Sequence[Paths] | None = None,
 ) -> tuple[Round, Diagnostics]:
     """One island: draw (S, Z), write left to right, weigh and resample at given sentences."""
     stories, N = page.X.shape[:2]
     P, device = noise.chains, page.device
-    latents = draw_latents(model.scaffold, model.dynamics, page.S, phi, page.present, noise, settings.rounds)
+    latents = draw_latents(model.scaffold, model.dynamics, page.S, phi, page.present, noise, settings.rounds, paths)
     S, Z = latents.S, latents.Z
     wide = page.repeat(P)
     uniform = None if settings.choice.top_k == 1 else noise.uniform(settings.choice.max_words)
@@ -276,7 +328,9 @@ def particles_of(
             parents = torch.where(poor.to(device)[:, None], stay[:, :1] + parents, stay).flatten()
             cursor = cursor.pick(parents)
             S, Z, X, lengths, log_p = S[parents], Z[parents], X[parents], lengths[parents], log_p[parents]
-            log_w = log_w.masked_fill(poor.to(device).repeat_interleave(P), 0.0)
+            # Each child carries its island's mean weight, so that weights still compare across islands.
+            mean = (log_w.view(stories, P).logsumexp(1) - math.log(P)).repeat_interleave(P)
+            log_w = torch.where(poor.to(device).repeat_interleave(P), mean, log_w)
     blank = Diagnostics.none(stories, N)
     found = Round(X, lengths, S, log_p, score_following(log_p, lengths, wide), log_w)
     return found, blank._replace(ess=ess, tag_r_hat=latents.tag_r_hat, changed=_differing(X, page, P))
