@@ -1,7 +1,7 @@
 """Train several recipes side by side on one device, measure each on the test split, and print one table.
 
     PYTHONPATH=src python benchmarks/train_systems.py --data prepared/roc --out runs \
-        recipes/lm.toml recipes/slds.toml --device cuda
+        recipes/lm-1024.toml recipes/slds.toml --device cuda
 
 A recipe may be changed for this run: recipes/slds.toml:objective.target_kl=15:train.epochs=12 (the run is then named
 after the changes). Every run leaves OUT/NAME (checkpoint, log) and a line in OUT/records.jsonl.
