@@ -42,6 +42,8 @@ from fabula.training.checkpoint import Checkpoint
 Arc = str | Sequence[str | None] | None
 MODELS_VARIABLE = "FABULA_MODELS"
 PACKAGED = Path(__file__).parent / "data"
+UNKNOWN_SHOWN = 10
+"""Words that a note about unknown words names, at most."""
 
 
 @dataclass(frozen=True)
@@ -386,6 +388,7 @@ class Narrator:
         with torch.inference_mode():
             swap = self._stand_ins(task)
         blanks = self.encode([task], [swap])
+        notes += self._unknown_words(task, swap)
         self._check_openings(task, blanks, chosen)
         drawing = draw(self.model, self.lexicon, blanks, chosen, [seeded(seed)])
         rounds: list[Round] = []
@@ -440,6 +443,20 @@ class Narrator:
             return {}
         known = names.known_names(self.model, self.vocabulary)
         return names.stand_ins(given, unknown, known, self._fit)
+
+    def _unknown_words(self, task: Task, swap: Mapping[str, str]) -> tuple[str, ...]:
+        """A note about the words of the given sentences that the model can only read as <unk>, if there are any."""
+        found: dict[str, None] = {}
+        for sentence in task.sentences:
+            for word in tokenise(sentence or ""):
+                spoken = any(letter.isalnum() for letter in word)
+                if spoken and self.vocabulary.encode([swap.get(word, word)]) == [UNK]:
+                    found[word] = None
+        if not found:
+            return ()
+        told = ", ".join([*found][:UNKNOWN_SHOWN]) + (", ..." if len(found) > UNKNOWN_SHOWN else "")
+        what = "word is new to this model and was" if len(found) == 1 else "words are new to this model and were"
+        return (f"{len(found)} {what} read as unknown: {told}",)
 
     def _fit(self, versions: list[list[list[str]]]) -> list[float]:
         """log p of the sentences of each version, in a row, Z at the mean of its evidence."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 from pathlib import Path
 from typing import Any
@@ -10,9 +11,11 @@ import pytest
 import torch
 
 import fabula
-from fabula.cli import fill, models, score, tag, write
+from fabula.cli import evaluate, fill, models, score, tag, write
 from fabula.corpus.vocabulary import SPECIALS, Vocabulary
 from fabula.errors import UserError
+from fabula.evaluation.lookahead import LookaheadSettings
+from fabula.infill.sampler import TEMPERATURE, FillSettings
 from fabula.models.build import build
 from fabula.training.checkpoint import Checkpoint, save
 from fabula.training.recipe import recipe_from
@@ -49,8 +52,6 @@ def installed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def run(command: Any, *arguments: str) -> int:
-    import argparse
-
     parser = argparse.ArgumentParser()
     command.add_parser(parser.add_subparsers(dest="command"))
     args = parser.parse_args([command.__name__.rsplit(".", 1)[-1], *arguments])
@@ -136,6 +137,62 @@ def test_a_model_without_latents_reranks_and_says_so(kind: str, capsys: pytest.C
     assert "cannot run gibbs" in answer["notes"][0]
 
 
+@pytest.mark.parametrize("kind", ["default", "lm"])
+def test_words_new_to_the_model_are_named(kind: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Each once, in the order of the story; a name that a known one stands in for is not among them."""
+    story = ["Zorblax went zorbing.", "_", "The zorbing was zany, 🙂!"]
+    run(fill, *story, "--model", kind, "--sampler", "bridge", "--samples", "4", "--json")
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["notes"][-1] == ("4 words are new to this model and were read as unknown: went, zorbing, The, zany")
+    assert "Zorblax" in answer["names"]
+    run(fill, *story, "--model", kind, "--samples", "4")
+    assert "note: 4 words are new to this model" in capsys.readouterr().out
+    run(fill, "Tom was sad.", "_", "Tom zorbled.", "--samples", "4")
+    assert "note: 1 word is new to this model and was read as unknown: zorbled" in capsys.readouterr().out
+    run(fill, *STORY, "--samples", "4")
+    assert "new to this model" not in capsys.readouterr().out
+    run(fill, " ".join(f"zorb{n}" for n in range(30)), "_", "--samples", "4")
+    (note,) = (line for line in capsys.readouterr().out.splitlines() if "30 words are new" in line)
+    assert note.endswith(", ...")
+    assert len(note) < 200
+
+
+def test_the_usual_temperature_is_the_one_the_help_names(capsys: pytest.CaptureFixture[str]) -> None:
+    """0.7 where words are drawn, 1 for gibbs; saying so changes nothing, saying otherwise does."""
+    arguments = ["--sentences", "4", "--samples", "6", "--json"]
+    texts = []
+    for extra in ([], ["--temperature", str(TEMPERATURE)], ["--temperature", "1"]):
+        run(write, *arguments, *extra)
+        texts.append(capsys.readouterr().out)
+    assert texts[0] == texts[1] != texts[2]
+    assert FillSettings(sampler="gibbs", x_step="sampled").choice().temperature == 1
+    assert LookaheadSettings().choice().temperature == 1
+    for command in (fill, write):
+        parser = argparse.ArgumentParser()
+        command.add_parser(parser.add_subparsers())
+        (action,) = parser._subparsers._group_actions  # type: ignore[union-attr]
+        (own,) = action.choices.values()  # type: ignore[union-attr]
+        (option,) = (option for option in own._actions if option.dest == "temperature")
+        assert f"({TEMPERATURE}; for gibbs 1)" in option.help
+
+
+def test_evaluate_draws_its_bar_in_a_terminal_only(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = []
+
+    def measured(*_: Any, bar: bool, **__: Any) -> dict[str, Any]:
+        asked.append(bar)
+        return {"recipe": "r", "n": 1, "samples": 1, "kinds": {}}
+
+    monkeypatch.setattr("fabula.evaluation.measure.measure_likelihood", measured)
+    for terminal, extra in ((True, []), (False, []), (True, ["--json"])):
+        monkeypatch.setattr("sys.stderr.isatty", lambda terminal=terminal: terminal)
+        run(evaluate, "likelihood", "--stories", str(tmp_path / "s.jsonl"), *extra)
+    assert asked == [True, False, False]
+    assert "\r" not in capsys.readouterr().err
+
+
 def test_what_is_printed_tells_given_from_written(capsys: pytest.CaptureFixture[str]) -> None:
     story = ["Mia's \x07car 🙂 would not start.", "_", "Mia made it to work on time."]
     run(fill, *story, "--samples", "4", "--candidates", "1", "--verbose", "--color", "never", "--arc", "- ? +")
@@ -213,8 +270,6 @@ def test_models_lists_what_is_installed(folder: Path, capsys: pytest.CaptureFixt
 
 @pytest.mark.parametrize("command", [fill, write, tag, score, models])
 def test_every_option_is_documented(command: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    import argparse
-
     parser = argparse.ArgumentParser()
     command.add_parser(parser.add_subparsers())
     with pytest.raises(SystemExit):

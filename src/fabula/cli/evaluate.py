@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +50,7 @@ def run(args: argparse.Namespace) -> int:
 
     record = measure_likelihood(
         find(args.model), stories=args.stories, data=args.data, split=args.split, samples=args.samples, seed=args.seed,
-        limit=args.limit, device=args.device, bar=not args.json,
+        limit=args.limit, device=args.device, bar=not args.json and sys.stderr.isatty(),
     )  # fmt: skip
     print(json.dumps(record, ensure_ascii=False) if args.json else table(record))
     return 0

@@ -56,7 +56,10 @@ def add_sampling(parser: argparse.ArgumentParser, candidates: int) -> None:
     parser.add_argument(
         "--top-k", type=int, metavar="K", help="words to choose among; 1 greedy, 0 all (the sampler's own)"
     )
-    parser.add_argument("--temperature", type=float, default=1.0, metavar="T", help="below 1 safer, above 1 bolder (1)")
+    parser.add_argument(
+        "--temperature", type=float, metavar="T",
+        help="of the words that are drawn: lower safer, higher bolder, 1 the model's own (0.7; for gibbs 1)",
+    )  # fmt: skip
     parser.add_argument("--verbose", action="store_true", help="also how the sampler moved")
     parser.add_argument(
         "--color", choices=("auto", "always", "never"), default="auto", help="colours (auto: only in a terminal)"
