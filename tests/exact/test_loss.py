@@ -56,7 +56,7 @@ def test_loss_is_the_weighted_sum(
     run = a_run(toy_corpus, tmp_path, objective)
     run.progress.step = step
     batch = run.train_shelf.cut(np.arange(2))
-    assert float(run.loss(TERMS, batch, None, 10)) == pytest.approx(expected)
+    assert run.loss(TERMS, batch, None, 10).item() == pytest.approx(expected)
 
 
 def test_heads_labels_and_sparsity_enter_the_loss(toy_corpus: Path, tmp_path: Path) -> None:
@@ -72,12 +72,12 @@ def test_heads_labels_and_sparsity_enter_the_loss(toy_corpus: Path, tmp_path: Pa
     again = run.train_shelf.cut(rows)
     taught = log_q_of(run.model.evidence(again), again.S).mean()
     expected = 7 + (2 + 1) + 3 + 2 - words.mean().item() - taught.item()
-    assert float(run.loss(TERMS, batch, Z, 10)) == pytest.approx(expected, rel=1e-6)
+    assert run.loss(TERMS, batch, Z, 10).item() == pytest.approx(expected, rel=1e-6)
     sparse = a_run(toy_corpus, tmp_path, {**base, "valence_penalty": 0.1})
     assert isinstance(sparse.model, SLDS)
     with torch.no_grad():
         sparse.model.recognition.valence.free.weight[3, 1] = -2.0
-    assert float(sparse.loss(TERMS, batch, None, 10)) == pytest.approx(15 + 0.1 * 2)
+    assert sparse.loss(TERMS, batch, None, 10).item() == pytest.approx(15 + 0.1 * 2)
 
 
 def test_heads_read_the_words_they_are_asked_for(toy_corpus: Path, tmp_path: Path) -> None:

@@ -376,7 +376,7 @@ CHECKED = (
     "model.dynamics.log_B",
     "model.recognition.phi_mean.weight",
     "model.recognition.phi_log_precision.bias",
-    "model.recognition.tag_of_words.0.weight",
+    "model.recognition.tag_of_words.2.bias",
     "model.language.start_from_latent.weight",
     "model.language.project.weight",
 )

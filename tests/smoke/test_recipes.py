@@ -14,6 +14,7 @@ from fabula.corpus.dataset import Corpus
 from fabula.corpus.prepare import prepare
 from fabula.corpus.toy import toy_stories
 from fabula.evaluation.measure import measure_likelihood
+from fabula.models.s2s import S2S
 from fabula.models.slds import SLDS
 from fabula.training.checkpoint import load
 from fabula.training.loop import train
@@ -91,7 +92,9 @@ def test_labels_come_from_the_corpus(labels: tuple[str, ...], kind: str, tmp_pat
     train(recipe, corpus, tmp_path / "run", bar=False)
     back = load(tmp_path / "run")
     assert back.labels == labels
-    assert not isinstance(back.model, SLDS) or back.model.scaffold.K == back.model.dynamics.K == len(labels)
+    assert isinstance(back.model, SLDS | S2S)
+    assert back.model.K == len(labels)
+    assert isinstance(back.model, S2S) or back.model.dynamics.K == len(labels)
     record = measure_likelihood(tmp_path / "run", data=tmp_path / "corpus", samples=2, limit=4)
     assert math.isfinite(record["nll_story"])
     assert (record["f1_s"] is not None) == (kind == "slds")
