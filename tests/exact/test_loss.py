@@ -98,7 +98,7 @@ def test_heads_read_the_words_they_are_asked_for(toy_corpus: Path, tmp_path: Pat
                     for word, sentence in zip(batch.tokens[row], batch.sentence[row], strict=True)
                     if int(word) >= int(head.first) and (int(sentence) == i) == own  # type: ignore[arg-type]
                 ]
-                total += float(log_p[row, i, chosen].mean()) if chosen else 0.0
+                total += log_p[row, i, chosen].mean().item() if chosen else 0.0
             expected.append(total)
         assert head(Z, batch, own=own).tolist() == pytest.approx(expected, rel=1e-5)
 

@@ -93,8 +93,8 @@ def test_labels_come_from_the_corpus(labels: tuple[str, ...], kind: str, tmp_pat
     back = load(tmp_path / "run")
     assert back.labels == labels
     assert isinstance(back.model, SLDS | S2S)
-    assert back.model.K == len(labels)
-    assert isinstance(back.model, S2S) or back.model.dynamics.K == len(labels)
+    assert len(labels) == back.model.K
+    assert isinstance(back.model, S2S) or len(labels) == back.model.dynamics.K
     record = measure_likelihood(tmp_path / "run", data=tmp_path / "corpus", samples=2, limit=4)
     assert math.isfinite(record["nll_story"])
     assert (record["f1_s"] is not None) == (kind == "slds")
