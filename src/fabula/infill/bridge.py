@@ -55,6 +55,8 @@ class BridgeSettings:
     correct: bool = False
     """Whether weights undo the truncation (the target is then p itself on what the truncated law can write), or the
     truncated law is the target."""
+    fluency: float = 0.0
+    """What a nat per word of the writing itself counts in the ranking (`score_following`)."""
     resample_below: float = 0.5
     """Particles are resampled at a given sentence where their effective number falls below this share."""
     rounds: int = 20
@@ -332,7 +334,7 @@ def particles_of(
             mean = (log_w.view(stories, P).logsumexp(1) - math.log(P)).repeat_interleave(P)
             log_w = torch.where(poor.to(device).repeat_interleave(P), mean, log_w)
     blank = Diagnostics.none(stories, N)
-    found = Round(X, lengths, S, log_p, score_following(log_p, lengths, wide), log_w)
+    found = Round(X, lengths, S, log_p, score_following(log_p, lengths, wide, settings.fluency), log_w)
     return found, blank._replace(ess=ess, tag_r_hat=latents.tag_r_hat, changed=_differing(X, page, P))
 
 

@@ -27,6 +27,10 @@ TEMPERATURE = 0.7
 unlikely word derails a story. The law so sharpened is then the target; evaluations say 1 themselves. A gibbs X step
 decodes greedily, or undoes the temperature in its weights: it proposes at 1."""
 
+FLUENCY = 3.0
+"""What a nat per word of the writing itself counts in bridge's ranking. Ranked by the given sentences alone (0, what
+evaluations use), the story wins whose ending is most expected, however odd the way there."""
+
 COPIES_OF_SCORES = 6
 """Arrays of rows x vocabulary alive at once while a word is chosen, at most."""
 
@@ -44,6 +48,8 @@ class FillSettings:
     """Words to choose among. None: greedy for gibbs (the paper), 15 for the others; 0: all."""
     temperature: float | None = None
     """Scores are divided by this before a draw. None: `TEMPERATURE`, and 1 for gibbs."""
+    fluency: float = FLUENCY
+    """bridge: the weight of the writing's own mean log p per word in the ranking."""
     max_words: int = 30
     x_step: Literal["greedy", "sampled"] = "greedy"
     score: Literal["given", "last"] = "given"
@@ -100,7 +106,10 @@ def draw(
         yield from gibbs.run(model, lexicon, page, chosen, generators, gold)
     else:
         yield from bridge.run(
-            model, lexicon, page, bridge.BridgeSettings(particles=settings.samples, choice=choice, tags=settings.tags),
+            model, lexicon, page,
+            bridge.BridgeSettings(
+                particles=settings.samples, choice=choice, tags=settings.tags, fluency=settings.fluency
+            ),
             generators, gold,
         )  # fmt: skip
 

@@ -59,16 +59,19 @@ def score_last(log_p: Float[Tensor, "batch sent"], page: Page) -> Float[Tensor, 
     return log_p.gather(1, last[:, None]).squeeze(1)
 
 
-def score_following(log_p: Float[Tensor, "batch sent"], lengths: Int[Tensor, "batch sent"], page: Page) -> Tensor:
+def score_following(
+    log_p: Float[Tensor, "batch sent"], lengths: Int[Tensor, "batch sent"], page: Page, fluency: float = 0.0
+) -> Float[Tensor, " batch"]:
     """log p of the given sentences that follow a missing one: the others' words do not depend on what was written.
 
-    Where none follows there is nothing to choose by but the writing itself: its mean log p per word.
+    `fluency` adds so many times the writing's own mean log p per word. Where no given sentence follows there is nothing
+    else to choose by.
     """
     device = log_p.device
     following = (page.given & (page.missing.cumsum(1) > 0)).to(device)
     missing = page.missing.to(device)
     own = (log_p * missing).sum(-1) / (lengths * missing).sum(-1).clamp(min=1)
-    return torch.where(following.any(1), (log_p * following).sum(-1), own)
+    return torch.where(following.any(1), (log_p * following).sum(-1) + fluency * own, own)
 
 
 def changes(before: Round, after: Round, missing: Bool[Tensor, "batch sent"]) -> Float[Tensor, "batch sent"]:
