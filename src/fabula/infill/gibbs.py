@@ -22,6 +22,8 @@ from fabula.infill.noise import Noise
 from fabula.infill.page import Page, evidence
 from fabula.infill.samples import Diagnostics, Round, changes, score_given, score_last, split_r_hat
 from fabula.infill.tags import TagSource, settle
+from fabula.models.gaussian import Potential
+from fabula.models.recognition import Evidence
 from fabula.models.scaffold import UNKNOWN
 from fabula.models.slds import SLDS
 
@@ -68,7 +70,10 @@ def initialise(model: SLDS, lexicon: Lexicon, page: Page, settings: GibbsSetting
     flat = torch.zeros(*page.S.shape, model.K, device=page.device)
     S = draw_S(model.scaffold, model.scaffold.clamp(flat, page.S), present, noise.uniform())
     S = S.masked_fill(~present, UNKNOWN)
-    seen = evidence(model, page.X, page.lengths)
+    # A story's chains begin with the same sentences: they are read once.
+    P = noise.chains
+    seen = evidence(model, page.X[::P], page.lengths[::P])
+    seen = Evidence(Potential(*(t.repeat_interleave(P, 0) for t in seen.phi)), seen.log_q_S.repeat_interleave(P, 0))
     Z = model.draw_filtering(seen, model.one_hot(S), present, noise.normal(model.D)).Z
     written = decode.story(model.language, lexicon, settings.choice, page, Z, _words(settings, noise))
     return GibbsState(S, Z, written.X, written.lengths, written.log_p)
