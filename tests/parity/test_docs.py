@@ -196,14 +196,14 @@ def test_the_python_example_runs(
     exec(compile(example, "README.md", "exec"), {})
     printed = capsys.readouterr().out.splitlines()
     assert [line[0] for line in printed] == [" ", ">", ">", " "]
-    assert printed[2].split()[1] == "negative"
+    assert printed[2].split()[1] == "positive"
 
 
 def test_the_picture_is_of_the_demo() -> None:
     """The picture's given lines are the demo's."""
-    from fabula.cli.demo import TOY_STORY
+    from fabula.cli.demo import STORY
 
     picture = (ROOT / "docs" / "story.svg").read_text(encoding="utf-8")
     lines = re.findall(r'<text x="112" [^>]*?(bold)?"?>([^<]+\.)</text>', picture)[:5]
-    assert (lines[0][1], lines[-1][1]) == TOY_STORY
+    assert (lines[0][1], lines[-1][1]) == STORY
     assert [bool(bold) for bold, _ in lines] == [False, True, True, True, False]

@@ -23,13 +23,13 @@ NAME = "demo"
 STORIES, SEED = 4_000, 0
 """Of the toy corpus it learns from."""
 TEMPERATURE = 0.7
-"""Below 1: a model of one minute is sure of its grammar, but not of every word."""
+"""Below 1: a small model is sure of its grammar, but not of every word."""
 TOY_STORY = (
     "There was flour at home, so Hugo started an apple cake.",
     "Hugo forgave the dog, and everyone loved the apple cake.",
 )
 """For the toy model: the ending asks for a dog that the beginning does not have."""
-STORY = ("Mia's car would not start.", "Mia made it to work on time.")
+STORY = ("Tom was afraid of dogs.", "Now the two of them sleep in the same bed.")
 """For a model that knows more of the world."""
 SENTENCES = 5
 
