@@ -116,7 +116,9 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--memory", type=float, default=None, metavar="GIB", help="the sampler's memory setting")
     parser.add_argument("--bf16", action="store_true", help="CUDA: the decoder in bf16")
-    parser.add_argument("--growth", action="store_true", help="also time against N, chains and stories")
+    parser.add_argument(
+        "--growth", nargs="*", choices=list(SIZES), help="also time against N, chains and stories (of these sizes)"
+    )
     parser.add_argument("--sizes", nargs="+", default=list(SIZES), choices=list(SIZES))
     parser.add_argument("--out", type=Path, default=None, metavar="FILE.json")
     args = parser.parse_args()
@@ -126,24 +128,28 @@ def main() -> None:
     rows: list[dict[str, Any]] = []
     for size in args.sizes:
         bench = Bench(size, args.device, args.words, args.repeats, args.bf16)
-        bench.fill("one story, gibbs 10 chains x 5", sampler="gibbs", samples=50, **memory)
+        bench.fill("one story, gibbs 17 chains x 3 (the last 16)", sampler="gibbs", samples=50, **memory)
+        bench.fill("one story, gibbs 10 chains x 5", sampler="gibbs", samples=50, chains=10, **memory)
         bench.fill("one story, gibbs 25 chains x 2", sampler="gibbs", samples=50, chains=25, **memory)
         bench.fill("one story, gibbs 1 chain x 50", sampler="gibbs", samples=50, chains=1, **memory)
         bench.fill("one story, gibbs, first candidate", sampler="gibbs", samples=50, first=True, **memory)
         bench.fill("one story, bridge 50", sampler="bridge", samples=50, **memory)
         bench.fill("one story, bridge, first candidate", sampler="bridge", samples=50, first=True, **memory)
         if cuda:
-            bench.fill("500 stories, gibbs 10 chains x 5", stories=500, sampler="gibbs", samples=50, **memory)
+            bench.fill(
+                "500 stories, gibbs 10 chains x 5", stories=500, sampler="gibbs", samples=50, chains=10, **memory
+            )
             bench.fill("500 stories, bridge 50", stories=500, sampler="bridge", samples=50, **memory)
-        if args.growth:
+        if args.growth is not None and size in (args.growth or SIZES):
             few: dict[str, Any] = {"samples": 20, **memory}
+            ten: dict[str, Any] = {"sampler": "gibbs", "chains": 10, **few}
             for N in (5, 10, 20, 40, 64):
                 bench.fill(f"N = {N}, bridge 20", N=N, sampler="bridge", **few)
-                bench.fill(f"N = {N}, gibbs 10 x 2", N=N, sampler="gibbs", **few)
+                bench.fill(f"N = {N}, gibbs 10 x 2", N=N, **ten)
             for chains in (1, 4, 16, 64, 256):
                 bench.fill(f"{chains} chains x 2", sampler="gibbs", samples=2 * chains, chains=chains, **memory)
             for stories in (1, 4, 16, 64):
-                bench.fill(f"{stories} stories, gibbs 10 x 2", stories=stories, sampler="gibbs", **few)
+                bench.fill(f"{stories} stories, gibbs 10 x 2", stories=stories, **ten)
         rows += bench.rows
     if args.out is not None:
         device = torch.cuda.get_device_name() if cuda else "cpu"
@@ -152,7 +158,7 @@ def main() -> None:
             "words": args.words, "repeats": args.repeats, "bf16": args.bf16, "rows": rows,
         }  # fmt: skip
         args.out.write_text(json.dumps(record, indent=1) + "\n")
-        if args.growth:
+        if args.growth is not None:
             picture(rows, args.out.with_suffix(".png"))
 
 

@@ -151,3 +151,20 @@ def test_resampling_keeps_the_total_weight_of_an_island() -> None:
         totals.append(weights.logsumexp(1))
     assert torch.allclose(totals[0], totals[1], atol=1e-5)
     assert (totals[0] < -1).all()
+
+
+@pytest.mark.parametrize(
+    ("samples", "chains", "sizes"),
+    [(50, None, [17, 17, 16]), (50, 10, [10] * 5), (8, None, [3, 3, 2]), (1, None, [1]), (7, 3, [3, 3, 1])],
+)
+def test_gibbs_draws_as_many_samples_as_were_asked_for(samples: int, chains: int | None, sizes: list[int]) -> None:
+    """Chains share them; in the last round some may be left over."""
+    settings = FillSettings(sampler="gibbs", samples=samples, chains=chains, max_words=8)
+    rounds = list(draw(a_model("slds", "sentence"), LEXICON, a_page(range(2)), settings, [seeded(0), seeded(1)]))
+    assert [len(r.score) for r, _ in rounds] == [2 * size for size in sizes]
+    for r, _ in rounds:
+        stories = r.X.unflatten(0, (2, -1))
+        for story in (0, 1):
+            given = STORIES[story][-1] or []
+            N = len(STORIES[story])
+            assert (stories[story, :, N - 1, : len(given)] == torch.tensor(given)).all()

@@ -27,7 +27,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     )
     show.add_story(parser, blanks=True)
     show.add_sampling(parser, candidates=3)
-    parser.add_argument("--chains", type=int, metavar="N", help="Gibbs chains, which share the samples (10)")
+    parser.add_argument("--chains", type=int, metavar="N", help="Gibbs chains, which share the samples (17 at most)")
     parser.add_argument(
         "--x-step", choices=("greedy", "sampled"), default="greedy",
         help="gibbs: decode missing sentences greedily (the paper) or draw them given all that follows",
