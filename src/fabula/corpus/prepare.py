@@ -1,20 +1,10 @@
 """Story files to a prepared corpus: tokenise, tag, count, write; in parallel, and to the same bytes every time."""
 
 import hashlib
-import io
 import json
-import multiprocessing
-import os
-import secrets
-import shutil
-import signal
-import socket
-import threading
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
-from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
 from importlib import metadata
 from itertools import islice
 from pathlib import Path
@@ -37,9 +27,10 @@ from fabula.corpus.dataset import (
     tag_dtype,
     token_dtype,
 )
+from fabula.corpus.encode import Encoded, cores, encoder
+from fabula.corpus.folder import check_target, faults_of, move_into_place, npy, temporary_folder, write
 from fabula.corpus.read import MAX_WORDS, Rejected, Story, read_stories
 from fabula.corpus.sentiment import Tagger, VaderTagger
-from fabula.corpus.tokenize import tokenise_many
 from fabula.corpus.transitions import SMOOTHING, Transitions
 from fabula.corpus.vocabulary import EOS, UNK, Vocabulary
 from fabula.errors import UserError
@@ -200,13 +191,13 @@ def _prepare(
         raise UserError(f"the smoothing constant is above 0, not {smoothing}", field="smoothing")
     if jobs is not None and jobs < 1:
         raise UserError(f"at least one process is needed, not {jobs}", field="jobs")
-    processes = (jobs or min(_cores(), 8)) if weight > _INLINE_BYTES else 1
+    processes = (jobs or min(cores(), 8)) if weight > _INLINE_BYTES else 1
     tagger = VaderTagger() if tagger is None else tagger
-    target = _check_target(Path(out), force)
+    target = check_target(Path(out), force)
 
-    with _temporary_folder(target) as folder:
+    with temporary_folder(target) as folder:
         words = _Words()
-        with _encoder(processes, None if own_tags else tagger) as encode:
+        with encoder(processes, None if own_tags else tagger) as encode:
             gathered = {}
             for split, items in splits.items():
                 gathered[split] = _Gathered()
@@ -222,7 +213,7 @@ def _prepare(
         reports: dict[str, SplitReport] = {}
         for split, part in gathered.items():
             arrays = part.arrays(final, len(vocabulary), labels, own=own is not None)
-            content |= {array_file(split, name): _npy(array) for name, array in arrays.items()}
+            content |= {array_file(split, name): npy(array) for name, array in arrays.items()}
             content[ids_file(split)] = "".join(f"{name}\n" for name in part.ids).encode()
             reports[split] = _split_report(arrays, labels, len(part.rejected))
             if split == "train":
@@ -242,10 +233,10 @@ def _prepare(
         }
         manifest["digest"] = seal(manifest)
         content[MANIFEST] = (json.dumps(manifest, ensure_ascii=False, indent=1) + "\n").encode()
-        with _faults_of(target):
+        with faults_of(target):
             for name, data in content.items():
-                _write(folder / name, data)
-            _move_into_place(folder, target)
+                write(folder / name, data)
+            move_into_place(folder, target)
     rejected = [row for part in gathered.values() for row in part.rejected]
     return Report(
         folder=str(out),
@@ -261,59 +252,13 @@ def _prepare(
 # --- Reading and encoding --------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class _Encoded:
-    """A batch of stories as a worker sends it back: words by their place in the batch's own list of types."""
-
-    types: list[str]
-    tokens: NDArray[np.int32]
-    """Places in `types`, `<eos>` as -1."""
-    sentence_lengths: list[int]
-    story_lengths: list[int]
-    tags: list[int]
-    own_tags: list[str | None]
-    characters: list[int]
-    ids: list[str]
-    rejected: list[Rejected]
-
-
-def _encode(batch: list[Story | Rejected], tagger: Tagger | None) -> _Encoded:
-    """Tokenise and tag a batch; what the reader rejected passes through, in its place."""
-    types: dict[str, int] = {}
-    encoded = _Encoded([], np.empty(0, np.int32), [], [], [], [], [], [], [])
-    tokens: list[int] = []
-    sentences: list[str] = []
-    for item in batch:
-        if isinstance(item, Rejected):
-            encoded.rejected.append(item)
-            continue
-        tokenised = tokenise_many(item.sentences)
-        longest = max(range(len(tokenised)), key=lambda place: len(tokenised[place]))
-        if len(tokenised[longest]) > MAX_WORDS:
-            reason = f"sentence {longest + 1} has {len(tokenised[longest]):,} words, more than {MAX_WORDS}"
-            encoded.rejected.append(Rejected(item.file, item.line, reason))
-            continue
-        for sentence in tokenised:
-            tokens.extend(types.setdefault(word, len(types)) for word in sentence)
-            tokens.append(-1)
-            encoded.sentence_lengths.append(len(sentence) + 1)
-        sentences.extend(item.sentences)
-        encoded.story_lengths.append(len(item.sentences))
-        encoded.own_tags.extend(item.tags if item.tags is not None else [None] * len(item.sentences))
-        encoded.characters.extend(map(len, item.sentences))
-        encoded.ids.append(item.id)
-    if tagger is not None:
-        encoded.tags.extend(-1 if tag is None else tag for tag in tagger.tag(sentences))
-    return replace(encoded, types=list(types), tokens=np.asarray(tokens, dtype=np.int32))
-
-
 class _Words:
     """All word types met so far, by provisional ids; 0 stands for `<eos>`."""
 
     def __init__(self) -> None:
         self.places: dict[str, int] = {}
 
-    def provisional(self, encoded: _Encoded) -> NDArray[np.int32]:
+    def provisional(self, encoded: Encoded) -> NDArray[np.int32]:
         """The batch's tokens by the ids that hold across batches."""
         places = self.places
         table = [places.setdefault(word, len(places) + 1) for word in encoded.types]
@@ -342,7 +287,7 @@ class _Gathered:
         self.ids: list[str] = []
         self.rejected: list[Rejected] = []
 
-    def add(self, encoded: _Encoded, words: _Words) -> None:
+    def add(self, encoded: Encoded, words: _Words) -> None:
         self.tokens.append(words.provisional(encoded))
         for name in ("sentence_lengths", "story_lengths", "tags", "own_tags", "characters", "ids", "rejected"):
             getattr(self, name).extend(getattr(encoded, name))
@@ -441,168 +386,3 @@ def _versions(*packages: str) -> dict[str, str]:
         with suppress(metadata.PackageNotFoundError):
             found[name] = metadata.version(name)
     return found
-
-
-# --- Processes -------------------------------------------------------------------------------------------------------
-
-
-def _cores() -> int:
-    """The cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-_Encoder = Callable[[Iterable[list[Story | Rejected]]], Iterator[_Encoded]]
-_worker_tagger: Tagger | None = None
-
-
-def _start_worker(tagger: Tagger | None) -> None:
-    """Once per process: keep the tagger, and end with the parent even where it is killed outright."""
-    global _worker_tagger
-    _worker_tagger = tagger
-    parent = multiprocessing.parent_process()
-    assert parent is not None
-
-    def watch() -> None:
-        parent.join()
-        os._exit(1)
-
-    threading.Thread(target=watch, daemon=True).start()
-
-
-def _encode_in_worker(batch: list[Story | Rejected]) -> _Encoded:
-    return _encode(batch, _worker_tagger)
-
-
-@contextmanager
-def _encoder(processes: int, tagger: Tagger | None) -> Iterator[_Encoder]:
-    """A function from batches to encoded batches in the same order, here or in worker processes."""
-    if processes == 1:
-        yield lambda batches: (_encode(batch, tagger) for batch in batches)
-        return
-    executor = ProcessPoolExecutor(
-        processes, mp_context=multiprocessing.get_context("spawn"), initializer=_start_worker, initargs=(tagger,)
-    )
-
-    def encode(batches: Iterable[list[Story | Rejected]]) -> Iterator[_Encoded]:
-        waiting: deque[Future[_Encoded]] = deque()
-        for batch in batches:
-            # Workers are born with Ctrl-C blocked: it is this process that stops them, without their tracebacks.
-            old = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-            try:
-                waiting.append(executor.submit(_encode_in_worker, batch))
-            finally:
-                signal.pthread_sigmask(signal.SIG_SETMASK, old)
-            if len(waiting) > 3 * processes:  # enough to keep everyone busy, few enough to keep memory flat
-                yield waiting.popleft().result()
-        while waiting:
-            yield waiting.popleft().result()
-
-    try:
-        yield encode
-    finally:
-        executor.shutdown(wait=True, cancel_futures=True)
-
-
-# --- Writing: complete or not at all ---------------------------------------------------------------------------------
-
-
-def _check_target(out: Path, force: bool) -> Path:
-    """The folder to appear; an existing one is replaced with `force` only, and only where it is a corpus or empty."""
-    target = Path(os.path.abspath(out))
-    if not (target.exists() or target.is_symlink()):
-        return target
-    if not target.is_dir():
-        raise UserError(f"{out} exists and is not a folder", field="out")
-    if not force:
-        raise UserError(f"{out} exists: choose another folder, or replace it with --force", field="out")
-    if any(target.iterdir()) and not (target / MANIFEST).is_file():
-        raise UserError(f"{out} is not a prepared corpus, so --force does not replace it", field="out")
-    return target.resolve()
-
-
-_ASIDE = "-old.tmp"
-
-
-def _temporary_prefix(target: Path) -> str:
-    return f".{target.name}.{socket.gethostname()}-"
-
-
-@contextmanager
-def _temporary_folder(target: Path) -> Iterator[Path]:
-    """A new folder beside the target, gone at the end whatever happens; so are parents that were made for it alone."""
-    made: list[Path] = []
-    folder = target.parent / f"{_temporary_prefix(target)}{os.getpid()}-{secrets.token_hex(4)}.tmp"
-    try:
-        with _faults_of(target):
-            missing = [parent for parent in target.parents if not parent.exists()]
-            for parent in reversed(missing):
-                parent.mkdir()
-                made.append(parent)
-            _remove_leftovers(target)
-            folder.mkdir()
-        yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-        if not target.exists():
-            for parent in reversed(made):
-                with suppress(OSError):
-                    parent.rmdir()
-
-
-@contextmanager
-def _faults_of(target: Path) -> Iterator[None]:
-    """A full disk, a folder that may not be written to: the user's to mend, so one line that names the target."""
-    try:
-        yield
-    except OSError as error:
-        raise UserError(f"cannot write {target}: {error.strerror or error}", field="out") from error
-
-
-def _remove_leftovers(target: Path) -> None:
-    """Clear away what a preparation of the same target left behind when it was killed on this machine."""
-    prefix = _temporary_prefix(target)
-    for folder in target.parent.iterdir():
-        if folder.name.startswith(prefix) and folder.name.endswith(".tmp"):
-            process = folder.name.removeprefix(prefix).split("-")[0]
-            only_copy = folder.name.endswith(_ASIDE) and not target.exists()  # killed between two renames
-            if process.isdigit() and not _is_running(int(process)) and not only_copy:
-                shutil.rmtree(folder, ignore_errors=True)
-
-
-def _is_running(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:  # it runs, as somebody else's
-        pass
-    return True
-
-
-def _npy(array: NDArray[Any]) -> bytes:
-    buffer = io.BytesIO()
-    np.save(buffer, array, allow_pickle=False)
-    return buffer.getvalue()
-
-
-def _write(path: Path, content: bytes) -> None:
-    """Down to the disk: a full one must say so before the folder is moved into place."""
-    with path.open("wb") as stream:
-        stream.write(content)
-        stream.flush()
-        os.fsync(stream.fileno())
-
-
-def _move_into_place(folder: Path, target: Path) -> None:
-    """Rename; a corpus that is to be replaced steps aside first and comes back if the rename fails."""
-    if not target.exists():
-        folder.rename(target)
-        return
-    aside = folder.with_name(folder.name.removesuffix(".tmp") + _ASIDE)
-    target.rename(aside)
-    try:
-        folder.rename(target)
-    except BaseException:
-        aside.rename(target)
-        raise
-    shutil.rmtree(aside, ignore_errors=True)
