@@ -1,7 +1,7 @@
 """How fast stories are filled in, and how the time grows with N, chains and stories.
 
-    PYTHONPATH=src python benchmarks/infill_speed.py --device cpu --out benchmarks/infill_speed_cpu.json
-    PYTHONPATH=src python benchmarks/infill_speed.py --device cuda --out benchmarks/infill_speed_cuda.json
+    PYTHONPATH=src python benchmarks/infill_speed.py --device cpu --out benchmarks/records/infill_speed_cpu.json
+    PYTHONPATH=src python benchmarks/infill_speed.py --device cuda --out benchmarks/records/infill_speed_cuda.json
 
 Weights are random, because time does not depend on them; every written sentence is made to take exactly `--words` words
 with its `<eos>` (11 is the corpus's mean), so that the work is known. Needs torch, numpy, safetensors, jaxtyping, tqdm;
