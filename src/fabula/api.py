@@ -489,6 +489,8 @@ class Narrator:
                 ids = found.X[i, : int(found.lengths[i])].tolist()
                 words = [back.get(word, word) for word in self.vocabulary.decode(w for w in ids if w != EOS)]
                 text = detokenise(words)
+                if i + 1 not in task.starts:  # opening words stay as they were typed
+                    text = text[:1].upper() + text[1:]
             else:
                 text = typed
             s = int(found.S[i])

@@ -182,3 +182,11 @@ def test_a_task_is_taken_or_refused_in_one_line(story: list[str]) -> None:
         with pytest.raises(UserError) as caught:
             fill_task(story, LABELS)
         assert "\n" not in str(caught.value)
+
+
+def test_a_written_sentence_begins_with_a_capital_unless_its_opening_was_typed() -> None:
+    """Random weights begin most sentences with a word in lower case."""
+    story = ["Tom was sad .", None, None, "He ran ."]
+    for candidate in narrator("slds").fill(story, starts={3: "the dog"}, samples=8, candidates=4, seed=1).candidates:
+        assert not candidate.sentences[1].text[0].islower()
+        assert candidate.sentences[2].text.startswith("the dog")
