@@ -9,9 +9,10 @@ TORCH  := $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX),)
 # One thread per process: two torch threads beside a busy core run several times slower than one.
 # (nproc would count OMP_NUM_THREADS, which is about threads, not processes.)
 JOBS   ?= $(shell env -u OMP_NUM_THREADS nproc 2>/dev/null || echo 2)
+SUDO   := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) --dist worksteal
 
-.PHONY: demo test check test-long lint types wheel install clean help
+.PHONY: demo test check browser test-long lint types wheel install clean help
 
 help:
 	@echo "make demo       install into .venv and fill in a story"
@@ -22,15 +23,22 @@ help:
 
 install: $(READY)
 
-$(READY): pyproject.toml constraints.txt
+$(READY): pyproject.toml constraints.txt scorers.txt
 	@command -v $(PYTHON) >/dev/null || { echo "fabula: $(PYTHON) was not found; install Python 3.11 or newer, or say make PYTHON=..."; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "fabula: Python 3.11 or newer is needed; say make PYTHON=python3.12, for example"; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || { echo "fabula: could not create $(VENV); on Debian: apt-get install python3-venv"; exit 1; }
 	@echo "Installing Fabula into $(VENV) ..."
 	@$(BIN)/python -m pip install --quiet --upgrade uv
 	@$(UV) $(TORCH) torch
-	@$(UV) -e '.[eval,dev]'
+	@$(UV) -e '.[studio,eval,dev]'
+	@$(UV) --no-deps -r scorers.txt
 	@touch $(READY)
+
+# The browser tests want a real Chromium: the one that is there, else Debian's (playwright's own needs a download site).
+browser:
+	@command -v chromium chromium-browser google-chrome >/dev/null || { echo "Installing chromium ..."; \
+	  $(SUDO) apt-get update -qq && $(SUDO) apt-get install -y -qq --no-install-recommends chromium >/dev/null; } \
+	  || { echo "fabula: the browser tests need chromium; install it, then make test"; exit 1; }
 
 demo: $(READY)
 	@$(BIN)/python -m fabula demo
@@ -45,7 +53,7 @@ types: $(READY)
 check: lint types
 	$(PYTEST) -q -m "not long" tests/exact tests/property
 
-test: lint types
+test: lint types browser
 	$(PYTEST) -q -m "not long"
 
 test-long: $(READY)
