@@ -1,0 +1,115 @@
+"""One SQLite file for a server: what was acknowledged is on disk, and what is wrong with the file is one clear line."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from fabula.errors import UserError
+from fabula.web.errors import RefusedError
+
+BUSY_SECONDS = 5.0
+"""How long a write waits for another process to finish its own."""
+APPLICATION = 0x46414255
+"""`FABU`, in the file's header: another program's database is left alone."""
+
+
+def default_path(name: str) -> Path:
+    """Where a file of this name lives unless told otherwise: $XDG_DATA_HOME, else ~/.local/share."""
+    root = os.environ.get("XDG_DATA_HOME")
+    return (Path(root) if root else Path.home() / ".local" / "share") / "fabula" / name
+
+
+class Database:
+    """A connection that threads share, one at a time."""
+
+    def __init__(self, path: Path, schema: str) -> None:
+        """Open or create the file; `schema` is a script of CREATE ... IF NOT EXISTS."""
+        self.path = path
+        self._lock = threading.Lock()
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._connection = sqlite3.connect(
+                path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
+            )
+        except (OSError, sqlite3.Error) as error:
+            raise UserError(f"cannot open {path}: {error}; choose another file with --db", field="db") from error
+        try:
+            self._prepare(schema)
+        except (sqlite3.Error, RefusedError) as error:
+            self._connection.close()
+            raise UserError(self._told(error), field="db") from error
+        except UserError:
+            self._connection.close()
+            raise
+
+    def _prepare(self, schema: str) -> None:
+        run = self._connection.execute
+        mark = run("PRAGMA application_id").fetchone()[0]
+        tables = run("SELECT count(*) FROM sqlite_master").fetchone()[0]
+        if mark != APPLICATION and (mark or tables):
+            raise UserError(f"{self.path} is another program's database; choose another file with --db", field="db")
+        # WAL: readers never wait. FULL: a commit returns when it is on disk, and survives a cut in power.
+        run("PRAGMA journal_mode = WAL")
+        run("PRAGMA synchronous = FULL")
+        run("PRAGMA foreign_keys = ON")
+        with self.write() as connection:
+            connection.execute(f"PRAGMA application_id = {APPLICATION}")
+            for statement in schema.split(";"):
+                connection.execute(statement)
+
+    @contextmanager
+    def write(self) -> Iterator[sqlite3.Connection]:
+        """One transaction: all of it is on disk when this ends, or nothing."""
+        with self._lock, self._faults():
+            self._connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield self._connection
+                self._connection.execute("COMMIT")
+            except BaseException:
+                if self._connection.in_transaction:
+                    self._connection.execute("ROLLBACK")
+                raise
+
+    @contextmanager
+    def read(self) -> Iterator[sqlite3.Connection]:
+        """Several reads of one state."""
+        with self._lock, self._faults():
+            self._connection.execute("BEGIN")
+            try:
+                yield self._connection
+            finally:
+                self._connection.execute("COMMIT")
+
+    def close(self) -> None:
+        with self._lock:
+            self._connection.close()
+
+    @contextmanager
+    def _faults(self) -> Iterator[None]:
+        """What the file refuses is the user's to mend, and nobody's fault: 503, in one line."""
+        try:
+            yield
+        except (sqlite3.OperationalError, sqlite3.DatabaseError) as error:
+            if isinstance(error, sqlite3.IntegrityError | sqlite3.ProgrammingError):
+                raise
+            raise RefusedError(503, self._told(error), field="db", headers={"Retry-After": "2"}) from error
+
+    def _told(self, error: Exception) -> str:
+        if isinstance(error, RefusedError):
+            return str(error)
+        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+        told = {
+            sqlite3.SQLITE_BUSY: f"{self.path} is locked by another program: close it and try again",
+            sqlite3.SQLITE_LOCKED: f"{self.path} is locked by another program: close it and try again",
+            sqlite3.SQLITE_READONLY: f"{self.path} may not be written: change its rights, or choose another with --db",
+            sqlite3.SQLITE_NOTADB: f"{self.path} is not a database; choose another file with --db",
+            sqlite3.SQLITE_CORRUPT: f"{self.path} is damaged; restore a copy, or choose another file with --db",
+            sqlite3.SQLITE_FULL: f"the disk of {self.path} is full: free some space and try again",
+            sqlite3.SQLITE_CANTOPEN: f"cannot open {self.path}; choose another file with --db",
+        }
+        return told.get(code, f"{self.path}: {error}")

@@ -1,0 +1,162 @@
+"""The one error shape over HTTP: {"error": {"message", "field", "status"}}, one line, never a traceback."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from http import HTTPStatus
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from fabula.errors import UserError
+
+logger = logging.getLogger(__name__)
+
+LONGEST = 300
+"""Characters of a message, at most: what a client sent is not echoed at length."""
+
+
+class Fault(BaseModel):
+    """What went wrong."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    message: str = Field(description="One line: what is wrong and what to do.", examples=["sentence 2 is empty"])
+    field: str | None = Field(description="The part of the request at fault, where there is one.")
+    status: int = Field(description="The HTTP status, again.", ge=400, le=599)
+
+
+class ErrorAnswer(BaseModel):
+    """The body of every answer with a status of 400 or more."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    error: Fault
+
+
+class RefusedError(UserError):
+    """A `UserError` with a status of its own (404, 409, 429 ...), and headers where the status wants some."""
+
+    def __init__(
+        self, status: int, message: str, *, field: str | None = None, headers: Mapping[str, str] | None = None
+    ) -> None:
+        super().__init__(message, field=field)
+        self.status, self.headers = status, dict(headers or {})
+
+
+def body(status: int, message: str, field: str | None = None) -> dict[str, Any]:
+    """The error shape as plain values; half characters that no encoding holds are replaced."""
+    line = " ".join(_whole(message).split())
+    line = line if len(line) <= LONGEST else line[: LONGEST - 3] + "..."
+    at = None if field is None else _whole(field)[:LONGEST]
+    return {"error": {"message": line, "field": at, "status": status}}
+
+
+def answer(
+    status: int, message: str, field: str | None = None, headers: Mapping[str, str] | None = None
+) -> JSONResponse:
+    """The error shape as a response."""
+    return JSONResponse(body(status, message, field), status, dict(headers or {}))
+
+
+def of(error: UserError) -> dict[str, Any]:
+    """The error shape of an exception that a person may see."""
+    return body(getattr(error, "status", 422), str(error), error.field)
+
+
+def responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """For a route's OpenAPI document: which statuses it may refuse with."""
+    return {status: {"model": ErrorAnswer, "description": HTTPStatus(status).phrase} for status in statuses}
+
+
+def install(app: FastAPI) -> None:
+    """Every error of this app in the one shape: ours, the framework's, and faults nobody foresaw. Before `protect`."""
+
+    async def mistake(_: Request, error: Exception) -> JSONResponse:
+        assert isinstance(error, UserError)
+        headers = error.headers if isinstance(error, RefusedError) else None
+        return JSONResponse(of(error), getattr(error, "status", 422), headers)
+
+    async def invalid(_: Request, error: Exception) -> JSONResponse:
+        assert isinstance(error, RequestValidationError)
+        return answer(422, *explain(error.errors()))
+
+    async def http(_: Request, error: Exception) -> JSONResponse:
+        assert isinstance(error, HTTPException)
+        told = {
+            400: "the body could not be read: send JSON in UTF-8",
+            404: "there is nothing at this address",
+            405: "this address does not take that method",
+        }
+        return answer(error.status_code, told.get(error.status_code, str(error.detail)), headers=error.headers)
+
+    app.add_exception_handler(UserError, mistake)
+    app.add_exception_handler(RequestValidationError, invalid)
+    app.add_exception_handler(HTTPException, http)
+    app.add_middleware(LastResort)
+
+
+class LastResort:
+    """A fault of ours: logged with its traceback, told to the client in one line."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        begun = False
+
+        async def note(message: Message) -> None:
+            nonlocal begun
+            begun = begun or message["type"] == "http.response.start"
+            await send(message)
+
+        try:
+            await self.app(scope, receive, note)
+        except Exception:
+            logger.exception("%s %s failed", scope["method"], scope["path"])
+            if begun:
+                raise
+            await answer(500, "a fault of Fabula's: see the terminal it runs in")(scope, receive, send)
+
+
+def explain(errors: Sequence[Any]) -> tuple[str, str | None]:
+    """The first of pydantic's complaints in one line, and the field it is about."""
+    first = errors[0]
+    kind, place = first["type"], list(first["loc"])
+    where = place[1:] if place and place[0] in ("body", "query", "path", "header") else place
+    field = path(where) or None
+    if kind == "json_invalid":
+        return f"the body is not valid JSON: {first.get('ctx', {}).get('error', 'it ends too early')}", None
+    if kind == "missing" and field is None:
+        return "the body is missing: send a JSON object", None
+    if kind in ("model_attributes_type", "dict_type") and field is None:
+        return "the body has to be a JSON object with Content-Type: application/json", None
+    if kind == "missing":
+        said = "is missing"
+    elif kind == "extra_forbidden":
+        said = "is not known here"
+    else:
+        said = str(first["msg"]).removeprefix("Value error, ").removeprefix("Input ")
+    more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
+    return f"{field}: {said}{more}" if field else f"{said}{more}", field
+
+
+def path(place: Sequence[str | int]) -> str:
+    """`sentences[2].text`, as a person would write it."""
+    told = ""
+    for step in place:
+        told += f"[{step}]" if isinstance(step, int) else f".{step}" if told else str(step)
+    return told
+
+
+def _whole(text: str) -> str:
+    return text.encode("utf-8", "replace").decode("utf-8")
