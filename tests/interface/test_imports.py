@@ -1,4 +1,4 @@
-"""Imports point one way: corpus -> models -> training, infill -> evaluation -> api -> cli, studio, fleet."""
+"""Imports point one way: corpus -> models -> training, infill -> evaluation -> api -> web -> judge -> studio -> cli."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ import fabula
 ROOT = Path(fabula.__file__).parent
 RANK = {
     "errors": 0, "shapes": 0,
-    "corpus": 1, "models": 2, "training": 3, "infill": 3, "evaluation": 4, "api": 5, "cli": 6, "studio": 6, "fleet": 6,
+    "corpus": 1, "models": 2, "training": 3, "infill": 3, "evaluation": 4, "api": 5,
+    "web": 6, "judge": 7, "studio": 8, "cli": 9, "fleet": 9,
 }  # fmt: skip
 FILES = sorted(ROOT.rglob("*.py"))
 
