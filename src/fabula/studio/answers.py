@@ -1,0 +1,105 @@
+"""What answers look like, for the OpenAPI document. The answers of the model are the api's own records."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from fabula.studio.bodies import State
+
+
+class Answer(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class JobCounts(Answer):
+    running: int
+    waiting: int
+    queue: int = Field(description="How many may wait.")
+
+
+class Health(Answer):
+    status: str
+    version: str
+    model: str
+    jobs: JobCounts
+
+
+class ModelFacts(BaseModel):
+    """What `fabula models` says of a model."""
+
+    model_config = ConfigDict(extra="allow")
+
+    name: str
+    loaded: bool
+    default: bool
+    recipe: str | None = None
+    kind: str | None = None
+    labels: list[str] | None = None
+    words: int | None = None
+    bytes: int | None = None
+    figures: dict[str, Any] | None = None
+    damaged: str | None = Field(None, description="Why it cannot be used, if so.")
+
+
+class Models(Answer):
+    models: list[ModelFacts]
+
+
+class Limits(Answer):
+    sentences: list[int] = Field(description="The least and the most.")
+    words: int = Field(description="Of one sentence.")
+    characters: int = Field(description="Of one sentence.")
+    candidates: int
+    samples: int
+    body: int = Field(description="Bytes.")
+    snapshots: int = Field(description="Of undo, redo and taken, each.")
+    branches: int = Field(description="Of one story.")
+
+
+class Moods(Answer):
+    """p(S_i | X+): the band of free points."""
+
+    tags: list[dict[str, float]] = Field(description="The share of each label, by sentence.")
+    samples: int
+    seed: int
+    model: str
+
+
+class BranchFacts(Answer):
+    id: int
+    story: int
+    parent: int | None
+    name: str
+    revision: int
+    created: str
+    updated: str
+
+
+class BranchAnswer(BranchFacts):
+    state: State
+
+
+class Branches(Answer):
+    branches: list[BranchFacts]
+
+
+class StoryFacts(Answer):
+    id: int
+    title: str
+    created: str
+    updated: str
+    branches: int = Field(description="How many.")
+
+
+class Stories(Answer):
+    stories: list[StoryFacts]
+
+
+class StoryAnswer(StoryFacts):
+    tree: list[BranchFacts] = Field(description="Its branches, without their states.")
+
+
+class StoryMade(StoryAnswer):
+    branch: BranchAnswer

@@ -1,0 +1,78 @@
+"""The studio as one application: routes, page, guard."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import torch
+from fastapi import FastAPI
+from fastapi.responses import JSONResponse
+
+from fabula import __version__
+from fabula.studio import stories, writing
+from fabula.studio.answers import Health, Limits, Models
+from fabula.studio.jobs import Jobs
+from fabula.studio.narrators import Narrators
+from fabula.studio.settings import CANDIDATES, CHARACTERS, SAMPLES, SENTENCES, SNAPSHOTS, WORDS, StudioSettings
+from fabula.studio.store import BRANCHES, Store
+from fabula.web import errors, guard, static
+
+PAGE = Path(__file__).parent / "page"
+
+
+def one_thread() -> None:
+    """Beside a busy core two torch threads are slower than one; whoever sets OMP_NUM_THREADS knows better."""
+    if "OMP_NUM_THREADS" not in os.environ:
+        torch.set_num_threads(1)
+
+
+def create_app(settings: StudioSettings) -> FastAPI:
+    """The application of a studio. Its model is loaded and its file open when this returns: mistakes come before."""
+    store = Store(settings.db)
+    narrators = Narrators(settings.model, settings.device, settings.loaded)
+    narrators.get(None)
+    jobs = Jobs(settings.workers, settings.queue, one_thread)
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        yield
+        jobs.close()
+        store.close()
+
+    app = FastAPI(
+        title="Fabula studio",
+        version=__version__,
+        description="Write and fill in short stories along an emotional arc.",
+        openapi_url="/api/openapi.json",
+        docs_url=None,  # the usual pages of documentation come from elsewhere, and this server has no elsewhere
+        redoc_url=None,
+        lifespan=lifespan,
+    )
+    refusals = errors.responses(401, 403)
+
+    @app.get("/api/health", tags=["studio"], summary="Whether it works", response_model=Health, responses=refusals)
+    async def health() -> JSONResponse:
+        told = {"status": "ok", "version": __version__, "model": settings.model, "jobs": jobs.counts}
+        return JSONResponse(told)
+
+    @app.get("/api/models", tags=["studio"], summary="The models", response_model=Models, responses=refusals)
+    def models() -> JSONResponse:
+        """What a request may name as its model."""
+        return JSONResponse({"models": narrators.listed()})
+
+    @app.get("/api/limits", tags=["studio"], summary="The limits", response_model=Limits, responses=refusals)
+    async def limits() -> Limits:
+        return Limits(
+            sentences=list(SENTENCES), words=WORDS, characters=CHARACTERS, candidates=CANDIDATES, samples=SAMPLES,
+            body=settings.max_body, snapshots=SNAPSHOTS, branches=BRANCHES,
+        )  # fmt: skip
+
+    app.include_router(writing.router(narrators, jobs))
+    app.include_router(stories.router(store))
+    static.mount(app, PAGE)
+    errors.install(app)
+    guard.protect(app, hosts=guard.hosts_of(settings.host), token=settings.token, max_body=settings.max_body)
+    return app

@@ -1,0 +1,171 @@
+"""What requests may say. Strict: an unknown key, a number as text or a line that is too long is refused by name."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+from fabula.studio.settings import CANDIDATES, CHARACTERS, PIECES, SAMPLES, SEEDS, SENTENCES, SNAPSHOTS, WORDS
+
+
+def _no_longer(text: str) -> str:
+    words = len(text.split())
+    if words > WORDS:
+        raise ValueError(f"has {words} words; the most is {WORDS}")
+    pieces = len(re.findall(r"\w+|[^\w\s]", text))
+    if pieces > PIECES:
+        raise ValueError(f"has {pieces} words and marks; the most is {PIECES}")
+    return text
+
+
+def _sayable(value: Any) -> Any:
+    """Of what we keep without reading: it can be written as JSON in UTF-8 again."""
+    try:
+        json.dumps(value, allow_nan=False, ensure_ascii=False).encode("utf-8")
+    except (ValueError, RecursionError):
+        raise ValueError("holds something that JSON cannot: NaN, half a character, or too deep a nest") from None
+    return value
+
+
+Text = Annotated[str, Field(max_length=CHARACTERS), AfterValidator(_no_longer)]
+Tag = Annotated[str, Field(max_length=100)]
+Number = Annotated[str, Field(pattern=r"^[1-9][0-9]?$")]
+Seed = Annotated[int, Field(ge=0, le=SEEDS, description="The same seed gives the same answer.")]
+Model = Annotated[str | None, Field(max_length=200, description="An installed model's name; null is the studio's own.")]
+Arc = Annotated[
+    list[Tag | None] | None,
+    Field(max_length=SENTENCES[1], description="A label for each sentence, null where it is free; null: all are free."),
+]
+Story = Annotated[list[Text], Field(min_length=SENTENCES[0], max_length=SENTENCES[1])]
+Blanks = Annotated[
+    list[Text | None],
+    Field(min_length=SENTENCES[0], max_length=SENTENCES[1], description="The sentences, null where one is missing."),
+]
+Opaque = Annotated[Any, AfterValidator(_sayable)]
+
+
+class Body(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
+
+
+class Sampling(Body):
+    """How stories are drawn."""
+
+    arc: Arc = None
+    sampler: Literal["bridge", "gibbs", "rerank"] = "bridge"
+    seed: Seed = 0
+    starts: dict[Number, Text] | None = Field(
+        None, max_length=SENTENCES[1], description="Words that a missing sentence has to begin with, by its number."
+    )
+    model: Model = None
+    temperature: float | None = Field(None, ge=0.05, le=5, description="Lower is safer, higher bolder.")
+    top_k: int | None = Field(None, ge=0, le=1_000_000, description="Words to choose among; 1 greedy, 0 all.")
+
+    def arguments(self) -> dict[str, Any]:
+        """As `Narrator.fill` and `Narrator.write` take them."""
+        told = self.model_dump(exclude={"model", "temperature", "top_k"})
+        if self.starts is not None:
+            told["starts"] = {int(number): words for number, words in self.starts.items()}
+        chosen = {"temperature": self.temperature, "top_k": self.top_k}
+        return {**told, **{name: value for name, value in chosen.items() if value is not None}}
+
+
+class FillBody(Sampling):
+    """A story with blanks."""
+
+    sentences: Blanks
+    candidates: int = Field(3, ge=1, le=CANDIDATES)
+    samples: int = Field(50, ge=1, le=SAMPLES, description="Stories to draw and choose from.")
+
+
+class WriteBody(Sampling):
+    """A story from nothing."""
+
+    sentences: int = Field(5, ge=SENTENCES[0], le=SENTENCES[1])
+    candidates: int = Field(1, ge=1, le=CANDIDATES)
+    samples: int | None = Field(None, ge=1, le=SAMPLES, description="Stories to draw and choose from; null: 10.")
+
+
+class TagBody(Body):
+    """A whole story to tag."""
+
+    sentences: Story
+    model: Model = None
+
+
+class ScoreBody(Body):
+    """A whole story to score."""
+
+    sentences: Story
+    samples: int = Field(100, ge=1, le=SAMPLES, description="Importance samples of the bound.")
+    seed: Seed = 0
+    model: Model = None
+
+
+class PosteriorBody(Body):
+    """A story with or without blanks, whose free moods are asked for."""
+
+    sentences: Blanks
+    arc: Arc = None
+    seed: Seed = 0
+    model: Model = None
+
+
+class ExplainBody(Body):
+    """A whole story of which every sentence is to be accounted for."""
+
+    sentences: Story
+    arc: Arc = None
+    seed: Seed = 0
+    model: Model = None
+
+
+class Line(Body):
+    """One line on the page."""
+
+    text: str = Field("", max_length=4 * CHARACTERS)
+    write: bool = Field(False, description="Whether the model is to write it.")
+    locked: bool = False
+    start: str = Field("", max_length=CHARACTERS, description="Words that the model has to begin with.")
+    tag: Tag | None = None
+
+
+class State(Body):
+    """What a branch keeps: the story on the page, and how to go back."""
+
+    lines: list[Line] = Field(min_length=SENTENCES[0], max_length=SENTENCES[1])
+    seed: Seed = 0
+    candidates: int = Field(3, ge=1, le=CANDIDATES)
+    temperature: float | None = Field(None, ge=0.05, le=5)
+    model: Model = None
+    undo: list[Opaque] = Field(default_factory=list, max_length=SNAPSHOTS)
+    redo: list[Opaque] = Field(default_factory=list, max_length=SNAPSHOTS)
+    taken: list[Opaque] = Field(default_factory=list, max_length=SNAPSHOTS)
+
+
+Name = Annotated[str, Field(min_length=1, max_length=200)]
+Id = Annotated[int, Field(ge=1, le=SEEDS)]
+
+
+class NewStory(Body):
+    title: Name
+    state: State
+
+
+class StoryChange(Body):
+    title: Name
+
+
+class NewBranch(Body):
+    parent: Id | None = Field(None, description="The branch it grows from; null: none.")
+    name: Name
+    state: State
+
+
+class BranchChange(Body):
+    name: Name | None = Field(None, description="null: as it was.")
+    state: State
+    revision: Id = Field(description="The revision that this one follows: a stale one is refused with 409.")

@@ -1,0 +1,46 @@
+"""What a studio is told at its start, and the limits that it keeps and tells."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from fabula.infill.task import MAX_SENTENCES, MIN_SENTENCES
+from fabula.web.database import default_path
+from fabula.web.guard import MAX_BODY
+
+SENTENCES = (MIN_SENTENCES, MAX_SENTENCES)
+WORDS = 60
+"""Of one sentence, between blanks. The command line takes more; here others wait in the queue."""
+PIECES = 120
+"""Words and marks of one sentence: `!!!!` is four of them, each a step of the model's."""
+CHARACTERS = 1_000
+CANDIDATES = 10
+SAMPLES = 200
+SNAPSHOTS = 100
+"""Steps that a branch keeps to undo, to redo, and of what was taken from the model."""
+SEEDS = 2**53 - 1
+"""The largest whole number that a browser holds exactly."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StudioSettings:
+    """One studio."""
+
+    model: str = "default"
+    """The model that requests get unless they name one: an installed name, or a folder."""
+    db: Path = field(default_factory=lambda: default_path("studio.db"))
+    host: str = "127.0.0.1"
+    token: str | None = None
+    workers: int = 1
+    """Jobs at once: one thread each, and on two cores a second one only slows the first."""
+    queue: int = 16
+    """Jobs that may wait; beyond, 429."""
+    device: str = "cpu"
+    max_body: int = MAX_BODY
+    loaded: int = 2
+    """Models held in memory at once."""
+
+    def __post_init__(self) -> None:
+        if self.workers < 1 or self.queue < 0 or self.loaded < 1:
+            raise ValueError("workers and loaded are at least 1, queue at least 0")

@@ -1,0 +1,134 @@
+"""The routes that use a model: fill, write, tag, score, posterior, explain. Each is a job in the queue."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import suppress
+from typing import Any
+
+from fastapi import APIRouter, Request
+from fastapi.responses import JSONResponse
+from sse_starlette import EventSourceResponse, ServerSentEvent
+
+from fabula.api import Filling, Narrator, Score, Tagging
+from fabula.errors import UserError
+from fabula.studio.answers import Moods
+from fabula.studio.bodies import FillBody, PosteriorBody, ScoreBody, TagBody, WriteBody
+from fabula.studio.jobs import Job, Jobs
+from fabula.studio.narrators import Narrators
+from fabula.web import errors
+
+PING_SECONDS = 15
+REFUSALS = errors.responses(400, 401, 403, 413, 422, 429, 503)
+
+
+def router(narrators: Narrators, jobs: Jobs) -> APIRouter:
+    """The routes over these models and this queue."""
+    routes = APIRouter(prefix="/api", tags=["writing"], responses=REFUSALS)
+
+    async def one(request: Request, model: str | None, call: Callable[[Narrator], Any]) -> JSONResponse:
+        """The one answer of a job, unless the client leaves before it is there."""
+
+        def work() -> Iterator[dict[str, Any]]:
+            yield call(narrators.get(model)).to_json()
+
+        return await answered(request, jobs.submit(work))
+
+    @routes.post("/fill", summary="Fill in the missing sentences", response_model=Filling)
+    async def fill(request: Request, body: FillBody) -> JSONResponse:
+        """What `fabula fill --json` prints for the same seed."""
+        return await one(request, body.model, lambda narrator: narrator.fill(**body.arguments()))
+
+    @routes.post(
+        "/fill/stream",
+        summary="Fill in the missing sentences, as they come",
+        response_class=EventSourceResponse,
+        responses={200: {"content": {"text/event-stream": {"schema": {"type": "string"}}}, "description": "Events"}},
+    )
+    async def fill_stream(body: FillBody) -> EventSourceResponse:
+        """Server-sent events: `progress` {drawn, samples}, `candidates` (an answer so far, each at least as good as the
+        one before), at last `done` (what /api/fill answers) or `error` (the error shape). Whoever leaves ends the job.
+        """
+
+        def work() -> Iterator[dict[str, Any]]:
+            for filling in narrators.get(body.model).fill_iter(**body.arguments()):
+                yield filling.to_json()
+
+        return EventSourceResponse(
+            events(jobs.submit(work), body.samples), ping=PING_SECONDS, sep="\n", headers={"Cache-Control": "no-store"}
+        )
+
+    @routes.post("/write", summary="Write a story from nothing", response_model=Filling)
+    async def write(request: Request, body: WriteBody) -> JSONResponse:
+        """What `fabula write --json` prints for the same seed."""
+        return await one(request, body.model, lambda narrator: narrator.write(**body.arguments()))
+
+    @routes.post("/tag", summary="The mood of every sentence", response_model=Tagging)
+    async def tag(request: Request, body: TagBody) -> JSONResponse:
+        """What `fabula tag --json` prints."""
+        return await one(request, body.model, lambda narrator: narrator.tag(body.sentences))
+
+    @routes.post("/score", summary="How probable a story is", response_model=Score)
+    async def score(request: Request, body: ScoreBody) -> JSONResponse:
+        """What `fabula score --json` prints for the same seed."""
+        arguments = body.model_dump(exclude={"model"})
+        return await one(request, body.model, lambda narrator: narrator.score(**arguments))
+
+    @routes.post("/posterior", summary="The moods that a story leaves open", response_model=Moods)
+    async def posterior(request: Request, body: PosteriorBody) -> JSONResponse:
+        """p(S_i | X+) of every sentence, missing ones included: the band around the free points of the arc."""
+        arguments = body.model_dump(exclude={"model"})
+
+        def work() -> Iterator[dict[str, Any]]:
+            told = narrators.get(body.model).posterior(**arguments).to_json()
+            yield {name: told[name] for name in Moods.model_fields}
+
+        return await answered(request, jobs.submit(work))
+
+    return routes
+
+
+async def answered(request: Request, job: Job) -> JSONResponse:
+    """The job's last answer. Whoever leaves before it is there takes the job along."""
+    async with job:
+        waiting = asyncio.create_task(job.last())
+        leaving = asyncio.create_task(left(request))
+        try:
+            await asyncio.wait({waiting, leaving}, return_when=asyncio.FIRST_COMPLETED)
+            if not waiting.done():
+                return errors.answer(499, "the client left")
+            return JSONResponse(waiting.result())
+        finally:
+            for task in (waiting, leaving):
+                task.cancel()
+            with suppress(asyncio.CancelledError):
+                await leaving
+
+
+async def left(request: Request) -> None:
+    """Until the client has left."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+async def events(job: Job, samples: int) -> AsyncIterator[ServerSentEvent]:
+    """A job's answers as events, the last of them twice: as `candidates` at once, as `done` when it is known to be."""
+    async with job:
+        last = None
+        try:
+            yield event("progress", {"drawn": 0, "samples": samples})
+            async for last in job:
+                yield event("progress", {"drawn": last["drawn"], "samples": last["samples"]})
+                yield event("candidates", last)
+            yield event("done", last)
+        except UserError as error:
+            yield event("error", errors.of(error))
+        except Exception:
+            errors.logger.exception("a stream failed")
+            yield event("error", errors.body(500, "a fault of Fabula's: see the terminal it runs in"))
+
+
+def event(name: str, data: Any) -> ServerSentEvent:
+    return ServerSentEvent(json.dumps(data, ensure_ascii=False), event=name, sep="\n")
