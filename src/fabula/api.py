@@ -14,7 +14,6 @@ import math
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -36,129 +35,20 @@ from fabula.infill.task import Task, fill_task, partial_task, story_task, write_
 from fabula.models.s2s import S2S
 from fabula.models.scaffold import UNKNOWN
 from fabula.models.slds import SLDS
+from fabula.results import Candidate, Filling, Movement, Posterior, Score, Sentence, Tagging
 from fabula.training import checkpoint as checkpoints
 from fabula.training.checkpoint import Checkpoint
+
+__all__ = [
+    "Candidate", "Filling", "Movement", "Narrator", "Posterior", "Score", "Sentence", "Tagging",
+    "describe", "find", "installed", "load", "models_folder",
+]  # fmt: skip
 
 Arc = str | Sequence[str | None] | None
 MODELS_VARIABLE = "FABULA_MODELS"
 PACKAGED = Path(__file__).parent / "data"
 UNKNOWN_SHOWN = 10
 """Words that a note about unknown words names, at most."""
-
-
-@dataclass(frozen=True)
-class Sentence:
-    """One sentence of a candidate."""
-
-    text: str
-    written: bool
-    """Whether the model wrote it; a given sentence is word for word what was typed."""
-    tag: str | None
-    """The switching state it was written under, in the corpus's words; None for a model without any."""
-    log_p: float
-    """log p(X_i | X_:i, Z_i) in nats; of a given sentence as the model reads it, with unknown words as <unk>."""
-
-
-@dataclass(frozen=True)
-class Candidate:
-    """One complete story."""
-
-    sentences: tuple[Sentence, ...]
-    score: float
-    """What candidates are ranked by, in nats; larger is better."""
-
-    @property
-    def text(self) -> str:
-        return " ".join(sentence.text for sentence in self.sentences)
-
-    @property
-    def arc(self) -> tuple[str | None, ...]:
-        return tuple(sentence.tag for sentence in self.sentences)
-
-
-@dataclass(frozen=True)
-class Movement:
-    """How the sampler moved; None where a figure has no meaning for it."""
-
-    changed: tuple[float | None, ...]
-    """How often each missing sentence changed."""
-    acceptance: float | None
-    effective_samples: float | None
-    r_hat: float | None
-    tag_r_hat: float | None
-
-
-@dataclass(frozen=True)
-class Filling:
-    """The ranked candidates of one task, and how they were found."""
-
-    candidates: tuple[Candidate, ...]
-    model: str
-    sampler: str
-    samples: int
-    drawn: int
-    """How many of the samples it rests on: all of them, in the last answer."""
-    seed: int
-    diagnostics: Movement
-    notes: tuple[str, ...] = ()
-    names: Mapping[str, str] = field(default_factory=dict)
-    """Unknown names and the known ones the model saw in their place."""
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain values, no times: the same seed gives the same bytes."""
-        return _plain(self)
-
-
-@dataclass(frozen=True)
-class Tagging:
-    """The tag of every sentence."""
-
-    sentences: tuple[str, ...]
-    tags: tuple[str, ...]
-    probabilities: tuple[Mapping[str, float], ...]
-    """q(S_i | X) by label."""
-    model: str
-    notes: tuple[str, ...] = ()
-
-    def to_json(self) -> dict[str, Any]:
-        return _plain(self)
-
-
-@dataclass(frozen=True)
-class Score:
-    """The log-probability of a story, in nats."""
-
-    sentences: tuple[str, ...]
-    log_p: float
-    log_p_sentences: tuple[float, ...]
-    """log p(X_i | X_:i, Z_i); for a model with latents the mean over posterior draws of Z, which add up to less."""
-    kind: Literal["exact", "bound"]
-    """`exact`, or a lower bound by importance sampling."""
-    words: int
-    """Words with their <eos>, which perplexity is over."""
-    unknown: int
-    perplexity: float
-    samples: int
-    seed: int
-    model: str
-
-    def to_json(self) -> dict[str, Any]:
-        return _plain(self)
-
-
-@dataclass(frozen=True)
-class Posterior:
-    """What a story says about its latents: p(S_i | X+) and the moments of Z_i, missing sentences included."""
-
-    tags: tuple[Mapping[str, float], ...]
-    Z_mean: tuple[tuple[float, ...], ...]
-    Z_deviation: tuple[tuple[float, ...], ...]
-    samples: int
-    seed: int
-    model: str
-
-    def to_json(self) -> dict[str, Any]:
-        return _plain(self)
 
 
 def load(name_or_path: str | Path = "default", device: str = "cpu") -> Narrator:
@@ -517,18 +407,3 @@ def _movement(diagnostics: Diagnostics | None, N: int) -> Movement:
             for values in (diagnostics.acceptance, diagnostics.ess, diagnostics.r_hat, diagnostics.tag_r_hat)
         ),
     )
-
-
-def _plain(answer: Any) -> dict[str, Any]:
-    return {key: _rounded(value) for key, value in asdict(answer).items()}
-
-
-def _rounded(value: Any) -> Any:
-    """Numbers to four decimals: enough to rank by, and no noise of the last bit."""
-    if isinstance(value, float):
-        return None if not math.isfinite(value) else round(value, 4)
-    if isinstance(value, Mapping):
-        return {key: _rounded(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_rounded(item) for item in value]
-    return value
