@@ -1,0 +1,154 @@
+"""Which measures track people? Their correlation with the ratings of 400 machine-written stories (UNION, EMNLP 2020).
+
+The file has a line for each story: `id ||| story ||| seven labels`; 0 means reasonable, and a story's rating is its
+share of zeros. The text is lower-cased and tokenised and its names are masked, so case and names are put back before
+anything that cares reads it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fabula.corpus.tokenize import detokenise
+from fabula.errors import UserError
+from fabula.evaluation.bootstrap import Interval, bootstrap
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+NAMES = {
+    "[MALE]": ("Tom", "Bob", "Sam", "Dan", "Max"),
+    "[FEMALE]": ("Amy", "Sue", "Jane", "Anna", "Kate"),
+    "[NEUTRAL]": ("Alex", "Jamie", "Robin"),
+}
+_DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
+_MONTHS = ("january", "february", "april", "june", "july", "august", "september", "october", "november", "december")
+_FEASTS = ("christmas", "halloween", "thanksgiving", "easter")
+PROPER = frozenset(["i", "english", "american", *_DAYS, *_MONTHS, *_FEASTS])
+"""Words with a capital wherever they stand; `march` and `may` are more often none."""
+
+
+_STOPS = (".", "!", "?")
+_QUOTES = ('"', "''")
+
+
+@dataclass(frozen=True)
+class Rated:
+    """One story with its raters' verdict."""
+
+    id: str
+    sentences: list[str]
+    labels: tuple[int, ...]
+
+    @property
+    def rating(self) -> float:
+        """The share of raters who found it reasonable."""
+        return sum(label == 0 for label in self.labels) / len(self.labels)
+
+
+@dataclass(frozen=True)
+class Correlation:
+    """Of one measure with the ratings, each with a bootstrap over stories; `n` stories had a figure."""
+
+    pearson: Interval
+    spearman: Interval
+    n: int
+
+    def to_json(self) -> dict[str, Any]:
+        return {"pearson": self.pearson.to_json(), "spearman": self.spearman.to_json(), "n": self.n}
+
+
+def read_ratings(file: str | Path) -> list[Rated]:
+    """The rated stories of a file, in its order, as written English."""
+    path = Path(file)
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror or error}") from error
+    found = []
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        parts = [part.strip() for part in line.split("|||")]
+        labels = parts[-1].split()
+        if len(parts) != 3 or not labels or not all(label.isdigit() for label in labels):
+            raise UserError(f"{path}, line {number}: not `id ||| story ||| labels`")
+        found.append(Rated(parts[0], restore(parts[1]), tuple(int(label) for label in labels)))
+    if not found:
+        raise UserError(f"{path} holds no rated story")
+    return found
+
+
+def restore(text: str) -> list[str]:
+    """The sentences of a masked story as written English: names, capitals, blanks.
+
+    The same mask is the same person throughout: the n-th story's persons cannot be told apart once masked, and nearly
+    all stories speak of one of a kind. A mask that a word like `my` or `on a` stands before was no name: it keeps its
+    place as one all the same, since what it was is lost.
+    """
+    words = re.sub(r"([.!?])(?=[a-z\[])", r"\1 ", text).split()
+    sentences: list[list[str]] = [[]]
+    for place, word in enumerate(words):
+        sentences[-1].append(word)
+        following = words[place + 1] if place + 1 < len(words) else ""
+        ended = word in _STOPS and following not in (*_STOPS, *_QUOTES)
+        quoted = word in _QUOTES and len(sentences[-1]) > 1 and sentences[-1][-2] in _STOPS
+        if ended or quoted:
+            sentences.append([])
+    return [_sentence(sentence) for sentence in sentences if sentence]
+
+
+def _sentence(words: Sequence[str]) -> str:
+    told = [NAMES[word][0] if word in NAMES else word for word in words]
+    told = [word.capitalize() if word in PROPER else word for word in told]
+    if told and told[0] in ('"', "''", "``") and len(told) > 1:
+        told[1] = told[1][:1].upper() + told[1][1:]
+    elif told:
+        told[0] = told[0][:1].upper() + told[0][1:]
+    return detokenise(['"' if word in ("``", "''") else word for word in told])
+
+
+def correlate(measure: ArrayLike, ratings: ArrayLike, *, draws: int = 1000, seed: int = 0) -> Correlation:
+    """Pearson's and Spearman's; stories on which the measure says nothing (not a number) are left out."""
+    x, y = (np.asarray(values, dtype=np.float64) for values in (measure, ratings))
+    if x.shape != y.shape:
+        raise ValueError(f"{len(x)} figures for {len(y)} ratings")
+    said = np.isfinite(x)
+    x, y = x[said], y[said]
+
+    def pearson(rows: IntArray) -> FloatArray:
+        return _pearson(x[rows], y[rows])
+
+    def spearman(rows: IntArray) -> FloatArray:
+        return np.array([_pearson(ranks(x[row])[None], ranks(y[row])[None])[0] for row in rows])
+
+    return Correlation(
+        bootstrap(pearson, len(x), draws=draws, seed=seed), bootstrap(spearman, len(x), draws=draws, seed=seed), len(x)
+    )
+
+
+def calibrate(measures: Mapping[str, ArrayLike], ratings: ArrayLike, *, seed: int = 0) -> dict[str, Correlation]:
+    """Every measure's correlation with the same ratings."""
+    return {name: correlate(figures, ratings, seed=seed) for name, figures in measures.items()}
+
+
+def ranks(values: FloatArray) -> FloatArray:
+    """From 1, equal values sharing the mean of their ranks."""
+    _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
+    last = np.cumsum(counts)
+    found: FloatArray = (last - (counts - 1) / 2)[inverse]
+    return found
+
+
+def _pearson(x: FloatArray, y: FloatArray) -> FloatArray:
+    """Of each row; not a number where a row does not vary."""
+    x, y = x - x.mean(1, keepdims=True), y - y.mean(1, keepdims=True)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        found: FloatArray = (x * y).sum(1) / np.sqrt((x**2).sum(1) * (y**2).sum(1))
+    return found

