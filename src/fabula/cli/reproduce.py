@@ -1,0 +1,107 @@
+"""`fabula reproduce`: every table of the paper beside ours, in pieces that can be stopped and resumed."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from fabula.errors import UserError
+
+EXAMPLES = """examples:
+  fabula reproduce --small --out report                   all of it on a toy corpus, in minutes, on a CPU
+  fabula reproduce --data prepared/roc --out report --device cuda --jobs 5
+  fabula reproduce --data prepared/roc --out report --only lm,score,report
+  fabula reproduce --data prepared/roc --out report --only train/slds --set train.batch=512 --deadline 540
+"""
+
+
+def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = subparsers.add_parser(
+        "reproduce",
+        help="every table of the paper side by side with ours",
+        description="Train the paper's systems, fill in, write, measure and score, and write REPORT/index.html and "
+        "report.md: each figure of the paper beside ours. Every piece has its own record below REPORT; what is done is "
+        "skipped, so the command can be stopped and called again; records of several machines can be copied together.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--data", type=Path, metavar="DIR", help="a folder made by fabula prepare (--small: a toy one)")
+    parser.add_argument("--out", type=Path, metavar="REPORT", required=True, help="where records, texts and report go")
+    parser.add_argument("--only", default="", metavar="WHAT,…", help="stages, systems or stage/system; default: all")
+    parser.add_argument("--small", action="store_true", help="all of it at toy size, in minutes on a CPU")
+    parser.add_argument("--device", default="auto", help="cpu, cuda or auto (default: auto)")
+    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="processes at once (default: 1)")
+    parser.add_argument("--deadline", type=float, metavar="S", help="begin nothing after so many seconds")
+    parser.add_argument("--train-until", type=float, metavar="S", help="end every training after so many seconds")
+    parser.add_argument(
+        "--model", action="append", default=[], metavar="NAME=RUN", help="a system's checkpoint that is there already"
+    )
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="KEY=VALUE", help="change a setting of every trained recipe"
+    )
+    parser.add_argument("--cloze", type=Path, metavar="FILE", help="Story Cloze: its CSV, or the same encoded (JSON)")
+    parser.add_argument("--recipes", type=Path, metavar="DIR", help="the recipes' folder (default: the clone's)")
+    parser.add_argument("--texts", action="store_true", help="show given sentences in the report: never publish that")
+    parser.add_argument("--json", action="store_true", help="print what was done as JSON")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    for name in ("deadline", "train_until"):
+        seconds = getattr(args, name)
+        if seconds is not None and not 0 < seconds < 1e9:
+            raise UserError(f"--{name.replace('_', '-')} must be above 0, not {seconds}", field=name)
+    if not 1 <= args.jobs <= 64:
+        raise UserError(f"--jobs must be between 1 and 64, not {args.jobs}", field="jobs")
+    import os
+
+    import torch
+
+    from fabula.reproduce.run import reproduce
+
+    if "OMP_NUM_THREADS" not in os.environ:
+        torch.set_num_threads(1)
+    outcome = reproduce(
+        args.out, data=args.data, only=[word.strip() for word in args.only.split(",")], small=args.small,
+        device=args.device, jobs=args.jobs, deadline=args.deadline, train_until=args.train_until,
+        models=models(args.model), changes=changes(args.set), cloze=args.cloze, recipes=args.recipes, texts=args.texts,
+        say=(lambda line: None) if args.json else lambda line: print(line, flush=True),
+    )  # fmt: skip
+    if args.json:
+        print(json.dumps(vars(outcome), ensure_ascii=False))
+    else:
+        print(f"{len(outcome.done)} units done now, {len(outcome.skipped)} before, {len(outcome.waiting)} not yet")
+        for name, why in outcome.failed.items():
+            print(f"failed: {name}: {why}")
+    return 1 if outcome.failed else 0
+
+
+def models(given: list[str]) -> dict[str, Path]:
+    """NAME=RUN pairs; a RUN that is no checkpoint is told at once."""
+    from fabula.training.checkpoint import read_config
+
+    found = {}
+    for pair in given:
+        name, sign, folder = pair.partition("=")
+        if not sign or not name or not folder:
+            raise UserError(f"--model wants NAME=RUN, not {pair!r}", field="model")
+        read_config(Path(folder))
+        found[name] = Path(folder)
+    return found
+
+
+def changes(given: list[str]) -> dict[str, Any]:
+    """KEY=VALUE pairs, the values as TOML writes them; a bare word is a string."""
+    found: dict[str, Any] = {}
+    for pair in given:
+        key, sign, value = pair.partition("=")
+        if not sign or not key:
+            raise UserError(f"--set wants KEY=VALUE, not {pair!r}", field="set")
+        try:
+            found[key] = tomllib.loads(f"v = {value}")["v"]
+        except tomllib.TOMLDecodeError:
+            found[key] = value
+    return found

@@ -1,0 +1,255 @@
+"""Units that train a system and look at what it learned: its likelihood, story by story, and its dynamics."""
+
+from __future__ import annotations
+
+import math
+import time
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from fabula.corpus.dataset import Stories
+from fabula.evaluation.likelihood import draw_posterior, likelihood, noise_for
+from fabula.evaluation.measure import log_p_of_tags
+from fabula.evaluation.record import log_mean_exp, rounded
+from fabula.infill import decode
+from fabula.infill.decode import GREEDY
+from fabula.infill.page import page
+from fabula.models.batch import Shelf
+from fabula.models.build import Model
+from fabula.models.s2s import S2S
+from fabula.models.slds import SLDS
+from fabula.reproduce.bench import Bench, OutOfTimeError, weights_of
+from fabula.reproduce.plan import BY_NAME, Unit
+from fabula.reproduce.records import rounded_list
+from fabula.training.checkpoint import load
+from fabula.training.loop import train
+from fabula.training.objective import gumbel_softmax
+
+FloatArray = NDArray[np.float64]
+LATENT_FIGURES = (
+    "kl_z", "mutual_information", "active_units", "z_use", "z_use_se", "lookahead_use", "lookahead_use_se",
+    "accuracy_s", "f1_s",
+)  # fmt: skip
+STORIES_AT_ONCE = 128
+CHANGED = 8
+"""Stories whose second sentence is written under every state."""
+
+
+class EnoughError(Exception):
+    """Training has had its share of the time; its best epoch so far is the system."""
+
+
+def train_system(bench: Bench, unit: Unit) -> None:
+    """Train a system by its recipe, resuming where an earlier call stopped; a given checkpoint is only noted."""
+    system, job, began = BY_NAME[unit.system], bench.job, time.perf_counter()
+    folder = bench.folder(system)
+    stopped, log = "given", []
+    if system.name not in job.models:
+        folder.mkdir(parents=True, exist_ok=True)
+        recipe = bench.recipe(system)
+        stopped = "epochs"
+
+        def report(entry: dict[str, Any]) -> None:
+            log.append(entry)
+            now = time.time()
+            if job.train_until is not None and now >= job.train_until:
+                raise EnoughError
+            if job.deadline is not None and now >= job.deadline:
+                raise OutOfTimeError
+
+        try:
+            resume = (folder / "resume" / "state.json").exists()
+            train(recipe, bench.corpus, folder, device=str(bench.device), resume=resume, bar=False, report=report)
+        except EnoughError:
+            stopped = "time"
+    checkpoint = load(folder, bench.device)
+    bench._held.clear()
+    entries = read_log(folder / "log.jsonl")
+    if stopped == "epochs" and entries and entries[-1]["epoch"] < checkpoint.recipe.train.epochs:
+        stopped = "patience"
+    record = {
+        **bench.common(unit, n=len(bench.corpus.split("train")), kind="exact", began=began),
+        "settings": checkpoint.recipe.to_dict(),
+        "changes": {**job.scale.changes, **job.changes, **system.changes} if stopped != "given" else {},
+        "stopped": stopped,
+        "epochs": len(entries) or checkpoint.figures.get("epoch"),
+        "best_epoch": checkpoint.figures.get("epoch"),
+        "valid_nll": rounded(checkpoint.figures.get("valid_nll")),
+        "train_seconds": round(sum(entry["seconds"] for entry in entries), 1),
+        "parameters": sum(p.numel() for p in checkpoint.model.parameters()),
+        "log": entries,
+        "weights": weights_of(folder),
+    }
+    bench.records.write(unit.name, record)
+
+
+def read_log(path: Any) -> list[dict[str, Any]]:
+    import json
+
+    if not path.exists():
+        return []
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def measure_system(bench: Bench, unit: Unit) -> None:
+    """The likelihood of every test story by every estimate, and what Z and q(S) are worth."""
+    system, began = BY_NAME[unit.system], time.perf_counter()
+    checkpoint = bench.checkpoint(system)
+    stories, samples = bench.test, bench.job.scale.bound_samples
+    shelf = Shelf(stories, bench.device)
+    posterior = checkpoint.recipe.objective.posterior
+    log_p_S = log_p_of_tags(stories, bench.corpus.transitions)
+    arrays = story_nlls(checkpoint.model, shelf, samples, bench.job.seed, posterior)
+    tokens = tokens_of(checkpoint.model, shelf)
+    if isinstance(checkpoint.model, S2S) and log_p_S is not None:
+        arrays["with_tags"] = arrays["nll"] - log_p_S
+    figures: dict[str, Any] = {}
+    if isinstance(checkpoint.model, SLDS):
+        own = likelihood(
+            checkpoint.model, shelf, characters=int(np.asarray(stories.characters).sum()), samples=min(samples, 5),
+            seed=bench.job.seed, posterior=posterior,
+        ).to_json()  # fmt: skip
+        figures = {name: own[name] for name in LATENT_FIGURES}
+    kinds = {"nll": "exact", "with_tags": "bound", "iw": "bound", "elbo": "bound", "authors": "estimate"}
+    record = {
+        **bench.common(unit, n=len(shelf), kind="estimate", began=began),
+        "samples": samples if isinstance(checkpoint.model, SLDS) else 0,
+        "kinds": {name: kinds[name] for name in arrays},
+        "ppl": {name: rounded(math.exp(values.sum() / tokens.sum())) for name, values in arrays.items()},
+        "nll_story": {name: rounded(float(values.mean())) for name, values in arrays.items()},
+        "tags_nll_story": None if log_p_S is None else rounded(float(-log_p_S.mean())),
+        "latent": figures,
+        "tokens": tokens.tolist(),
+        "stories": {name: rounded_list(values) for name, values in arrays.items()},
+    }
+    bench.records.write(unit.name, record)
+
+
+def tokens_of(model: Model, shelf: Shelf) -> NDArray[np.int64]:
+    """Tokens of each story as the model counts them: S2S has one `<eos>` a story."""
+    counts = shelf.token_counts
+    return np.asarray(counts - shelf.sentences + 1 if isinstance(model, S2S) else counts, dtype=np.int64)
+
+
+@torch.no_grad()
+def story_nlls(model: Model, shelf: Shelf, samples: int, seed: int, posterior: str) -> dict[str, FloatArray]:
+    """Negative log-likelihood of each story: exact (`nll`), or for a latent model IW bound, ELBO, authors' estimate."""
+    names = ("iw", "elbo", "authors") if isinstance(model, SLDS) else ("nll",)
+    found = {name: np.zeros(len(shelf)) for name in names}
+    generator = torch.Generator(shelf.device).manual_seed(seed)
+    model.eval()
+    for rows in shelf.in_order(STORIES_AT_ONCE):
+        batch = shelf.cut(rows)
+        if not isinstance(model, SLDS):
+            found["nll"][rows] = -model.log_p_X(batch).double().sum(-1).cpu().numpy()
+            continue
+        evidence = model.evidence(batch)
+        log_w = []
+        for _ in range(samples):
+            drawn = draw_posterior(model, evidence, batch, posterior, generator)
+            log_p_Z = model.log_p_Z(drawn.Z, batch, torch.full_like(batch.S, -1))
+            log_w.append((model.log_p_X(batch, drawn.Z).sum(-1) + log_p_Z - drawn.log_q).double())
+        weights = torch.stack(log_w, 1)
+        soft = gumbel_softmax(evidence.log_q_S, 1.0, False, generator)
+        drawn = model.draw_filtering(evidence, soft, batch.present, noise_for(model, batch, generator))
+        authors = (model.log_p_X(batch, drawn.Z).sum(-1) - drawn.kl).double()
+        for name, values in (("iw", log_mean_exp(weights, 1)), ("elbo", weights.mean(1)), ("authors", authors)):
+            found[name][rows] = -values.cpu().numpy()
+    return found
+
+
+def nlls_of(
+    model: Model, stories: Stories, samples: int, seed: int, posterior: str, device: torch.device
+) -> FloatArray:
+    """The honest figure of each story: exact where the model has it, else the tighter bound."""
+    arrays = story_nlls(model, Shelf(stories, device), samples, seed, posterior)
+    return arrays["iw"] if "iw" in arrays else arrays["nll"]
+
+
+@torch.no_grad()
+def look_at_dynamics(bench: Bench, unit: Unit) -> None:
+    """Spectra of A_s, where each state takes Z, and what a change of S does to a sentence."""
+    began = time.perf_counter()
+    checkpoint = bench.checkpoint(BY_NAME[unit.system])
+    model = checkpoint.model
+    assert isinstance(model, SLDS)
+    A, bias, Sigma = (t.double().cpu() for t in (model.dynamics.A, model.dynamics.bias, model.dynamics.Sigma()))
+    values = torch.linalg.eigvals(A)
+    rest = torch.linalg.solve(torch.eye(model.D, dtype=A.dtype) - A, bias.unsqueeze(-1)).squeeze(-1)
+    Z, S = posterior_means(model, bench)
+    centre = Z.mean(0)
+    # Two axes that most of the posterior means lie along: only for drawing.
+    _, _, axes = torch.linalg.svd(Z - centre, full_matrices=False)
+    plane = axes[:2]
+
+    def flat(points: Tensor) -> list[list[float]]:
+        return [rounded_list(point) for point in ((points - centre) @ plane.T).tolist()]
+
+    paths = []
+    for k in range(model.K):
+        z, path = torch.zeros(model.D, dtype=A.dtype), []
+        for _ in range(5):
+            z = A[k] @ z + bias[k]
+            path.append(z)
+        paths.append(flat(torch.stack(path)))
+    of_state = [Z[S.eq(k)] for k in range(model.K)]
+    names = list(checkpoint.labels) if model.K > 1 else ["the one state"]
+    shown = torch.randperm(len(Z), generator=torch.Generator().manual_seed(bench.job.seed))[:300]
+    record = {
+        **bench.common(unit, n=len(bench.rows), kind="exact", began=began),
+        "labels": names,
+        "spectrum": [[rounded_list((v.real, v.imag), 4) for v in row] for row in values],
+        "radius": rounded_list(values.abs().amax(1).tolist(), 4),
+        "bias_norm": rounded_list(bias.norm(dim=1).tolist(), 4),
+        "noise": rounded_list(Sigma.diagonal(dim1=1, dim2=2).mean(1).sqrt().tolist(), 4),
+        "rest": flat(rest),
+        "from_nothing": paths,
+        "apart": [[rounded(float((bias[j] - bias[k]).norm()), 4) for k in range(model.K)] for j in range(model.K)],
+        "cloud": flat(Z[shown]),
+        "cloud_tags": S[shown].tolist(),
+        "means": [flat(own.mean(0, keepdim=True))[0] if len(own) else None for own in of_state],
+        "spread": rounded_list(((Z - centre) @ plane.T).std(0).tolist(), 4),
+        "changed": changed_sentences(model, bench, names),
+    }
+    bench.records.write(unit.name, record)
+
+
+def posterior_means(model: SLDS, bench: Bench) -> tuple[Tensor, Tensor]:
+    """E q(Z_i | X) of the chosen stories' sentences, and their tags."""
+    shelf = Shelf(bench.test, bench.device)
+    batch = shelf.cut(np.asarray(bench.rows[:300]))
+    evidence = model.evidence(batch)
+    still = torch.zeros(*batch.lengths.shape, model.D, device=bench.device)
+    Z = model.draw_filtering(evidence, evidence.log_q_S.exp(), batch.present, still).Z
+    tags = batch.S if model.K > 1 else torch.zeros_like(batch.S)
+    return Z[batch.present].double().cpu(), tags[batch.present].cpu()
+
+
+def changed_sentences(model: SLDS, bench: Bench, names: list[str]) -> list[dict[str, Any]]:
+    """The model's own first sentence (no state before it), then the second under every state, all greedily.
+
+    Z_1 is drawn once for a story; Z_2 is the mean of the dynamics after it, so that only S_2 differs.
+    """
+    vocabulary = bench.corpus.vocabulary
+    generator = torch.Generator().manual_seed(bench.job.seed)
+    found = []
+    for n in range(CHANGED):
+        first = n % model.K
+        noise = torch.randn(1, model.D, generator=generator).to(bench.device)
+        z = model.dynamics(torch.zeros_like(noise), model.one_hot(torch.tensor([first], device=bench.device)))
+        z_1 = z.rsample(noise)
+        entry: dict[str, Any] = {"first_state": names[first]}
+        for k, name in enumerate(names):
+            z_2 = model.dynamics.mean_each(z_1)[:, k]
+            blank = page([[None, None]], device=bench.device)
+            written = decode.story(model.language, bench.lexicon, GREEDY, blank, torch.stack([z_1, z_2], 1))
+            lines = [
+                " ".join(vocabulary.decode(written.X[0, i, : int(written.lengths[0, i]) - 1].tolist())) for i in (0, 1)
+            ]
+            entry["first"], entry[name] = lines
+        found.append(entry)
+    return found

@@ -1,0 +1,90 @@
+"""The one door: what is asked for, done in pieces, and the report made of whatever is there."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from fabula import api
+from fabula.errors import UserError
+from fabula.reproduce.bench import Bench, Job
+from fabula.reproduce.plan import FULL, SMALL, narrowed, systems_for, units_of
+from fabula.reproduce.schedule import Outcome, Say, run_units
+from fabula.training.loop import pick_device
+
+DEVICE_GIB, HOST_GIB = 12.0, 1.0
+"""Scores a sampler may hold at once: several samplers share a card."""
+
+
+def reproduce(
+    out: Path,
+    *,
+    data: Path | None = None,
+    only: Sequence[str] = (),
+    small: bool = False,
+    device: str = "auto",
+    jobs: int = 1,
+    deadline: float | None = None,
+    train_until: float | None = None,
+    models: Mapping[str, Path] | None = None,
+    changes: Mapping[str, Any] | None = None,
+    cloze: Path | None = None,
+    recipes: Path | None = None,
+    texts: bool = False,
+    say: Say = print,
+) -> Outcome:
+    """Do every unit that is not done yet, score what was written where the scorers are installed, write the report."""
+    began, scale = time.time(), SMALL if small else FULL
+    where = pick_device(device)
+    given = dict(models or {})
+    job = Job(
+        data=corpus_folder(data, out, small=small),
+        out=out,
+        recipes=recipes_folder(recipes),
+        scale=scale,
+        device=str(where),
+        models=given if small else {"default": api.find("default"), **given},
+        changes=dict(changes or {}),
+        cloze=cloze,
+        deadline=None if deadline is None else began + deadline,
+        train_until=None if train_until is None else began + train_until,
+        memory_gib=DEVICE_GIB if where.type == "cuda" else HOST_GIB,
+    )
+    bench = Bench(job)
+    for system in systems_for(given):
+        bench.recipe(system)  # a mistake in a recipe or a change is told before hours are spent
+    units = [unit for unit in units_of(systems_for(given)) if unit.stage != "cloze" or cloze is not None or small]
+    return run_units(job, narrowed(units, only), jobs=jobs, say=say)
+
+
+def corpus_folder(data: Path | None, out: Path, *, small: bool) -> Path:
+    """The prepared corpus; at the small scale a toy one is prepared beside the records if none is given."""
+    if data is not None:
+        return data
+    if not small:
+        raise UserError(
+            "--data is missing: a folder made by fabula prepare, or --small for the toy corpus", field="data"
+        )
+    folder = out / "toy"
+    if not (folder / "manifest.json").exists():
+        from fabula.corpus.prepare import prepare_stories
+        from fabula.corpus.toy import toy_splits
+
+        try:
+            out.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UserError(f"cannot write into {out}: {error.strerror}", field="out") from error
+        provenance = {"toy": SMALL.toy, "seed": 0}
+        prepare_stories(toy_splits(SMALL.toy, 0), folder, provenance=provenance, jobs=1, progress=False)
+    return folder
+
+
+def recipes_folder(named: Path | None) -> Path:
+    """Where the recipes are: as named, else the clone's own."""
+    folder = named or Path(api.__file__).parents[2] / "recipes"
+    if not (folder / "paper" / "slds.toml").is_file():
+        hint = "it has no paper/slds.toml" if named else "run from a clone, or name them with --recipes"
+        raise UserError(f"the paper's recipes are not in {folder}: {hint}", field="recipes")
+    return folder
