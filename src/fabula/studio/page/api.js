@@ -1,0 +1,123 @@
+// The server, as functions. Every failure is a `Failure` with one line for a person.
+
+export class Failure extends Error {
+  constructor(message, { status = 0, field = null, wait = null } = {}) {
+    super(message);
+    this.status = status;
+    this.field = field;
+    this.wait = wait;
+  }
+  /** No server answered at all. */
+  get gone() {
+    return this.status === 0;
+  }
+}
+
+export const GONE = "The studio’s server does not answer. Your words are safe on this page; start it again with “fabula studio”.";
+
+async function failure(response) {
+  let error = null;
+  try {
+    error = (await response.json()).error;
+  } catch {
+    // not the studio's own answer: a proxy's, say
+  }
+  const wait = Number.parseInt(response.headers.get("Retry-After") ?? "", 10);
+  return new Failure(error?.message ?? `the server answered ${response.status}`, {
+    status: response.status,
+    field: error?.field ?? null,
+    wait: Number.isFinite(wait) ? wait : null,
+  });
+}
+
+async function send(method, path, body, options = {}) {
+  let response;
+  try {
+    response = await fetch(path, {
+      method,
+      headers: body === undefined ? {} : { "Content-Type": "application/json" },
+      body: body === undefined ? undefined : JSON.stringify(body),
+      ...options,
+    });
+  } catch (error) {
+    if (error.name === "AbortError") throw error;
+    throw new Failure(GONE);
+  }
+  if (!response.ok) throw await failure(response);
+  return response;
+}
+
+async function json(method, path, body, options) {
+  const response = await send(method, path, body, options);
+  if (response.status === 204) return null;
+  try {
+    return await response.json();
+  } catch (error) {
+    if (error.name === "AbortError") throw error;
+    throw new Failure(GONE);
+  }
+}
+
+const id = encodeURIComponent;
+
+export const health = () => json("GET", "/api/health");
+export const models = () => json("GET", "/api/models");
+export const write = (body, signal) => json("POST", "/api/write", body, { signal });
+export const posterior = (body, signal) => json("POST", "/api/posterior", body, { signal });
+export const explain = (body, signal) => json("POST", "/api/explain", body, { signal });
+
+export const stories = (limit, offset) => json("GET", `/api/stories?limit=${limit}&offset=${offset}`);
+export const createStory = (title, state) => json("POST", "/api/stories", { title, state });
+export const story = (story) => json("GET", `/api/stories/${id(story)}`);
+export const renameStory = (story, title) => json("PATCH", `/api/stories/${id(story)}`, { title });
+export const deleteStory = (story) => json("DELETE", `/api/stories/${id(story)}`);
+export const branches = (story) => json("GET", `/api/stories/${id(story)}/branches`);
+export const createBranch = (story, body) => json("POST", `/api/stories/${id(story)}/branches`, body);
+export const branch = (story, branch) => json("GET", `/api/stories/${id(story)}/branches/${id(branch)}`);
+export const deleteBranch = (story, branch) => json("DELETE", `/api/stories/${id(story)}/branches/${id(branch)}`);
+export const saveBranch = (story, branch, body, options) =>
+  json("PUT", `/api/stories/${id(story)}/branches/${id(branch)}`, body, options);
+
+/**
+ * Fills in, telling as it goes: onProgress({drawn, samples}), onCandidates(filling); resolves to the last filling.
+ * Aborting the signal closes the connection, which ends the work on the server too.
+ */
+export async function fill(body, { signal, onProgress, onCandidates }) {
+  const response = await send("POST", "/api/fill/stream", body, { signal });
+  let last = null;
+  try {
+    for await (const { event, data } of events(response.body)) {
+      if (event === "progress") onProgress(data);
+      else if (event === "candidates") onCandidates(data);
+      else if (event === "error") throw new Failure(data.error.message, data.error);
+      else if (event === "done") last = data;
+    }
+  } catch (error) {
+    if (error.name === "AbortError" || error instanceof Failure) throw error;
+    throw new Failure(GONE);
+  }
+  if (!last) throw new Failure(GONE);
+  return last;
+}
+
+/** Server-sent events out of a stream of bytes (EventSource cannot post). */
+async function* events(stream) {
+  const reader = stream.pipeThrough(new TextDecoderStream()).getReader();
+  let rest = "";
+  try {
+    for (;;) {
+      const { value, done } = await reader.read();
+      if (done) return;
+      rest = (rest + value).replaceAll("\r\n", "\n");
+      for (let end = rest.indexOf("\n\n"); end >= 0; end = rest.indexOf("\n\n")) {
+        const lines = rest.slice(0, end).split("\n");
+        rest = rest.slice(end + 2);
+        const field = (name) =>
+          lines.filter((line) => line.startsWith(`${name}:`)).map((line) => line.slice(name.length + 1).trim()).join("\n");
+        if (field("data")) yield { event: field("event") || "message", data: JSON.parse(field("data")) };
+      }
+    }
+  } finally {
+    reader.cancel().catch(() => {});
+  }
+}

@@ -1,0 +1,184 @@
+// Candidates as cards beside the story. Looking at one (pointer or focus) shows it in place; a click takes it, and only a click.
+
+import { compare } from "./diff.js";
+import { $, h, icon, keep } from "./dom.js";
+import { recipe } from "./filling.js";
+import { hue, said } from "./moods.js";
+import { say } from "./messages.js";
+import { take } from "./state.js";
+import { change, show, store, subscribe } from "./store.js";
+
+/** More new words than this, and marking them would say nothing. */
+const MOSTLY = 0.7;
+
+let shown = null;
+let looking = null;
+let act = {};
+
+/** `actions`: copyLink(request). */
+export function start(actions) {
+  act = actions;
+  const list = $("cards");
+  list.addEventListener("pointerover", (event) => event.pointerType === "mouse" && look(event.target));
+  list.addEventListener("pointerleave", () => leave());
+  list.addEventListener("focusin", (event) => look(event.target));
+  list.addEventListener("focusout", (event) => list.contains(event.relatedTarget) || leave());
+  subscribe(render);
+}
+
+/** The lines of a batch that are its own to write. */
+const written = (batch) => batch.request.sentences.flatMap((sentence, i) => (sentence === null && (batch.only ?? i) === i ? [i] : []));
+
+/** Whether the story still has the shape that the candidates were written for. */
+const fits = (batch, doc) => batch.request.sentences.length === doc.lines.length;
+
+/** Whether what was given is still what stands there. */
+const current = (batch, doc) =>
+  fits(batch, doc) && batch.request.sentences.every((sentence, i) => sentence === null || sentence === doc.lines[i].text.trim());
+
+function look(target) {
+  const card = target.closest(".card");
+  if (!card) return;
+  const number = Number(card.dataset.number);
+  if (looking === number) return;
+  looking = number;
+  const { batch } = store.ui;
+  const candidate = shown?.candidates[number];
+  if (!candidate || !fits(batch, store.doc)) return;
+  const sentences = Object.fromEntries(
+    written(batch).filter((i) => !store.doc.lines[i].locked).map((i) => [i, candidate.sentences[i].text]),
+  );
+  show({ preview: { sentences, tags: candidate.sentences.map((sentence) => sentence.tag) } });
+}
+
+function leave() {
+  looking = null;
+  if (store.ui.preview) show({ preview: null });
+  else render(store.doc, store.ui);
+}
+
+function taken(number, lines) {
+  const { batch } = store.ui;
+  const candidate = shown.candidates[number];
+  const sentences = Object.fromEntries(lines.map((i) => [i, candidate.sentences[i].text]));
+  const entry = { ...recipe(batch.request), candidate: number, lines: lines.map((i) => i + 1), score: candidate.score };
+  store.ui.preview = null;
+  change(take, sentences, entry);
+  say(`${lines.length === 1 ? `Line ${lines[0] + 1} of candidate` : "Candidate"} ${number + 1} taken. Control Z takes it back.`);
+}
+
+function render(doc, ui) {
+  const { batch } = ui;
+  const filling = batch?.filling ?? null;
+  // Cards do not change under the pointer: better ones wait until it has left.
+  const held = looking !== null && shown !== null && filling !== null && filling !== shown && shown.of === batch;
+  if (!held) shown = filling ? Object.assign(filling, { of: batch }) : null;
+  keep($("better"), { hidden: !held });
+  keep($("stale"), { hidden: !batch || !filling || current(batch, doc) });
+  keep($("result"), { hidden: !filling });
+  notes(filling?.notes ?? []);
+  draw(doc, batch);
+}
+
+function notes(list) {
+  const told = list.join("\n");
+  const element = $("notes");
+  if (element.dataset.of === told) return;
+  element.dataset.of = told;
+  element.replaceChildren(...list.map((text) => h("p", {}, text.charAt(0).toUpperCase() + text.slice(1) + ".")));
+}
+
+let drawn = "";
+
+function draw(doc, batch) {
+  const list = $("cards");
+  const lines = batch ? written(batch) : [];
+  const ready = shown && batch && fits(batch, doc);
+  const key = shown ? JSON.stringify([shown.candidates, lines, ready, lines.map((i) => doc.lines[i]?.text)]) : "";
+  if (key === drawn) return;
+  drawn = key;
+  const had = list.contains(document.activeElement) ? [looking, document.activeElement.dataset.does] : null;
+  list.replaceChildren(...(shown?.candidates ?? []).map((candidate, number) => card(candidate, number, lines, doc, ready)));
+  if (had) list.children[had[0]]?.querySelector(`[data-does="${had[1]}"]`)?.focus();
+}
+
+function card(candidate, number, lines, doc, ready) {
+  const best = shown.candidates[0];
+  const behind = best.score - candidate.score;
+  const same = ready && lines.every((i) => doc.lines[i].text === candidate.sentences[i].text);
+  const takeAll = h(
+    "button",
+    {
+      type: "button",
+      class: "take",
+      "data-does": "all",
+      "aria-label": `Take candidate ${number + 1}`,
+      onclick: () => ready && taken(number, lines),
+      "aria-disabled": ready ? null : "true",
+    },
+    same ? [icon("take"), "Taken"] : "Take",
+  );
+  return h(
+    "li",
+    {
+      class: "card",
+      "data-number": number,
+      "data-taken": same ? "yes" : "no",
+      onclick: (event) => {
+        // The whole card is a target for a mouse; its buttons are for everyone. Selecting words takes nothing.
+        if (!event.target.closest("button") && ready && getSelection().isCollapsed) taken(number, lines);
+      },
+    },
+    h(
+      "div",
+      { class: "card-head" },
+      h("span", { class: "rank" }, `${number + 1}`),
+      h("span", { class: "score", title: "How probable the model finds the way to what you gave, in nats; larger is better" },
+        h("span", { class: "heard" }, "score "), candidate.score.toFixed(1),
+        number ? h("span", { class: "behind" }, ` (${(-behind).toFixed(1).replace("-0.0", "0.0").replace("-", "−")})`) : null),
+      takeAll,
+    ),
+    h("ol", { class: "sentences" }, lines.map((i) => sentence(candidate.sentences[i], i, number, lines, doc, ready))),
+  );
+}
+
+function sentence({ text, tag, log_p }, i, number, lines, doc, ready) {
+  const before = ready && doc.lines[i].text.trim();
+  const other = before && before !== text ? before : number && !before ? shown.candidates[0].sentences[i].text : null;
+  return h(
+    "li",
+    { title: `${log_p.toFixed(1)} nats` },
+    h("span", { class: "number", "aria-hidden": "true" }, String(i + 1)),
+    tag === null ? null : h("span", { class: "dot", "data-hue": hue(tag, store.ui.labels), title: said(tag) }, h("span", { class: "heard" }, `${said(tag)}: `)),
+    h("span", { class: "words", "data-tag": tag }, marked(text, other)),
+    lines.length > 1
+      ? h("button", { type: "button", class: "pictured one", "data-does": `line ${i}`, title: `Take only line ${i + 1}`, "aria-label": `Take only line ${i + 1} of candidate ${number + 1}`, onclick: () => ready && taken(number, [i]) }, icon("take"))
+      : null,
+  );
+}
+
+function marked(text, other) {
+  if (!other) return text;
+  const parts = compare(text, other);
+  if (parts.filter((part) => part.fresh).length > MOSTLY * parts.length) return text;
+  return parts.flatMap(({ text: word, fresh }, at) => [at ? " " : "", fresh ? h("mark", {}, word) : word]);
+}
+
+/** The button that asks for candidates, and what it says meanwhile. */
+export function controls({ fill, stop }) {
+  $("fill").addEventListener("click", () => (store.ui.batch?.state === "running" ? stop() : fill()));
+  $("link").addEventListener("click", () => store.ui.batch && act.copyLink(store.ui.batch.request));
+  subscribe((_, { batch }) => {
+    const busy = batch?.state === "running";
+    keep($("fill"), { textContent: busy ? "Stop" : "Fill in" });
+    $("fill").classList.toggle("busy", busy);
+    keep($("progress"), { hidden: !busy });
+    const { drawn: done = 0, samples = 1 } = batch?.progress ?? {};
+    const bar = $("bar-fill");
+    bar.style.width = busy && batch.progress ? `${Math.max(4, (100 * done) / samples)}%` : "";
+    bar.classList.toggle("unknown", busy && !batch.progress);
+    const told = !busy ? "" : batch.waiting ? `The studio is busy; trying again in ${batch.waiting} s` : batch.progress ? `${done} of ${samples} tellings read` : "Reading your lines…";
+    keep($("progress-text"), { textContent: told });
+    keep($("hint"), { hidden: Boolean(batch) });
+  });
+}

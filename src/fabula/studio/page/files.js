@@ -1,0 +1,64 @@
+// Export and import.
+
+import { pointOf } from "./arc.js";
+import { $, h } from "./dom.js";
+import { fromJson, fromMarkdown, fromText, toJson, toMarkdown, toText } from "./formats.js";
+import { menu } from "./menu.js";
+import { clear, note, warn } from "./messages.js";
+import * as picture from "./picture.js";
+import * as saving from "./saving.js";
+import { store } from "./store.js";
+
+const LARGEST = 4_000_000;
+
+function download(blob, ending) {
+  const name = saving.titleOf(store.doc).toLowerCase().replace(/[^\p{L}\p{N}]+/gu, "-").replace(/^-|-$/g, "").slice(0, 60) || "story";
+  const url = URL.createObjectURL(blob);
+  h("a", { href: url, download: `${name}.${ending}` }).click();
+  // The browser reads it after the click has returned.
+  setTimeout(() => URL.revokeObjectURL(url), 60_000);
+}
+
+const asFile = (text, ending, type) => download(new Blob([text], { type: `${type};charset=utf-8` }), ending);
+const title = () => saving.titleOf(store.doc);
+const drawing = () => picture.svg(store.doc, title(), store.ui.labels, store.ui.posterior, pointOf);
+
+export function start() {
+  menu($("export"), () => [
+    { label: "Text", hint: ".txt", act: () => asFile(toText(store.doc), "txt", "text/plain") },
+    { label: "Markdown", hint: ".md", act: () => asFile(toMarkdown(store.doc, title()), "md", "text/markdown") },
+    { label: "JSON, with everything", hint: ".json", act: () => asFile(toJson(store.doc, title()), "json", "application/json") },
+    { label: "Picture of the arc", hint: ".svg", act: () => asFile(picture.svgText(drawing()), "svg", "image/svg+xml") },
+    { label: "Picture of the arc", hint: ".png", act: async () => download(await picture.png(drawing(), toJson(store.doc, title())), "png") },
+    { label: "Import a file…", act: () => $("import").click() },
+  ]);
+  $("import").addEventListener("change", async () => {
+    const [file] = $("import").files;
+    if (file) await read(file);
+    $("import").value = "";
+  });
+}
+
+/** A story out of a file of any of the exported kinds, as a new story. */
+async function read(file) {
+  clear("import");
+  try {
+    if (file.size > LARGEST) throw new Error("it is larger than 4 MB");
+    const { title: found, doc } = await parse(file);
+    if (!(await saving.begin(doc, found))) return;
+    note(`“${saving.titleOf(doc, found)}” was imported as a new story.`);
+  } catch (error) {
+    warn("import", `${file.name} was not imported: ${error.message}.`);
+  }
+}
+
+async function parse(file) {
+  const ending = file.name.toLowerCase().split(".").pop();
+  if (ending === "png") return fromJson(picture.storyInPng(await file.arrayBuffer()));
+  const text = await file.text();
+  if (ending === "svg") return fromJson(picture.storyInSvg(text));
+  if (ending === "json") return fromJson(text);
+  if (ending === "md" || ending === "markdown") return fromMarkdown(text, store.ui.labels);
+  if (text.includes("\0")) throw new Error("it is no text");
+  return fromText(text);
+}

@@ -1,0 +1,261 @@
+// The story as a column of lines: one row each, kept and patched, so that a caret stays where it is.
+
+import { compare } from "./diff.js";
+import { $, h, icon, keep, pictured, tell } from "./dom.js";
+import { close as closeMenu, menu } from "./menu.js";
+import { note, say } from "./messages.js";
+import { split } from "./split.js";
+import * as state from "./state.js";
+import { change, show, store, subscribe } from "./store.js";
+
+const GROWS = CSS.supports("field-sizing", "content");
+const rows = [];
+let act = {};
+
+/** `actions`: regenerate(i) and why(i), which live elsewhere. */
+export function start(actions) {
+  act = actions;
+  $("add").addEventListener("click", () => add(store.doc.lines.length));
+  addEventListener("resize", () => rows.forEach(grow));
+  subscribe(render);
+}
+
+export function focus(i) {
+  const row = rows[Math.max(0, Math.min(i, rows.length - 1))];
+  row?.text.focus();
+}
+
+function add(i) {
+  if (change(state.insert, i)) focus(i);
+  else note(`A story has at most ${state.MOST} lines.`);
+}
+
+function remove(i) {
+  if (store.doc.lines[i].locked) note("This line is locked; unlock it first.");
+  else if (change(state.remove, i)) focus(Math.min(i, store.doc.lines.length - 1));
+  else note(`A story has at least ${state.FEWEST} lines.`);
+}
+
+function move(i, by) {
+  if (!change(state.move, i, by)) return;
+  focus(i + by);
+  say(`Moved to place ${i + by + 1}.`);
+}
+
+function toggleLock(i) {
+  const { locked, text } = store.doc.lines[i];
+  if (!text.trim()) note("A blank line has nothing to lock.");
+  else {
+    change(state.lock, i, !locked);
+    say(locked ? "Unlocked." : "Locked.");
+  }
+}
+
+function toggleWrite(i) {
+  const line = store.doc.lines[i];
+  if (line.locked) note("This line is locked; unlock it first.");
+  else if (!line.text.trim()) note("A blank line is always written.");
+  else {
+    change(state.mark, i, !line.write);
+    say(line.write ? "Kept as it is." : "Fabula will write this line anew.");
+  }
+}
+
+function clear(i) {
+  if (store.doc.lines[i].locked) note("This line is locked; unlock it first.");
+  else change(state.clear, i);
+  focus(i);
+}
+
+function askOpening(i) {
+  const line = store.doc.lines[i];
+  if (!state.isWritten(line)) {
+    if (line.locked) return note("This line is locked; unlock it first.");
+    change(state.mark, i, true);
+  }
+  store.ui.opening.add(i);
+  show({});
+  rows[i].start.focus();
+}
+
+function onPaste(event, i) {
+  const pasted = event.clipboardData.getData("text/plain");
+  const sentences = split(pasted);
+  if (sentences.length < 2 || store.doc.lines[i].locked) return;
+  event.preventDefault();
+  const { doc, left } = state.paste(store.doc, i, sentences);
+  change(() => doc);
+  const told = `${sentences.length - left} sentences pasted, a line each.`;
+  note(left ? `${told} ${left} more did not fit: a story has at most ${state.MOST} lines.` : told);
+}
+
+function onKey(event, i) {
+  const { key, altKey, ctrlKey, metaKey, shiftKey, target } = event;
+  const only = !altKey && !ctrlKey && !metaKey && !shiftKey;
+  const last = store.doc.lines.length - 1;
+  if (altKey && (key === "ArrowUp" || key === "ArrowDown")) move(i, key === "ArrowUp" ? -1 : 1);
+  else if (key === "Enter" && only) i < last ? focus(i + 1) : add(i + 1);
+  else if (key === "Enter" && altKey) add(i + 1);
+  else if (key === "ArrowUp" && only && i > 0 && target.selectionEnd === 0) focus(i - 1);
+  else if (key === "ArrowDown" && only && i < last && target.selectionStart === target.value.length) focus(i + 1);
+  else if (key === "Enter" && shiftKey) return event.preventDefault();
+  else return;
+  event.preventDefault();
+}
+
+/** Left and right walk through the tools of a line; only one of them is a stop of the Tab key. */
+function roving(tools) {
+  const buttons = [...tools.querySelectorAll("button")];
+  buttons.forEach((button, at) => (button.tabIndex = at ? -1 : 0));
+  tools.addEventListener("keydown", (event) => {
+    const at = buttons.indexOf(document.activeElement);
+    const to = { ArrowRight: at + 1, ArrowLeft: at - 1, Home: 0, End: buttons.length - 1 }[event.key];
+    if (at < 0 || to === undefined) return;
+    event.preventDefault();
+    buttons[(to + buttons.length) % buttons.length].focus();
+  });
+  tools.addEventListener("focusin", (event) => {
+    for (const button of buttons) button.tabIndex = button === event.target ? 0 : -1;
+  });
+}
+
+function makeRow(i) {
+  const text = h("textarea", {
+    rows: 1,
+    spellcheck: true,
+    autocomplete: "off",
+    class: "text",
+    oninput: () => change(state.type, i, text.value.replace(/\s*\n\s*/g, " ")),
+    onblur: () => change(state.pause),
+    onpaste: (event) => onPaste(event, i),
+    onkeydown: (event) => onKey(event, i),
+  });
+  const preview = h("p", { class: "preview", "aria-hidden": "true", hidden: true });
+  const start = h("input", {
+    class: "start",
+    "aria-label": `Opening words of sentence ${i + 1}`,
+    placeholder: "opening words",
+    autocomplete: "off",
+    oninput: () => change(state.open, i, start.value),
+    onblur: () => {
+      change(state.pause);
+      if (!start.value && store.ui.opening.delete(i)) show({});
+    },
+    onkeydown: (event) => {
+      if (event.key === "Enter" && !event.ctrlKey) event.preventDefault(), focus(i);
+      if (event.key === "Escape") event.stopPropagation(), focus(i);
+    },
+  });
+  const opening = h("label", { class: "opening", hidden: true }, h("span", {}, "begins with"), start);
+  const said = h("span", { class: "heard", id: `line-said-${i}` });
+  const chip = h("span", { class: "chip", "aria-hidden": "true" });
+  const lock = pictured("unlock", "Lock", { onclick: () => toggleLock(i) });
+  const write = pictured("pen", "Write this", { onclick: () => toggleWrite(i) });
+  const again = pictured("again", "Regenerate this line", { onclick: () => act.regenerate(i) });
+  const why = pictured("why", "Why this sentence", { onclick: () => act.why(i) });
+  const more = menu(pictured("more", `More for line ${i + 1}`), () => entries(i));
+  const tools = h("div", { class: "tools", role: "toolbar", "aria-label": `Line ${i + 1}` }, lock, write, again, why, more);
+  roving(tools);
+  const cell = h("div", { class: "arc-cell" });
+  const panel = h("div", { class: "why", hidden: true });
+  const element = h(
+    "li",
+    { class: "row" },
+    cell,
+    h("span", { class: "number", "aria-hidden": "true" }, String(i + 1)),
+    h("div", { class: "body" }, h("div", { class: "sheet" }, text, preview, chip), opening, said, panel),
+    tools,
+  );
+  return { element, cell, text, preview, start, opening, said, chip, lock, write, again, why, panel };
+}
+
+function entries(i) {
+  const { lines } = store.doc;
+  const line = lines[i];
+  return [
+    { label: "Opening words…", act: () => askOpening(i), disabled: line.locked },
+    { label: "Clear", act: () => clear(i), disabled: line.locked || (!line.text && !line.start) },
+    { label: "Move up", hint: "Alt ↑", act: () => move(i, -1), disabled: i === 0 },
+    { label: "Move down", hint: "Alt ↓", act: () => move(i, 1), disabled: i === lines.length - 1 },
+    { label: "Insert a line above", act: () => add(i), disabled: lines.length >= state.MOST },
+    { label: "Insert a line below", hint: "Alt ⏎", act: () => add(i + 1), disabled: lines.length >= state.MOST },
+    { label: "Remove", act: () => remove(i), disabled: line.locked || lines.length <= state.FEWEST, danger: true },
+  ];
+}
+
+function grow(row) {
+  if (GROWS) return;
+  row.text.style.height = "auto";
+  row.text.style.height = `${row.text.scrollHeight}px`;
+}
+
+const kind = (line) =>
+  line.locked ? "locked" : !line.text.trim() ? "blank" : line.write ? "fabula" : "own";
+
+const SAID = {
+  locked: "Locked: kept word for word.",
+  blank: "Blank: Fabula writes it.",
+  fabula: "Fabula may write it anew; lock it to keep it.",
+  own: "Given: kept as it is.",
+};
+
+function render(doc, ui) {
+  while (rows.length > doc.lines.length) {
+    closeMenu();
+    rows.pop().element.remove();
+  }
+  while (rows.length < doc.lines.length) {
+    rows.push(makeRow(rows.length));
+    $("lines").append(rows.at(-1).element);
+  }
+  doc.lines.forEach((line, i) => patch(rows[i], line, i, doc, ui));
+  $("add").disabled = doc.lines.length >= state.MOST;
+}
+
+function patch(row, line, i, doc, ui) {
+  const which = kind(line);
+  const shown = ui.preview?.sentences[i];
+  const first = i === 0 && doc.lines.length > 1;
+  const last = i === doc.lines.length - 1;
+  const hint = first ? "How does it begin?" : last ? "How does it end?" : "Fabula writes this line, or you do";
+  tell(row.element, { kind: which, preview: shown === undefined ? "no" : "yes" });
+  keep(row.text, {
+    value: line.text,
+    readOnly: line.locked,
+    placeholder: line.start ? `${line.start} …` : hint,
+    "aria-label": `Sentence ${i + 1} of ${doc.lines.length}`,
+    "aria-describedby": `line-said-${i}`,
+  });
+  keep(row.said, { textContent: SAID[which] + (line.start ? ` Begins with: ${line.start}` : "") });
+  keep(row.chip, { textContent: which === "fabula" ? "Fabula" : "", hidden: which !== "fabula", title: SAID.fabula });
+  keep(row.start, { value: line.start });
+  const openable = state.isWritten(line) && (line.start !== "" || ui.opening.has(i));
+  keep(row.opening, { hidden: !openable });
+  toggle(row.lock, line.locked, line.locked ? "Locked" : "Lock");
+  toggle(row.write, state.isWritten(line), "Write this");
+  if ((row.lockedIcon ?? null) !== line.locked) {
+    row.lockedIcon = line.locked;
+    row.lock.replaceChildren(icon(line.locked ? "lock" : "unlock"));
+  }
+  row.why.hidden = !line.text.trim();
+  keep(row.why, { "aria-expanded": String(ui.why?.line === i) });
+  paint(row, line, shown);
+  grow(row);
+}
+
+function toggle(button, pressed, label) {
+  keep(button, { "aria-pressed": String(pressed), title: label, "aria-label": label });
+}
+
+/** A candidate's sentence over the line, its new words marked. */
+function paint(row, line, shown) {
+  keep(row.preview, { hidden: shown === undefined });
+  if (shown === undefined || row.preview.dataset.of === shown) return;
+  row.preview.dataset.of = shown;
+  const parts = line.text.trim() ? compare(shown, line.text) : [{ text: shown, fresh: false }];
+  row.preview.replaceChildren(...parts.flatMap(({ text, fresh }) => [fresh ? h("mark", {}, text) : text, " "]));
+}
+
+/** Where the arc and the explanations are drawn. */
+export const cells = () => rows.map((row) => row.cell);
+export const panels = () => rows.map((row) => row.panel);

@@ -1,0 +1,54 @@
+// The one place where the page's state lives. `doc` is the story (state.js), `ui` what is shown around it.
+// Whoever renders subscribes; whoever acts calls `change` or `show`. Everything flows one way.
+
+import { empty } from "./state.js";
+
+const listeners = new Set();
+
+export const store = {
+  doc: empty(),
+  ui: {
+    title: "",
+    labels: ["negative", "neutral", "positive"],
+    model: "",
+    models: [],
+    /** What the model believes about every point: [{label: probability}], or null. */
+    posterior: null,
+    /** A candidate shown in place: {sentences: {line: text}, tags: [label]}, or null. */
+    preview: null,
+    /** The last call for candidates (filling.js), or null. */
+    batch: null,
+    /** The open explanation (why.js), or null. */
+    why: null,
+    /** Lines whose opening words are being typed. */
+    opening: new Set(),
+    /** The story and branch on the server, or null while nothing was saved. */
+    story: null,
+    branch: null,
+    branches: [],
+    saved: "new",
+  },
+};
+
+function tell() {
+  for (const listener of listeners) listener(store.doc, store.ui);
+}
+
+export function subscribe(listener) {
+  listeners.add(listener);
+  listener(store.doc, store.ui);
+}
+
+/** The document after `step`, a function of state.js with its arguments: change(type, 2, "Then it rained."). */
+export function change(step, ...rest) {
+  const next = step(store.doc, ...rest);
+  if (next === store.doc) return false;
+  store.doc = next;
+  tell();
+  return true;
+}
+
+export function show(patch) {
+  Object.assign(store.ui, patch);
+  tell();
+}
