@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from fabula.corpus.dataset import Stories
 from fabula.corpus.vocabulary import EOS, UNK, Vocabulary
-from fabula.evaluation.quality import Mask, Share, Text, share, written_only
+from fabula.evaluation.counting import Mask, Share, Text, share, written_only
 
 IntArray = NDArray[np.int64]
 

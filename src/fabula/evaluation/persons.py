@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 
-from fabula.evaluation.quality import Mask, Share, Text, masks, share, words_of
+from fabula.evaluation.counting import Mask, Share, Text, masks, share, words_of
 
 
 def _listed(words: str) -> frozenset[str]:
@@ -16,12 +16,12 @@ def _listed(words: str) -> frozenset[str]:
 HE = _listed("he him his himself")
 SHE = _listed("she her hers herself")
 HE_WORDS = HE | _listed(
-    "man men boy boys guy guys husband father dad daddy brother son grandfather grandpa uncle nephew king prince mr. "
-    "mr sir boyfriend groom gentleman policeman fireman waiter actor stepfather stepdad"
+    "man men boy boys guy guys husband father dad daddy brother son grandfather grandpa uncle nephew king prince mr "
+    "sir boyfriend groom gentleman policeman fireman waiter actor stepfather stepdad"
 )
 SHE_WORDS = SHE | _listed(
     "woman women girl girls lady ladies wife mother mom mommy mum sister daughter grandmother grandma aunt niece queen "
-    "princess mrs. mrs ms. ms miss girlfriend bride waitress actress stepmother stepmom"
+    "princess mrs ms miss girlfriend bride waitress actress stepmother stepmom"
 )
 EITHER_WORDS = _listed(
     "friend friends neighbor neighbour baby child kid teacher doctor boss owner cat dog puppy kitten coach nurse "
@@ -34,46 +34,37 @@ EITHER_WORDS = _listed(
 def names_given(stories: Text, given: Mask, names: Collection[str]) -> Share:
     """Names in written sentences that stand in a given sentence of the story too; each mention counts.
 
-    `names` are people's names, in their spelling. Without given sentences: those already in an earlier sentence.
+    `names` are people's names, in their spelling. Of a story that was written whole the first sentence counts as given.
     """
     known = frozenset(names)
     cases, of = [], []
-    for story, mask in zip(stories, masks(stories, given), strict=True):
+    for story, mask in zip(stories, _told(stories, given), strict=True):
         mentions = [[word for word in _capitalised(sentence) if word in known] for sentence in story]
         heard = {word for found, was_given in zip(mentions, mask, strict=True) if was_given for word in found}
-        anyone = any(mask)
-        hits = total = 0
-        for found, was_given in zip(mentions, mask, strict=True):
-            if not was_given:
-                hits += sum(word in heard for word in found)
-                total += len(found)
-            if not anyone:
-                heard |= set(found)
-        cases.append(hits)
-        of.append(total)
+        own = [word for found, was_given in zip(mentions, mask, strict=True) if not was_given for word in found]
+        cases.append(sum(word in heard for word in own))
+        of.append(len(own))
     return share(cases, of)
 
 
-def _capitalised(sentence: str) -> list[str]:
-    return re.findall(r"\b[A-Z][a-z]+\b", sentence)
-
-
 def pronouns_agree(stories: Text, given: Mask, he: Collection[str], she: Collection[str]) -> Share:
-    """Written `he` and `she` (and their cases) that somebody of the story may be.
+    """Written `he` and `she` (and their cases) of the gender that the given sentences speak of.
 
-    Somebody: a name of that gender, a word of it (mother, boy), a given pronoun of it, or a noun that may be either
-    (friend, dog), in any given sentence or in one before, or in the same one. A written pronoun is no one's warrant.
+    Only stories count whose given sentences speak of one gender, by a name, a pronoun or a word like `mother`. There a
+    pronoun of the other gender agrees too once somebody whom it may stand for has been mentioned: by a name or a word
+    of that gender, or by one that may be either (`friend`, `dog`).
     """
     of_he, of_she = frozenset(he), frozenset(she)
     cases, of = [], []
-    for story, mask in zip(stories, masks(stories, given), strict=True):
+    for story, mask in zip(stories, _told(stories, given), strict=True):
         heard: set[str] = set()
         for sentence, was_given in zip(story, mask, strict=True):
             if was_given:
                 heard |= _genders(sentence, of_he, of_she, pronouns=True)
         hits = total = 0
-        for sentence, was_given in zip(story, mask, strict=True):
-            heard |= _genders(sentence, of_he, of_she, pronouns=was_given)
+        for sentence, was_given in zip(story, mask, strict=True) if len(heard) == 1 else ():
+            either = {"he", "she"} if set(words_of(sentence)) & EITHER_WORDS else set()
+            heard |= _genders(sentence, of_he, of_she, pronouns=False) | either
             if not was_given:
                 said = [("he" if word in HE else "she") for word in words_of(sentence) if word in HE or word in SHE]
                 hits += sum(gender in heard for gender in said)
@@ -83,14 +74,20 @@ def pronouns_agree(stories: Text, given: Mask, he: Collection[str], she: Collect
     return share(cases, of)
 
 
+def _told(stories: Text, given: Mask) -> list[list[bool]]:
+    """Which sentences say who is in the story: the given ones, else the first."""
+    return [list(mask) if any(mask) else [place == 0 for place in range(len(mask))] for mask in masks(stories, given)]
+
+
+def _capitalised(sentence: str) -> list[str]:
+    return re.findall(r"\b[A-Z][a-z]+\b", sentence)
+
+
 def _genders(sentence: str, he: frozenset[str], she: frozenset[str], pronouns: bool) -> set[str]:
-    words = set(words_of(sentence)) | {word.lower() + "." for word in re.findall(r"\b(Mr|Mrs|Ms)\.", sentence)}
-    names = set(_capitalised(sentence))
+    words, names = set(words_of(sentence)), set(_capitalised(sentence))
     found = set()
     if names & he or words & (HE_WORDS if pronouns else HE_WORDS - HE):
         found.add("he")
     if names & she or words & (SHE_WORDS if pronouns else SHE_WORDS - SHE):
         found.add("she")
-    if words & EITHER_WORDS:
-        found |= {"he", "she"}
     return found

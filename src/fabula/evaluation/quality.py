@@ -1,63 +1,96 @@
-"""How written stories read, by counting: variety, repetition, full stops; and all such measures at one call.
-
-A story is a list of sentences, as English text. Where only some sentences were written, `given[story][sentence]` says
-which were not: a measure then counts written sentences, and may look at given ones. Shares come as a pair of numbers
-for every story (cases, out of how many): a figure is their ratio of sums, and can be bootstrapped over stories.
-"""
+"""How written stories read, by counting: variety, repetition, full stops; and every counted measure at one call."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fabula.evaluation.bootstrap import Interval, ratio
-
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
-Text = Sequence[Sequence[str]]
-"""Stories as sentences."""
-Mask = Sequence[Sequence[bool]] | None
-"""Which sentences were given; None for stories that were written whole."""
+from fabula.corpus.dataset import Corpus
+from fabula.evaluation.copying import TrainingText, copied
+from fabula.evaluation.counting import Mask, Share, Text, masks, ngrams, per_sentence, share, words_of, written_only
+from fabula.evaluation.persons import names_given, pronouns_agree
+from fabula.evaluation.verbs import Verbs
 
 
 @dataclass(frozen=True)
-class Share:
-    """Cases of every story, out of how many."""
+class Reader:
+    """What the training text teaches the measures: its words, its people, its verbs. A prepared corpus is enough."""
 
-    cases: FloatArray
-    of: FloatArray
+    training: TrainingText
+    he: tuple[str, ...]
+    she: tuple[str, ...]
+    """People's names, by the pronoun that goes with them."""
+    verbs: Verbs
 
-    @property
-    def value(self) -> float:
-        total = self.of.sum()
-        return float(self.cases.sum() / total) if total else float("nan")
+    @classmethod
+    def of(cls, corpus: Corpus) -> Reader:
+        from fabula.corpus.people import People
 
-    def interval(self, *, draws: int = 1000, seed: int = 0) -> Interval:
-        return ratio(self.cases, self.of, draws=draws, seed=seed)
-
-    def per_story(self) -> FloatArray:
-        """Of each story; not a number where it has no case to count."""
-        with np.errstate(invalid="ignore", divide="ignore"):
-            return np.where(self.of > 0, self.cases / self.of, np.nan)
-
-
-# --- variety and repetition ------------------------------------------------------------------------------------------
+        train, vocabulary = corpus.split("train"), corpus.vocabulary
+        people = People.count(train, vocabulary)
+        text, verbs = TrainingText.of_split(train, vocabulary), Verbs.learn(train, vocabulary)
+        return cls(text, people.he, people.she, verbs)
 
 
-def words_of(sentence: str) -> list[str]:
-    """A sentence's words in small letters, marks apart: for counting only, so spaCy is not needed."""
-    return _WORD.findall(sentence.lower())
+@dataclass(frozen=True)
+class Quality:
+    """Every counted measure of some stories; figures by `to_json`, with bootstrap intervals."""
+
+    stories: int
+    sentences: int
+    words: float
+    """Of a written sentence, marks not counted."""
+    distinct_1: float
+    distinct_2: float
+    """Falls with the number of stories: only sets of equal size compare."""
+    shares: dict[str, Share]
+    longest_copied: NDArray[np.int64]
+    """Words of the longest n-gram that each story shares with the training text."""
+
+    def to_json(self, *, draws: int = 1000, seed: int = 0) -> dict[str, Any]:
+        figures: dict[str, Any] = {
+            "stories": self.stories,
+            "sentences": self.sentences,
+            "words_per_sentence": round(self.words, 3),
+            "distinct_1": round(self.distinct_1, 4),
+            "distinct_2": round(self.distinct_2, 4),
+            "longest_copied_mean": round(float(self.longest_copied.mean()), 3),
+            "longest_copied_max": int(self.longest_copied.max()),
+        }
+        for name, found in self.shares.items():
+            figures[name] = found.interval(draws=draws, seed=seed).to_json() | {"of": int(found.of.sum())}
+        return figures
 
 
-_WORD = re.compile(r"n['’]t\b|\w+(?=n['’]t\b)|['’](?:s|m|re|ve|ll|d)\b|\w+(?:-\w+)*|[^\w\s]", re.UNICODE)
-
-
-def ngrams(words: Sequence[str], n: int) -> list[tuple[str, ...]]:
-    return [tuple(words[i : i + n]) for i in range(len(words) - n + 1)]
+def quality(stories: Text, reader: Reader, given: Mask = None) -> Quality:
+    """All of it at once."""
+    written = [sentence for story in written_only(stories, given) for sentence in story]
+    if not written:
+        raise ValueError("no written sentence to measure")
+    own = copied(stories, reader.training, given)
+    return Quality(
+        stories=len(stories),
+        sentences=len(written),
+        words=sum(sum(word[0].isalnum() for word in words_of(sentence)) for sentence in written) / len(written),
+        distinct_1=distinct(stories, 1, given),
+        distinct_2=distinct(stories, 2, given),
+        shares={
+            "repeated_sentences": repeated_sentences(stories, given),
+            "repeated_4grams": repeated_4grams(stories, given),
+            "copied_4grams": own.four_grams,
+            "copied_sentences": own.whole,
+            "names_given": names_given(stories, given, (*reader.he, *reader.she)),
+            "pronouns_agree": pronouns_agree(stories, given, reader.he, reader.she),
+            "verbless": verbless(stories, reader.verbs.has_verb, given),
+            "unended": unended(stories, given),
+        },
+        longest_copied=own.longest,
+    )
 
 
 def distinct(stories: Text, n: int, given: Mask = None) -> float:
@@ -94,9 +127,6 @@ def repeated_4grams(stories: Text, given: Mask = None) -> Share:
     return share(cases, of)
 
 
-# --- sentences -------------------------------------------------------------------------------------------------------
-
-
 def unended(stories: Text, given: Mask = None) -> Share:
     """Written sentences that do not end with a mark, a closing quotation mark or bracket allowed behind it."""
     return per_sentence(stories, given, lambda story, place: not _ENDED.search(story[place].strip()))
@@ -108,34 +138,3 @@ _ENDED = re.compile(r"[.!?…][\"'”’)\]]*$")
 def verbless(stories: Text, has_verb: Callable[[str], bool], given: Mask = None) -> Share:
     """Written sentences that `has_verb` finds none in."""
     return per_sentence(stories, given, lambda story, place: not has_verb(story[place]))
-
-
-# --- counting --------------------------------------------------------------------------------------------------------
-
-
-def masks(stories: Text, given: Mask) -> Sequence[Sequence[bool]]:
-    if given is None:
-        return [[False] * len(story) for story in stories]
-    if [len(story) for story in given] != [len(story) for story in stories]:
-        raise ValueError("`given` does not have the stories' lengths")
-    return given
-
-
-def written_only(stories: Text, given: Mask) -> list[list[str]]:
-    return [
-        [sentence for sentence, was_given in zip(story, mask, strict=True) if not was_given]
-        for story, mask in zip(stories, masks(stories, given), strict=True)
-    ]
-
-
-def per_sentence(stories: Text, given: Mask, wrong: Callable[[Sequence[str], int], bool]) -> Share:
-    cases, of = [], []
-    for story, mask in zip(stories, masks(stories, given), strict=True):
-        own = [place for place, was_given in enumerate(mask) if not was_given]
-        cases.append(sum(wrong(story, place) for place in own))
-        of.append(len(own))
-    return share(cases, of)
-
-
-def share(cases: Iterable[int], of: Iterable[int]) -> Share:
-    return Share(*(np.asarray(list(counts), dtype=np.float64) for counts in (cases, of)))
