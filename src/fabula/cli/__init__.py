@@ -15,7 +15,20 @@ from typing import NoReturn
 from fabula import __version__
 from fabula.errors import UserError
 
-COMMANDS = ("prepare", "train", "evaluate", "reproduce", "fill", "write", "tag", "score", "models", "demo", "studio")
+COMMANDS = (
+    "prepare",
+    "train",
+    "evaluate",
+    "reproduce",
+    "fill",
+    "write",
+    "tag",
+    "score",
+    "models",
+    "demo",
+    "studio",
+    "judge",
+)
 """The files of this folder, in the order the help shows them."""
 
 

@@ -128,12 +128,12 @@ class LowList(Strict):
 
 def router(store: Store, *, curator: str | None = None) -> APIRouter:
     """Every route of the judge; with `curator`, the curator's routes want that key in X-Fabula-Curator."""
-    made = APIRouter(tags=["judge"])
+    made = APIRouter(tags=["judge"], responses=responses(400, 401, 403, 404, 409, 413, 422, 503))
     _annotators(made, store)
     guarded = APIRouter(dependencies=[Depends(_keeper(curator))] if curator is not None else [])
     _judgements(guarded, store)
     _sheets(guarded, store)
-    made.include_router(guarded, responses=responses(403) if curator is not None else {})
+    made.include_router(guarded)
     return made
 
 
@@ -146,12 +146,12 @@ def _keeper(curator: str) -> Any:
 
 
 def _annotators(made: APIRouter, store: Store) -> None:
-    @made.post("/tasks", responses=responses(404, 422))
+    @made.post("/tasks")
     def next_task(request: TaskRequest) -> TaskAnswer:
         """What this annotator judges next. Asked again before an answer, it is the same."""
         return _shown(store.next_task(request.code))
 
-    @made.post("/answers", responses=responses(404, 409, 422))
+    @made.post("/answers")
     def answer(request: AnswerRequest) -> AnswerAnswer:
         """Keep an answer. The same answer sent again is acknowledged again and kept once."""
         _, new = store.answer(request.code, request.item, request.ratings, request.choice, request.seconds)
@@ -169,7 +169,7 @@ def _shown(task: Task) -> TaskAnswer:
 
 
 def _judgements(made: APIRouter, store: Store) -> None:
-    @made.get("/study", responses=responses(404))
+    @made.get("/study")
     def study() -> StudyAnswer:
         """How far the study is."""
         settings, items = store.settings(), store.items()
@@ -189,7 +189,7 @@ def _judgements(made: APIRouter, store: Store) -> None:
             finished=sum(people.get(pair.id, 0) >= settings.annotators for pair in proper),
         )
 
-    @made.get("/judgements", responses=responses(404, 422))
+    @made.get("/judgements")
     def list_judgements(
         annotator: Annotated[str | None, Query(max_length=64)] = None,
         pair: Annotated[str | None, Query(max_length=80)] = None,
@@ -200,21 +200,21 @@ def _judgements(made: APIRouter, store: Store) -> None:
         found, total = store.judgements(annotator=annotator, pair=pair, limit=limit, offset=offset)
         return JudgementList(judgements=[_answer(one) for one in found], total=total)
 
-    @made.post("/judgements", status_code=201, responses=responses(404, 409, 422))
+    @made.post("/judgements", status_code=201)
     def create_judgement(request: JudgementRequest) -> JudgementAnswer:
         """Keep a judgement that comes from elsewhere."""
         return _answer(store.add(request.pair, request.annotator, request.ratings, request.better, request.seconds))
 
-    @made.get("/judgements/{id}", responses=responses(404, 422))
+    @made.get("/judgements/{id}")
     def get_judgement(id: int) -> JudgementAnswer:
         return _answer(store.judgement(id))
 
-    @made.put("/judgements/{id}", responses=responses(404, 422))
+    @made.put("/judgements/{id}")
     def replace_judgement(id: int, request: JudgementContent) -> JudgementAnswer:
         """Put other content in the place of a judgement's; pair and annotator stay."""
         return _answer(store.replace(id, request.ratings, request.better, request.seconds))
 
-    @made.delete("/judgements/{id}", status_code=204, responses=responses(404, 422))
+    @made.delete("/judgements/{id}", status_code=204)
     def delete_judgement(id: int) -> Response:
         store.remove(id)
         return Response(status_code=204)
@@ -225,7 +225,7 @@ def _answer(judgement: Judgement) -> JudgementAnswer:
 
 
 def _sheets(made: APIRouter, store: Store) -> None:
-    @made.get("/errors", responses=responses(404, 422))
+    @made.get("/errors")
     def lowest_stories(
         system: Annotated[str | None, Query(max_length=80)] = None,
         number: Annotated[int, Query(ge=1, le=1000)] = STORIES,
@@ -248,7 +248,7 @@ def _sheets(made: APIRouter, store: Store) -> None:
             systems=systems_of(pairs), stories=shown, answered=sum(story.sheet is not None for story in shown)
         )
 
-    @made.put("/errors", responses=responses(404, 422))
+    @made.put("/errors")
     def keep_sheet(request: SheetRequest) -> SheetContent:
         """Keep the answers about one story, in the place of earlier ones."""
         store.keep_errors(

@@ -1,0 +1,212 @@
+"""`fabula judge`: people judge two stories side by side, and what they say is counted."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fabula.errors import UserError
+
+if TYPE_CHECKING:
+    from fabula.judge.store import Store
+
+EXAMPLES = """examples:
+  fabula judge new pairs.jsonl --db study.db --seed 7 --checks 4
+  fabula judge serve --db study.db
+  fabula judge report --db study.db --out report
+  fabula judge export --db study.db --out turk
+  fabula judge import turk/results.csv --db study.db
+"""
+
+
+def examples(what: str) -> str:
+    """Those of one subcommand."""
+    lines = [line for line in EXAMPLES.splitlines() if line.startswith(f"  fabula judge {what} ")]
+    return "\n".join(["examples:", *lines, ""])
+
+
+def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = subparsers.add_parser(
+        "judge",
+        help="let people judge two stories side by side",
+        description="The paper's human evaluation: people rate the sentences of two stories, and say which is better.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    kinds = parser.add_subparsers(dest="what", metavar="WHAT", required=True)
+
+    def kind(name: str, help: str, description: str) -> argparse.ArgumentParser:
+        made = kinds.add_parser(
+            name,
+            help=help,
+            description=description,
+            epilog=examples(name),
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        return made
+
+    new = kind(
+        "new",
+        "begin a study",
+        "Begin a study of the pairs in a file of JSON lines: "
+        '{"id": ..., "systems": ["SLDS", "LM"], "given": [0, 4], "stories": [[...], [...]]}. '
+        "Sides and order are drawn from the seed; a study that has answers is never overwritten.",
+    )
+    new.add_argument("pairs", type=Path, metavar="PAIRS.jsonl", help="the pairs, one JSON object a line")
+    _add_db(new)
+    new.add_argument("--seed", type=int, default=0, metavar="N", help="the same seed gives the same study (0)")
+    new.add_argument("--annotators", type=int, default=3, metavar="N", help="different people for each pair (3)")
+    new.add_argument(
+        "--checks", type=int, default=0, metavar="N",
+        help="attention checks to make of the pairs: a story against itself with another's middle (0)",
+    )  # fmt: skip
+    new.set_defaults(run=run_new)
+
+    serve = kind("serve", "let people judge", "Serve a study's pages: / for annotators, /errors for its curator.")
+    _add_db(serve)
+    serve.add_argument("--host", default="127.0.0.1", help="the address to listen at (default: 127.0.0.1)")
+    serve.add_argument("--port", type=int, default=8001, metavar="N", help="0 takes any that is free (default: 8001)")
+    serve.add_argument(
+        "--token", metavar="T", help="a secret of 8 characters or more that every client knows; needed off 127.0.0.1"
+    )
+    serve.set_defaults(run=run_serve)
+
+    report = kind(
+        "report", "what people said", "The paper's table with intervals, agreement, strengths, times and error counts."
+    )
+    _add_db(report)
+    report.add_argument("--out", type=Path, metavar="DIR", help="write report.txt, .csv, .json and .svg there too")
+    report.add_argument(
+        "--format", choices=("table", "csv", "json"), default="table", help="what to print (default: table)"
+    )
+    report.add_argument(
+        "--bootstrap",
+        type=int,
+        default=2000,
+        metavar="N",
+        help="resampled studies for the intervals, 0 for none (2000)",
+    )
+    report.add_argument("--seed", type=int, default=0, metavar="N", help="of the resampling (0)")
+    report.add_argument(
+        "--pass-share", type=float, default=0.75, metavar="X", help="of the checks that an annotator must pass (0.75)"
+    )
+    report.set_defaults(run=run_report)
+
+    export = kind(
+        "export",
+        "a study for Mechanical Turk",
+        "Write hits.csv, one HIT for each pair, and results.csv, the answers so far, in Mechanical Turk's form.",
+    )
+    _add_db(export)
+    export.add_argument("--out", type=Path, required=True, metavar="DIR", help="the folder to write them into")
+    export.set_defaults(run=run_export)
+
+    take = kind(
+        "import",
+        "answers from Mechanical Turk",
+        "Add the answers of a file of results (WorkerId, Input.*, Answer.*) to the study that it was exported from.",
+    )
+    take.add_argument("results", type=Path, metavar="RESULTS.csv", help="a file of results")
+    _add_db(take)
+    take.set_defaults(run=run_import)
+
+
+def _add_db(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--db", type=Path, metavar="FILE", help="where the study is kept (~/.local/share/fabula/judge.db)"
+    )
+
+
+def _store(args: argparse.Namespace, *, create: bool = False) -> Store:
+    try:
+        import choix  # noqa: F401
+        import krippendorff  # noqa: F401
+
+        from fabula.judge.store import Store
+        from fabula.web.database import default_path
+    except ModuleNotFoundError as error:
+        raise UserError(f"judging needs {error.name}: pip install 'fabula[studio]'") from error
+    return Store(args.db or default_path("judge.db"), create=create)
+
+
+def run_new(args: argparse.Namespace) -> int:
+    from fabula.judge.pairs import read_pairs
+    from fabula.judge.study import StudySettings, lay_out
+
+    settings = StudySettings(seed=args.seed, annotators=args.annotators, checks=args.checks)
+    items = lay_out(read_pairs(args.pairs), settings)
+    store = _store(args, create=True)
+    store.create_study(items, settings)
+    checks = sum(item.pair.is_check for item in items)
+    print(
+        f"{store.path}: {len(items) - checks} pairs and {checks} attention checks, {args.annotators} annotators a pair"
+        "; now fabula judge serve"
+    )
+    return 0
+
+
+def run_serve(args: argparse.Namespace) -> int:
+    import secrets
+
+    store = _store(args)
+    from fabula.judge.app import create_app
+    from fabula.web.serve import check, serve
+
+    check(args.host, args.token)
+    key = secrets.token_urlsafe(9)
+    app = create_app(store, curator=key, host=args.host, token=args.token)
+    print(f"The curator's key, asked for at /errors: {key}", flush=True)
+    serve(app, args.host, args.port, args.token, name="Fabula judge")
+    return 0
+
+
+def run_report(args: argparse.Namespace) -> int:
+    store = _store(args)
+    from fabula.judge.picture import svg
+    from fabula.judge.report import report
+    from fabula.judge.show import as_csv, table
+
+    found = report(store, pass_share=args.pass_share, repeats=args.bootstrap, seed=args.seed)
+    shown = {
+        "table": table(found) + "\n",
+        "csv": as_csv(found),
+        "json": json.dumps(found.to_json(), ensure_ascii=False) + "\n",
+    }
+    if args.out is not None:
+        files = {"txt": shown["table"], "csv": shown["csv"], "json": shown["json"], "svg": svg(found)}
+        _write(args.out, {f"report.{suffix}": text for suffix, text in files.items()})
+    sys.stdout.write(shown[args.format])
+    return 0
+
+
+def run_export(args: argparse.Namespace) -> int:
+    store = _store(args)
+    from fabula.judge import mturk
+
+    items = store.items()
+    judgements, total = store.judgements()
+    _write(args.out, {"hits.csv": mturk.hits(items), "results.csv": mturk.results(items, judgements)})
+    print(f"{args.out}: {len(items)} HITs in hits.csv, {total} answers in results.csv")
+    return 0
+
+
+def run_import(args: argparse.Namespace) -> int:
+    store = _store(args)
+    from fabula.judge import mturk
+
+    found = mturk.read_results(args.results, store.items())
+    new = store.restore(found)
+    print(f"{store.path}: {new} new answers, {len(found) - new} that were there already")
+    return 0
+
+
+def _write(folder: Path, files: dict[str, str]) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, text in files.items():
+            (folder / name).write_text(text, encoding="utf-8", newline="")
+    except OSError as error:
+        raise UserError(f"cannot write into {folder}: {error.strerror or error}", field="out") from error
