@@ -15,6 +15,7 @@ import subprocess
 import sys
 import time
 import tomllib
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +58,29 @@ def one(folder: Path, data: Path, device: str, samples: int, split: str) -> None
     (folder / "record.json").write_text(json.dumps(record), encoding="utf-8")
 
 
+def train_one(name: str, folder: Path, args: argparse.Namespace, end: float) -> tuple[dict[str, Any] | None, str]:
+    """One run in a process of its own, ended at the deadline: its record, or what became of it."""
+    left = end - time.monotonic()
+    if left < 1:
+        return None, f"{name}: not begun"
+    command = [sys.executable, __file__, str(folder), "--one", "--data", str(args.data), "--out", str(args.out)]
+    command += ["--device", args.device, "--samples", str(args.samples), "--split", args.split]
+    with (folder / "errors.txt").open("w") as errors:
+        process = subprocess.Popen(command, stderr=errors)
+    try:
+        code = process.wait(left)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        code = process.wait()
+    if not code:
+        return json.loads((folder / "record.json").read_text(encoding="utf-8")), ""
+    tail = (folder / "errors.txt").read_text(encoding="utf-8").strip().splitlines()[-2:]
+    log = folder / "log.jsonl"
+    epochs = log.read_text(encoding="utf-8").splitlines() if log.exists() else []
+    best = min((json.loads(line)["valid_nll"] for line in epochs), default=float("nan"))
+    return None, f"{name}: ended with {code} after {len(epochs)} epochs, best {best:.2f}; {' | '.join(tail)}"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("recipes", nargs="+")
@@ -66,6 +90,7 @@ def main() -> None:
     parser.add_argument("--samples", type=int, default=20)
     parser.add_argument("--split", default="test")
     parser.add_argument("--deadline", type=float, default=1e9, help="seconds after which what still runs is ended")
+    parser.add_argument("--at-once", type=int, default=5, help="runs that share the device at a time")
     parser.add_argument("--one", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.one:
@@ -73,28 +98,14 @@ def main() -> None:
         return
     args.out.mkdir(parents=True, exist_ok=True)
     runs = [changed(spec, args.out) for spec in args.recipes]
-    processes = []
-    for _, folder in runs:
-        command = [sys.executable, __file__, str(folder), "--one", "--data", str(args.data), "--out", str(args.out)]
-        command += ["--device", args.device, "--samples", str(args.samples), "--split", args.split]
-        with (folder / "errors.txt").open("w") as errors:
-            processes.append(subprocess.Popen(command, stderr=errors))
     end = time.monotonic() + args.deadline
     records = []
-    for (name, folder), process in zip(runs, processes, strict=True):
-        try:
-            code = process.wait(max(0.0, end - time.monotonic()))
-        except subprocess.TimeoutExpired:
-            process.kill()
-            code = process.wait()
-        if code:
-            tail = (folder / "errors.txt").read_text(encoding="utf-8").strip().splitlines()[-2:]
-            log = folder / "log.jsonl"
-            epochs = log.read_text(encoding="utf-8").splitlines() if log.exists() else []
-            best = min((json.loads(line)["valid_nll"] for line in epochs), default=float("nan"))
-            print(f"{name}: ended with {code} after {len(epochs)} epochs, best {best:.2f}; {' | '.join(tail)}")
-        else:
-            records.append(json.loads((folder / "record.json").read_text(encoding="utf-8")))
+    with ThreadPoolExecutor(args.at_once) as pool:
+        for record, said in pool.map(lambda run: train_one(*run, args, end), runs):
+            if record:
+                records.append(record)
+            else:
+                print(said)
     with (args.out / "records.jsonl").open("a", encoding="utf-8") as file:
         file.writelines(json.dumps(record) + "\n" for record in records)
     print(table(records))

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import torch
 
+from fabula.corpus.people import looks_like_a_name
 from fabula.corpus.vocabulary import BOS, Vocabulary
 from fabula.models.build import Model
 from fabula.models.s2s import S2S
@@ -22,10 +23,6 @@ KNOWN = 24
 NOT_BEFORE_A_NAME = frozenset(
     ["a", "an", "the", "my", "your", "his", "her", "its", "our", "their", "this", "that", "some", "no"]
 )
-
-
-def looks_like_a_name(word: str) -> bool:
-    return len(word) > 1 and word.isalpha() and word[0].isupper() and word[1:].islower()
 
 
 def unknown_names(sentences: Sequence[Sequence[str]], vocabulary: Vocabulary) -> list[str]:

@@ -92,7 +92,7 @@ class Scaffold(nn.Module):
         self,
         log_evidence: Float[Tensor, "batch sent state"],
         present: Bool[Tensor, "batch sent"],
-        generator: torch.Generator,
+        generator: torch.Generator | None,
     ) -> Int[Tensor, "batch sent"]:
         """S ~ p(S | evidence): messages forward, draws backward, exact."""
         forward = self.forward_messages(log_evidence, present)
@@ -107,5 +107,5 @@ class Scaffold(nn.Module):
         return torch.stack(S[::-1], dim=1)
 
 
-def _draw(logits: Float[Tensor, "batch state"], generator: torch.Generator) -> Int[Tensor, " batch"]:
+def _draw(logits: Float[Tensor, "batch state"], generator: torch.Generator | None) -> Int[Tensor, " batch"]:
     return torch.multinomial(logits.softmax(-1), 1, generator=generator).squeeze(-1)

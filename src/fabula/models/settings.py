@@ -22,12 +22,15 @@ class LanguageSettings:
     """On embeddings, between layers and before the output; one mask per story. The authors' code: 0.25."""
     word_dropout: float = 0.0
     """Share of input words replaced by `<unk>` in training, so that Z has something left to say."""
+    history_dropout: float = 0.0
+    """SLDS: share of sentences whose words the decoder never reads in training (`<unk>`, then and later), so that what
+    links sentences must pass through Z. Ours."""
     latent_to_output: bool = True
     """Whether Z also enters before the output layer (ours) or only beside each word (the authors' code)."""
 
     def __post_init__(self) -> None:
         positive(self, "embedding", "hidden", "layers")
-        shares(self, "dropout", "word_dropout")
+        shares(self, "dropout", "word_dropout", "history_dropout")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,6 +12,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from fabula.corpus.vocabulary import UNK
 from fabula.models.batch import Batch, gather_latent
 from fabula.models.chain import chain
 from fabula.models.dynamics import dynamics
@@ -136,5 +137,9 @@ class SLDS(nn.Module):
 
     def log_p_X(self, batch: Batch, Z: Float[Tensor, "batch sent latent"]) -> Float[Tensor, "batch sent"]:
         """log p(X_i | Z_i, X_:i) of every sentence."""
-        features = self.language(batch.previous, gather_latent(Z, batch.sentence))
+        previous, share = batch.previous, self.language.settings.history_dropout
+        if self.training and share:
+            lost = torch.rand(batch.lengths.shape, device=previous.device) < share
+            previous = previous.masked_fill(lost.gather(1, batch.sentence), UNK)
+        features = self.language(previous, gather_latent(Z, batch.sentence))
         return batch.per_sentence(self.language.log_prob(features, batch.tokens))

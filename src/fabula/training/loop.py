@@ -18,15 +18,17 @@ from torch import Tensor, nn
 from tqdm import tqdm
 
 from fabula.corpus.dataset import Corpus
+from fabula.corpus.people import People
 from fabula.errors import UserError
 from fabula.models.batch import Batch, IntArray, Shelf
 from fabula.models.build import Model, build
 from fabula.models.scaffold import UNKNOWN
 from fabula.models.slds import SLDS
 from fabula.training.checkpoint import Checkpoint, load, owners, read_tensors, save, write_file, write_tensors
-from fabula.training.heads import WordHead
-from fabula.training.objective import Terms, log_q_of, terms
+from fabula.training.heads import WordHead, contrast
+from fabula.training.objective import Latents, Terms, log_q_of, terms
 from fabula.training.recipe import ObjectiveSettings, Recipe
+from fabula.training.swap import NameSwap
 from fabula.training.tags import settle_tags
 
 CHECK_EVERY = 50
@@ -107,6 +109,10 @@ class Run:
         self.optimiser = torch.optim.AdamW(groups, weight_decay=settings.weight_decay, **fused)  # type: ignore[arg-type]
         self.average = {n: t.detach().clone() for n, t in self.model.named_parameters()} if settings.average else {}
         self.half = settings.precision == "bfloat16" and device.type == "cuda"
+        self.swap: NameSwap | None = None
+        if settings.swap_names:
+            people = People.count(corpus.split("train"), corpus.vocabulary)
+            self.swap = NameSwap(people, corpus.vocabulary, settings.swap_names, device)
         self.progress = Progress()
         self.sums: dict[str, Tensor] = {}
         self.first_bad = torch.full((), -1, device=device)
@@ -118,8 +124,10 @@ class Run:
         p, objective, settings = self.progress, self.recipe.objective, self.recipe.train
         self.model.train()
         batch = self.train_shelf.cut(rows)
-        t, Z = terms(self.model, batch, objective, half=self.half)
-        loss = self.loss(t, batch, Z, per_epoch)
+        if self.swap:
+            batch = self.swap(batch)
+        t, latents = terms(self.model, batch, objective, half=self.half)
+        loss = self.loss(t, batch, latents, per_epoch)
         self._set_rates(per_epoch)
         self.optimiser.zero_grad(set_to_none=True)
         loss.backward()
@@ -142,7 +150,7 @@ class Run:
         p.step_in_epoch += 1
         p.stories += len(rows)
 
-    def loss(self, t: Terms, batch: Batch, Z: Tensor | None, per_epoch: int) -> Tensor:
+    def loss(self, t: Terms, batch: Batch, latents: Latents | None, per_epoch: int) -> Tensor:
         """The negative objective per story, with the KL's target, warm-up and the training heads."""
         o = self.recipe.objective
         rise = min(1.0, (self.progress.step + 1) / max(1.0, o.kl_warmup * per_epoch))
@@ -155,9 +163,11 @@ class Run:
             total = total + o.alpha * self.taught(o.labelled_per_step)
         if o.valence_penalty and isinstance(self.model, SLDS):
             total = total - o.valence_penalty * self.model.recognition.valence.free.weight.abs().sum()
-        for name, head in self.heads.items():
-            assert Z is not None
-            total = total + getattr(o, name) * head(Z, batch, own=name == "own_words").mean()
+        if latents is not None:
+            for name, head in self.heads.items():
+                total = total + getattr(o, name) * head(latents.Z, batch, own=name == "own_words").mean()
+            if o.contrast and isinstance(self.model, SLDS):
+                total = total + o.contrast * contrast(self.model, latents.phi, latents.s, batch).mean()
         return -total
 
     def taught(self, n: int) -> Tensor:

@@ -15,12 +15,13 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
 from fabula.models.batch import Batch
 from fabula.models.build import Model
+from fabula.models.gaussian import Potential
 from fabula.models.recognition import Evidence
 from fabula.models.slds import SLDS, Draw
 from fabula.training.recipe import ObjectiveSettings
@@ -44,6 +45,14 @@ class Terms(NamedTuple):
         return self.log_p_X - self.kl_Z - self.kl_S + self.log_p_S
 
 
+class Latents(NamedTuple):
+    """What the heads of training ask: the draw of Z, the evidence of every sentence, heard or not, and the states."""
+
+    Z: Float[Tensor, "batch sent latent"]
+    phi: Potential
+    s: Float[Tensor, "batch sent state"]
+
+
 def terms(
     model: Model,
     batch: Batch,
@@ -51,8 +60,8 @@ def terms(
     *,
     generator: torch.Generator | None = None,
     half: bool = False,
-) -> tuple[Terms, Float[Tensor, "batch sent latent"] | None]:
-    """The objective's terms for a batch, and the draw of Z they came from.
+) -> tuple[Terms, Latents | None]:
+    """The objective's terms for a batch, and the latents they came from.
 
     `half` runs the networks in bfloat16; densities of Z are always computed in the parameters' own precision.
     """
@@ -67,6 +76,9 @@ def terms(
     S, present = model.tags(batch), batch.present
     seen = S if settings.clamp_tags or settings.kind == "paper" else torch.full_like(S, -1)
     labelled = ((seen >= 0) | ~present).all(1)
+    heard = present
+    if model.training and settings.evidence_dropout:
+        heard = present & hear(present, settings)
     if settings.kind == "paper":
         s = gumbel_softmax(evidence.log_q_S, settings.temperature, settings.gumbel == "hard", generator)
         s = torch.where(labelled[:, None, None], model.one_hot(seen), s)
@@ -74,19 +86,64 @@ def terms(
         # Mixing the dynamics by q(S_i | X): any weights make a proper q(Z | X), good ones make a good one. Where there
         # are labels, q(S | X) is taught by them alone: the bound must not bend it to its own ends.
         weights = evidence.log_q_S.exp()
-        s = torch.where(
-            (seen >= 0).unsqueeze(-1), model.one_hot(seen), weights.detach() if settings.labelled else weights
-        )
-    draw = draw_Z(model, evidence, s, batch, settings, generator)
+        weights = weights.detach() if settings.labelled else weights
+        if model.training and settings.hide_tags:
+            seen, weights = hide_tags(model, seen, weights, heard, present, settings.hide_tags)
+        s = torch.where((seen >= 0).unsqueeze(-1), model.one_hot(seen), weights)
+    draw = draw_Z(model, evidence._replace(phi=evidence.phi.where(heard)), s, batch, settings, generator)
+    Z = draw.Z
+    if model.training and settings.evidence_dropout and (settings.own_gain, settings.link_gain) != (1.0, 1.0):
+        Z = scale_gradient(Z, gains(heard, present, settings))
     with networks:
-        log_p_X = model.log_p_X(batch, draw.Z).sum(-1)
-    zero = torch.zeros_like(draw.kl)
+        log_p_X = model.log_p_X(batch, Z).sum(-1)
+    zero, latents = torch.zeros_like(draw.kl), Latents(draw.Z, evidence.phi, s)
     if settings.kind == "paper":
         kl_S = kl_of_tags(model, evidence, s, batch).masked_fill(labelled, 0.0)
         log_p_S = model.scaffold.log_prob(S, present).masked_fill(~labelled, 0.0)
-        return Terms(log_p_X, draw.kl, kl_S, log_p_S, log_q_of(evidence, S)), draw.Z
+        return Terms(log_p_X, draw.kl, kl_S, log_p_S, log_q_of(evidence, S)), latents
     kl_Z = draw.log_q - model.log_p_Z(draw.Z, batch, seen)
-    return Terms(log_p_X, kl_Z, zero, zero, log_q_of(evidence, S)), draw.Z
+    return Terms(log_p_X, kl_Z, zero, zero, log_q_of(evidence, S)), latents
+
+
+def hear(present: Bool[Tensor, "batch sent"], settings: ObjectiveSettings) -> Bool[Tensor, "batch sent"]:
+    """Which sentences q(Z | X) hears in this step: all of some stories, a random part of the others."""
+    heard = torch.rand(present.shape, device=present.device) >= settings.evidence_dropout
+    whole = torch.rand(len(present), 1, device=present.device) < settings.whole_stories
+    return heard | whole
+
+
+def hide_tags(
+    model: SLDS,
+    seen: Int[Tensor, "batch sent"],
+    weights: Float[Tensor, "batch sent state"],
+    heard: Bool[Tensor, "batch sent"],
+    present: Bool[Tensor, "batch sent"],
+    share: float,
+) -> tuple[Int[Tensor, "batch sent"], Float[Tensor, "batch sent state"]]:
+    """The tags without those of some sentences that are not heard, and states for these drawn from the scaffold.
+
+    A sentence's own words must not tell its state where its evidence is left out: S is drawn given the other tags.
+    A draw of S in q(Z | S, X) with S summed out of p(Z) leaves a (looser) bound.
+    """
+    hidden = ~heard & present & (torch.rand(heard.shape, device=heard.device) < share)
+    seen = seen.masked_fill(hidden, -1)
+    silent = weights.clamp(min=1e-10).log().masked_fill(hidden.unsqueeze(-1), 0.0)
+    drawn = model.scaffold.sample(model.scaffold.clamp(silent, seen), present, None)
+    return seen, torch.where(hidden.unsqueeze(-1), model.one_hot(drawn), weights)
+
+
+def gains(
+    heard: Bool[Tensor, "batch sent"], present: Bool[Tensor, "batch sent"], settings: ObjectiveSettings
+) -> Float[Tensor, "batch sent"]:
+    """How much of the words' gradient reaches each Z_i: 1 in stories that are heard whole."""
+    partly = (~heard & present).any(1, keepdim=True)
+    return torch.where(partly, torch.where(heard, settings.own_gain, settings.link_gain), 1.0)
+
+
+def scale_gradient(Z: Float[Tensor, "batch sent latent"], gain: Float[Tensor, "batch sent"]) -> Tensor:
+    """Z itself, its gradient multiplied."""
+    gain = gain.unsqueeze(-1)
+    return Z * gain + (Z * (1 - gain)).detach()
 
 
 def draw_Z(
@@ -97,10 +154,7 @@ def draw_Z(
     settings: ObjectiveSettings,
     generator: torch.Generator | None,
 ) -> Draw:
-    """Z from the posterior the recipe names, some sentences' evidence left out while training."""
-    if model.training and settings.evidence_dropout:
-        kept = torch.rand(batch.present.shape, device=batch.present.device) >= settings.evidence_dropout
-        evidence = evidence._replace(phi=evidence.phi.where(kept))
+    """Z from the posterior the recipe names."""
     noise = _noise(model, batch, generator)
     if settings.posterior == "filtering":
         return model.draw_filtering(evidence, s, batch.present, noise)

@@ -40,6 +40,17 @@ class ObjectiveSettings:
     evidence_dropout: float = 0.0
     """Share of sentences whose phi_i is left out of q(Z | X) in training: their words must then be told by the Z of
     the others, which is what infilling asks. Any q gives a bound, so the objective stays one. Ours."""
+    whole_stories: float = 0.0
+    """Share of stories that evidence dropout leaves alone, so that q(Z | X) of a whole story is trained as well. Ours."""
+    hide_tags: float = 0.0
+    """Share of the left-out sentences whose tag is hidden too, and summed out. Ours."""
+    own_gain: float = 1.0
+    """In stories with left-out sentences: what a heard sentence's own words may move Z by (their gradient is multiplied
+    by it). Below 1, Z is rewarded less for what is local to its sentence. Ours."""
+    link_gain: float = 1.0
+    """The same for a left-out sentence's words, which only the other sentences can tell: above 1 rewards links. Ours."""
+    contrast: float = 0.0
+    """Weight of telling a story's next sentence from other stories' by Z_i under A, bias and B. Ours."""
     target_kl: float = 0.0
     """Nats of KL(Z) per story below which the KL costs nothing: max(KL, target). Ours."""
     kl_weight: float = 1.0
@@ -54,8 +65,10 @@ class ObjectiveSettings:
     def __post_init__(self) -> None:
         positive(self, "temperature")
         not_negative(self, "label_seed", "alpha", "labelled_per_step", "valence_penalty", "target_kl", "kl_weight")
-        not_negative(self, "kl_warmup", "other_words", "own_words")
-        shares(self, "evidence_dropout")
+        not_negative(self, "kl_warmup", "other_words", "own_words", "own_gain", "link_gain", "contrast")
+        shares(self, "evidence_dropout", "whole_stories")
+        if not 0 <= self.hide_tags <= 1:
+            raise ValueError(f"hide_tags must be between 0 and 1, not {self.hide_tags}")
         if not 0 <= self.labelled <= 1:
             raise ValueError(f"labelled must be between 0 and 1, not {self.labelled}")
         if self.labelled_per_step and not self.labelled:
@@ -90,9 +103,12 @@ class TrainSettings:
     """Decay per step of the running average of the weights that is evaluated and kept; 0 keeps the last weights."""
     precision: Literal["float32", "bfloat16"] = "bfloat16"
     """Of the matrix products on CUDA; the CPU always computes in float32."""
+    swap_names: float = 0.0
+    """Share of stories in which every step trades names for others of like use and frequency. Ours."""
     seed: int = 0
 
     def __post_init__(self) -> None:
+        shares(self, "swap_names")
         positive(self, "epochs", "patience", "batch", "learning_rate", "learning_rate_dynamics", "clip", "decay")
         not_negative(self, "warmup_steps", "weight_decay", "seed")
         shares(self, "average")
