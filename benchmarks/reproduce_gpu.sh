@@ -4,7 +4,8 @@
 #
 #     bash benchmarks/reproduce_gpu.sh CARRY OUT SECONDS EPOCHS [--only …] [--model NAME=RUN] …
 #
-# CARRY/roc.tar.xz is the prepared corpus, CARRY/cloze.json Story Cloze encoded (benchmarks/encode_cloze.py);
+# CARRY/roc.tar.xz is the prepared corpus, CARRY/cloze.npz Story Cloze in its words
+# (fabula.evaluation.cloze.prepare_cloze);
 # CARRY/models.tar.xz (checkpoints, a folder each) and CARRY/report.tar.xz (records of an earlier call) may be missing.
 # Words after the fourth go to `fabula reproduce`. FABULA_COMMIT names the commit where there is no repository.
 set -u
@@ -23,7 +24,7 @@ for folder in "$work"/models/*/; do [ -f "$folder/config.json" ] && models+=(--m
 # Packing takes some seconds, and a unit that runs at the deadline gets twenty more.
 left=$((seconds - ($(date +%s) - began)))
 python3 -m fabula reproduce --data "$work/roc" --out "$work/report" --device "${DEVICE:-cuda}" --jobs "${JOBS:-5}" \
-    --deadline $((left - 45)) --train-until $((left * ${TRAIN_SHARE:-68} / 100)) --cloze "$carry/cloze.json" \
+    --deadline $((left - 45)) --train-until $((left * ${TRAIN_SHARE:-68} / 100)) --cloze "$carry/cloze.npz" \
     --set train.epochs="$epochs" --set train.batch=512 --set train.learning_rate=2e-3 \
     --set train.learning_rate_dynamics=1e-3 --set train.schedule=cosine "${models[@]}" "$@"
 tar cJf "$out/reproduction.tar.xz" -C "$work/report" records $([ -d "$work/report/texts" ] && echo texts)

@@ -42,7 +42,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser.add_argument(
         "--set", action="append", default=[], metavar="KEY=VALUE", help="change a setting of every trained recipe"
     )
-    parser.add_argument("--cloze", type=Path, metavar="FILE", help="Story Cloze: its CSV, or the same encoded (JSON)")
+    parser.add_argument("--cloze", type=Path, metavar="FILE", help="Story Cloze: its CSV, or the same encoded (.npz)")
     parser.add_argument("--recipes", type=Path, metavar="DIR", help="the recipes' folder (default: the clone's)")
     parser.add_argument("--texts", action="store_true", help="show given sentences in the report: never publish that")
     parser.add_argument("--json", action="store_true", help="print what was done as JSON")

@@ -11,7 +11,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fabula.corpus.dataset import Stories
 from fabula.evaluation.likelihood import draw_posterior, likelihood, noise_for
 from fabula.evaluation.measure import log_p_of_tags
 from fabula.evaluation.record import log_mean_exp, rounded
@@ -160,14 +159,6 @@ def story_nlls(model: Model, shelf: Shelf, samples: int, seed: int, posterior: s
         for name, values in (("iw", log_mean_exp(weights, 1)), ("elbo", weights.mean(1)), ("authors", authors)):
             found[name][rows] = -values.cpu().numpy()
     return found
-
-
-def nlls_of(
-    model: Model, stories: Stories, samples: int, seed: int, posterior: str, device: torch.device
-) -> FloatArray:
-    """The honest figure of each story: exact where the model has it, else the tighter bound."""
-    arrays = story_nlls(model, Shelf(stories, device), samples, seed, posterior)
-    return arrays["iw"] if "iw" in arrays else arrays["nll"]
 
 
 @torch.no_grad()

@@ -191,7 +191,8 @@ def units_of(systems: Iterable[System]) -> list[Unit]:
         for sampler in samplers_of(system)[1:]:
             for setting in TABLE_SETTINGS:
                 add("sample", 6, f"{setting}.{sampler}")
-        add("cloze", 7)
+        if system.kind != "s2s":  # it has no p(X) of its own
+            add("cloze", 7)
         if system.name in ("slds", "lm", "default"):
             for sampler in samplers_of(system):
                 if sampler != "gibbs-peek":

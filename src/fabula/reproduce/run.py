@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import csv
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from fabula import api
+from fabula.corpus.dataset import Corpus
+from fabula.corpus.tokenize import detokenise
 from fabula.errors import UserError
 from fabula.reproduce.bench import Bench, Job
-from fabula.reproduce.plan import FULL, SMALL, narrowed, systems_for, units_of
+from fabula.reproduce.plan import FULL, SENTENCES, SMALL, narrowed, systems_for, units_of
 from fabula.reproduce.schedule import Outcome, Say, run_units
 from fabula.training.loop import pick_device
 
@@ -39,15 +42,16 @@ def reproduce(
     began, scale = time.time(), SMALL if small else FULL
     where = pick_device(device)
     given = dict(models or {})
+    folder = corpus_folder(data, out, small=small)
     job = Job(
-        data=corpus_folder(data, out, small=small),
+        data=folder,
         out=out,
         recipes=recipes_folder(recipes),
         scale=scale,
         device=str(where),
         models=given if small else {"default": api.find("default"), **given},
         changes=dict(changes or {}),
-        cloze=cloze,
+        cloze=cloze_file(cloze, folder, out, small=small),
         deadline=None if deadline is None else began + deadline,
         train_until=None if train_until is None else began + train_until,
         memory_gib=DEVICE_GIB if where.type == "cuda" else HOST_GIB,
@@ -55,7 +59,7 @@ def reproduce(
     bench = Bench(job)
     for system in systems_for(given):
         bench.recipe(system)  # a mistake in a recipe or a change is told before hours are spent
-    units = [unit for unit in units_of(systems_for(given)) if unit.stage != "cloze" or cloze is not None or small]
+    units = [unit for unit in units_of(systems_for(given)) if unit.stage != "cloze" or job.cloze is not None]
     return run_units(job, narrowed(units, only), jobs=jobs, say=say)
 
 
@@ -79,6 +83,41 @@ def corpus_folder(data: Path | None, out: Path, *, small: bool) -> Path:
         provenance = {"toy": SMALL.toy, "seed": 0}
         prepare_stories(toy_splits(SMALL.toy, 0), folder, provenance=provenance, jobs=1, progress=False)
     return folder
+
+
+def cloze_file(given: Path | None, data: Path, out: Path, *, small: bool) -> Path | None:
+    """Story Cloze in the corpus's words: as given (.npz), or encoded now (CSV); at the small scale a toy one."""
+    if given is not None and given.suffix == ".npz":
+        if not given.is_file():
+            raise UserError(f"--cloze {given} does not exist", field="cloze")
+        return given
+    if given is None and not small:
+        return None
+    from fabula.evaluation.cloze import prepare_cloze
+
+    target = out / "runs" / "cloze.npz"
+    if not target.exists():
+        target.parent.mkdir(parents=True, exist_ok=True)
+        prepare_cloze(given or toy_cloze(data, target.with_suffix(".csv")), data, target)
+    return target
+
+
+def toy_cloze(data: Path, target: Path) -> Path:
+    """Test stories of the toy corpus with another story's ending as the wrong one."""
+    corpus = Corpus.open(data)
+    test = corpus.split("test")
+    stories = [
+        [detokenise(corpus.vocabulary.decode(s.tolist())) for s in test.sentences(row)] for row in range(len(test))
+    ]
+    stories = [story for story in stories if len(story) == SENTENCES]
+    with target.open("w", encoding="utf-8", newline="") as file:
+        rows = csv.writer(file)
+        names = [f"InputSentence{n}" for n in range(1, 5)]
+        rows.writerow([*names, "RandomFifthSentenceQuiz1", "RandomFifthSentenceQuiz2", "AnswerRightEnding"])
+        for n, story in enumerate(stories):
+            endings = [story[-1], stories[n - 1][-1]]
+            rows.writerow([*story[:-1], *endings[:: 1 if n % 2 else -1], 1 if n % 2 else 2])
+    return target
 
 
 def recipes_folder(named: Path | None) -> Path:

@@ -3,27 +3,27 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from fabula.evaluation.latent import draw_given
+from fabula.evaluation.control import sentences_of, write_along
 from fabula.infill import decode
-from fabula.infill.decode import GREEDY, TOP_15, Choice
+from fabula.infill.decode import Choice
 from fabula.infill.noise import Noise, seeded
 from fabula.infill.page import Page, page
-from fabula.infill.rerank import write_joined
 from fabula.infill.sampler import FillSettings, Found, fill
-from fabula.models.gaussian import Potential
-from fabula.models.s2s import S2S
+from fabula.models.lm import LM
 from fabula.models.slds import SLDS
 from fabula.reproduce.bench import Bench
 from fabula.reproduce.plan import BY_NAME, MIDDLE, SENTENCES, SETTINGS, Scale, System, Unit
 
 WRITTEN_AT_ONCE = 512
+TOP_K = 15
+"""The paper's value for its baselines; the paper does not say how it wrote for its control table."""
 
 
 def settings_of(sampler: str, scale: Scale, bench: Bench) -> FillSettings:
@@ -32,9 +32,9 @@ def settings_of(sampler: str, scale: Scale, bench: Bench) -> FillSettings:
         "temperature": 1.0, "fluency": 0.0, "memory_gib": bench.job.memory_gib, "bf16": bench.device.type == "cuda",
     }  # fmt: skip
     if sampler == "rerank":
-        return FillSettings(sampler="rerank", samples=scale.reranked, top_k=15, **common)
+        return FillSettings(sampler="rerank", samples=scale.reranked, top_k=TOP_K, **common)
     if sampler == "bridge":
-        return FillSettings(sampler="bridge", samples=scale.samples, tags="read", top_k=15, **common)
+        return FillSettings(sampler="bridge", samples=scale.samples, tags="read", top_k=TOP_K, **common)
     # One chain, as the paper has it: its 50 samples are 50 states, burn-in included.
     tags = "peek" if sampler == "gibbs-peek" else "read"
     return FillSettings(sampler="gibbs", samples=scale.samples, chains=1, tags=tags, **common)  # type: ignore[arg-type]
@@ -92,8 +92,9 @@ def write_stories(bench: Bench, unit: Unit) -> None:
     system, scale, began = BY_NAME[unit.system], bench.job.scale, time.perf_counter()
     rows = [row for row in range(len(bench.test)) if len(bench.tags(row)) == SENTENCES][: scale.written]
     tags = [bench.tags(row) for row in rows]
-    runs = [written(bench, system, tags, TOP_15, run) for run in range(scale.runs)]
-    greedy = written(bench, system, tags, GREEDY, 0)
+    S = torch.tensor(tags)
+    runs = [told(bench, system, S, TOP_K, run) for run in range(scale.runs)]
+    greedy = told(bench, system, S, 1, 0)
     texts = [
         {"id": bench.test.ids[row], "tags": tags[n], "runs": [run[n] for run in runs], "greedy": greedy[n]}
         for n, row in enumerate(rows)
@@ -101,49 +102,34 @@ def write_stories(bench: Bench, unit: Unit) -> None:
     record = {
         **bench.common(unit, n=len(rows), kind="estimate", began=began),
         "runs": scale.runs,
-        "top_k": TOP_15.top_k,
+        "top_k": TOP_K,
         "tags_in": system.kind in ("slds", "s2s"),
     }
     bench.records.write(unit.name, record, texts)
 
 
+def told(bench: Bench, system: System, S: Tensor, top_k: int, run: int) -> list[list[str]]:
+    """One telling of every story, as English sentences; the LM, which takes no tags, writes as it likes."""
+    model, vocabulary, seed = bench.checkpoint(system).model, bench.corpus.vocabulary, bench.job.seed + run
+    if isinstance(model, LM):
+        return free_stories(bench, model, len(S), top_k, seed)
+    if isinstance(model, SLDS) and model.K == 1:
+        S = torch.zeros_like(S)
+    return write_along(model, vocabulary, S, top_k=top_k, seed=seed)
+
+
 @torch.inference_mode()
-def written(bench: Bench, system: System, tags: list[list[int]], choice: Choice, run: int) -> list[list[str]]:
-    """One telling of every story: its five sentences as words with blanks between them."""
-    model, vocabulary = bench.checkpoint(system).model, bench.corpus.vocabulary
-    found: list[list[str]] = []
-    for part in pieces(tags, WRITTEN_AT_ONCE):
-        blank = page([[None] * SENTENCES] * len(part), tags=part, device=bench.device)
-        seeds = [seeded(bench.job.seed + 1 + run, len(found) + n) for n in range(len(part))]
-        noise = Noise(seeds, blank.sentences, 1, bench.device)
-        uniform = noise.uniform(choice.max_words)
-        if isinstance(model, S2S):
-            told = write_joined(model, bench.lexicon, choice, blank, uniform)
-        else:
-            Z = latents(model, part, noise) if isinstance(model, SLDS) else None
-            drawn = None if choice.top_k == 1 else uniform
-            told = decode.story(model.language, bench.lexicon, choice, blank, Z, drawn)
-        X, lengths = told.X.cpu(), told.lengths.cpu()
-        found += [
-            [" ".join(vocabulary.decode(X[n, i, : int(lengths[n, i]) - 1].tolist())) for i in range(SENTENCES)]
-            for n in range(len(part))
-        ]
+def free_stories(bench: Bench, model: LM, n: int, top_k: int, seed: int) -> list[list[str]]:
+    """Stories that nothing asks for."""
+    choice, found = Choice(top_k=top_k), []
+    for start in range(0, n, WRITTEN_AT_ONCE):
+        count = min(WRITTEN_AT_ONCE, n - start)
+        blank = page([[None] * SENTENCES] * count, device=bench.device)
+        seeds = [seeded(seed, start + row) for row in range(count)]
+        uniform = None if top_k == 1 else Noise(seeds, blank.sentences, 1, bench.device).uniform(choice.max_words)
+        new = decode.story(model.language, bench.lexicon, choice, blank, None, uniform)
+        found += sentences_of(new.X, new.lengths, bench.corpus.vocabulary)
     return found
-
-
-def latents(model: SLDS, tags: list[list[int]], noise: Noise) -> Tensor:
-    """Z from the dynamics under these tags, nothing else heard."""
-    device = noise.device
-    S = torch.tensor(tags, device=device) if model.K > 1 else torch.zeros(len(tags), SENTENCES, dtype=torch.int64)
-    S = S.to(device)
-    silent = torch.zeros(*S.shape, model.D, device=device)
-    generator = torch.Generator(device).manual_seed(int(noise.generators[0].initial_seed()) % 2**62)
-    return draw_given(model, S, Potential(silent, silent), S >= 0, 1, generator)[:, 0]
-
-
-def pieces(items: list[list[int]], size: int) -> Iterator[list[list[int]]]:
-    for start in range(0, len(items), size):
-        yield items[start : start + size]
 
 
 def time_sampler(bench: Bench, unit: Unit) -> None:
