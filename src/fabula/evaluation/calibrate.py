@@ -36,6 +36,9 @@ PROPER = frozenset(["i", "english", "american", *_DAYS, *_MONTHS, *_FEASTS])
 
 _STOPS = (".", "!", "?")
 _QUOTES = ('"', "''")
+_KIN = ("wife", "husband", "mom", "dad", "mother", "father", "son", "daughter", "sister", "brother", "niece", "nephew")
+_OWN = frozenset([*_KIN, "friend", "friends", "family", "girlfriend", "boyfriend", "boss", "dog", "cat", "parents"])
+)
 
 
 @dataclass(frozen=True)
@@ -79,24 +82,26 @@ def read_ratings(file: str | Path) -> list[Rated]:
         labels = parts[-1].split()
         if len(parts) != 3 or not labels or not all(label.isdigit() for label in labels):
             raise UserError(f"{path}, line {number}: not `id ||| story ||| labels`")
-        found.append(Rated(parts[0], restore(parts[1]), tuple(int(label) for label in labels)))
+        found.append(Rated(parts[0], restore(parts[1], number), tuple(int(label) for label in labels)))
     if not found:
         raise UserError(f"{path} holds no rated story")
     return found
 
 
-def restore(text: str) -> list[str]:
+def restore(text: str, number: int = 0) -> list[str]:
     """The sentences of a masked story as written English: names, capitals, blanks.
 
-    The same mask is the same person throughout: the n-th story's persons cannot be told apart once masked, and nearly
-    all stories speak of one of a kind. A mask that a word like `my` or `on a` stands before was no name: it keeps its
-    place as one all the same, since what it was is lost.
+    `number` chooses the names. The same mask is the same person throughout a story: who was who is lost. Before a word
+    for one of the speaker's own the mask stood for `my`, which is somebody's name too.
     """
     words = re.sub(r"([.!?])(?=[a-z\[])", r"\1 ", text).split()
     sentences: list[list[str]] = [[]]
     for place, word in enumerate(words):
-        sentences[-1].append(word)
         following = words[place + 1] if place + 1 < len(words) else ""
+        if word in NAMES:
+            known = NAMES[word]
+            word = "my" if following in _OWN else known[number % len(known)]
+        sentences[-1].append(word)
         ended = word in _STOPS and following not in (*_STOPS, *_QUOTES)
         quoted = word in _QUOTES and len(sentences[-1]) > 1 and sentences[-1][-2] in _STOPS
         if ended or quoted:
@@ -105,12 +110,9 @@ def restore(text: str) -> list[str]:
 
 
 def _sentence(words: Sequence[str]) -> str:
-    told = [NAMES[word][0] if word in NAMES else word for word in words]
-    told = [word.capitalize() if word in PROPER else word for word in told]
-    if told and told[0] in ('"', "''", "``") and len(told) > 1:
-        told[1] = told[1][:1].upper() + told[1][1:]
-    elif told:
-        told[0] = told[0][:1].upper() + told[0][1:]
+    told = [word.capitalize() if word in PROPER else word for word in words]
+    first = 1 if told[0] in ('"', "''", "``") and len(told) > 1 else 0
+    told[first] = told[first][:1].upper() + told[first][1:]
     return detokenise(['"' if word in ("``", "''") else word for word in told])
 
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from fabula.errors import UserError
 from fabula.evaluation.bootstrap import Interval
+from fabula.evaluation.quiet import no_stderr
 
 Features = NDArray[np.float32]
 FloatArray = NDArray[np.float64]
@@ -32,15 +33,16 @@ def mauve(written: Features, human: Features, *, draws: int = 500, seed: int = 0
         from mauve import compute_mauve
     except ImportError as error:
         raise UserError("MAUVE needs mauve-text: pip install 'fabula[eval]'") from error
-    found = compute_mauve(
-        p_features=np.ascontiguousarray(written, dtype=np.float32),
-        q_features=np.ascontiguousarray(human, dtype=np.float32),
-        num_buckets=min(MAX_BUCKETS, max(2, round(min(len(written), len(human)) / 10))),
-        kmeans_num_redo=3,
-        kmeans_max_iter=100,
-        mauve_scaling_factor=SCALE,
-        seed=seed,
-    )
+    with no_stderr():  # faiss would like more texts for a bucket than MAUVE's authors take
+        found = compute_mauve(
+            p_features=np.ascontiguousarray(written, dtype=np.float32),
+            q_features=np.ascontiguousarray(human, dtype=np.float32),
+            num_buckets=min(MAX_BUCKETS, max(2, round(min(len(written), len(human)) / 10))),
+            kmeans_num_redo=3,
+            kmeans_max_iter=100,
+            mauve_scaling_factor=SCALE,
+            seed=seed,
+        )
     rng = np.random.default_rng(seed)
     p, q = (np.asarray(share, dtype=np.float64) for share in (found.p_hist, found.q_hist))
     drawn = area(

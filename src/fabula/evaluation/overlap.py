@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import importlib.util
 import logging
-import os
 import re
 import shutil
 import subprocess
@@ -15,12 +14,12 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fabula.errors import UserError
+from fabula.evaluation.quiet import no_stderr
 
 FloatArray = NDArray[np.float64]
 KINDS = ("rouge1", "rouge2", "rougeL")
@@ -109,7 +108,8 @@ def meteor(written: Sequence[str], true: Sequence[str]) -> Meteor:
     def tokenised(texts: Sequence[str]) -> dict[int, list[str]]:
         # The tokeniser keeps lines apart, so an empty text needs a mark, which it then drops.
         captions = {number: [{"caption": " ".join(text.split()) or "."}] for number, text in enumerate(texts)}
-        lines: dict[int, list[str]] = _quietly(PTBTokenizer().tokenize, captions)
+        with no_stderr():  # where it reports its speed, from Java
+            lines: dict[int, list[str]] = PTBTokenizer().tokenize(captions)
         return lines
 
     told, truth = tokenised(written), tokenised(true)
@@ -131,18 +131,6 @@ def _need(*packages: str) -> None:
     missing = [package for package in packages if importlib.util.find_spec(package) is None]
     if missing:
         raise UserError(f"{' and '.join(missing)} not found: {SCORERS}")
-
-
-def _quietly(call: Any, *arguments: Any) -> Any:
-    """Run with the process's stderr closed: the tokeniser reports its speed there, from Java."""
-    kept = os.dup(2)
-    with open(os.devnull, "wb") as nowhere:
-        os.dup2(nowhere.fileno(), 2)
-        try:
-            return call(*arguments)
-        finally:
-            os.dup2(kept, 2)
-            os.close(kept)
 
 
 def _rouge_home(folder: Path) -> Path:

