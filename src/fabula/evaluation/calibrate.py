@@ -38,7 +38,6 @@ _STOPS = (".", "!", "?")
 _QUOTES = ('"', "''")
 _KIN = ("wife", "husband", "mom", "dad", "mother", "father", "son", "daughter", "sister", "brother", "niece", "nephew")
 _OWN = frozenset([*_KIN, "friend", "friends", "family", "girlfriend", "boyfriend", "boss", "dog", "cat", "parents"])
-)
 
 
 @dataclass(frozen=True)
