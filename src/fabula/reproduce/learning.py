@@ -46,14 +46,13 @@ def train_system(bench: Bench, unit: Unit) -> None:
     """Train a system by its recipe, resuming where an earlier call stopped; a given checkpoint is only noted."""
     system, job, began = BY_NAME[unit.system], bench.job, time.perf_counter()
     folder = bench.folder(system)
-    stopped, log = "given", []
+    stopped = "given"
     if system.name not in job.models:
         folder.mkdir(parents=True, exist_ok=True)
         recipe = bench.recipe(system)
         stopped = "epochs"
 
         def report(entry: dict[str, Any]) -> None:
-            log.append(entry)
             now = time.time()
             if job.train_until is not None and now >= job.train_until:
                 raise EnoughError

@@ -176,11 +176,12 @@ def units_of(systems: Iterable[System]) -> list[Unit]:
             if stage in system.stages:
                 found.append(Unit(stage, system.name, detail, needs, (group, own, len(found)), alone))
 
-        add("train", 0, needs=())
-        add("likelihood", 1)
+        late = 4 if system.changes else 0
+        add("train", late, needs=())
+        add("likelihood", late + 1)
         for setting in TABLE_SETTINGS:
             add("sample", 2, f"{setting}.{protocol(system)}")
-        add("write", 3)
+        add("write", late + 3)
         if system.latent:
             add("dynamics", 3)
         for sampler in samplers_of(system):

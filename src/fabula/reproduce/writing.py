@@ -28,9 +28,7 @@ TOP_K = 15
 
 def settings_of(sampler: str, scale: Scale, bench: Bench) -> FillSettings:
     """A sampler's name as settings. Words are drawn at temperature 1 and ranked by the given sentences alone."""
-    common: dict[str, Any] = {
-        "temperature": 1.0, "fluency": 0.0, "memory_gib": bench.job.memory_gib, "bf16": bench.device.type == "cuda",
-    }  # fmt: skip
+    common: dict[str, Any] = {"temperature": 1.0, "fluency": 0.0, "memory_gib": bench.job.memory_gib}
     if sampler == "rerank":
         return FillSettings(sampler="rerank", samples=scale.reranked, top_k=TOP_K, **common)
     if sampler == "bridge":
