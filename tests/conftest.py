@@ -8,11 +8,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from fabula.corpus.prepare import prepare_stories
 from fabula.corpus.toy import toy_splits
+from fabula.corpus.vocabulary import SPECIALS, Vocabulary
+from fabula.models.build import build
+from fabula.training.checkpoint import Checkpoint, save
+from fabula.training.recipe import recipe_from
 
 STORIES = 240
+WORDS = [
+    *[".", "!", "?", ",", "'s", "Mia", "Tom", "car", "would", "not", "start", "made", "it", "to", "work", "on", "time"],
+    *["He", "She", "was", "sad", "glad", "the", "a", "dog"],
+]
 
 
 @pytest.fixture(scope="session")
@@ -59,3 +68,21 @@ def to_toml() -> Callable[[dict[str, Any]], str]:
         return "\n".join([*lines, *(table(value, f"{path}.{key}".lstrip(".")) for key, value in inner.items())]) + "\n"
 
     return table
+
+
+@pytest.fixture(scope="session")
+def random_models(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of untrained models that answer at once: `default` (slds), `lds`, `lm`, `s2s`. Do not write into it."""
+    root = tmp_path_factory.mktemp("random-models")
+    sizes = {"language": {"embedding": 8, "hidden": 12}, "dynamics": {"latent": 3}, "recognition": {"hidden": 6}}
+    for kind in ("slds", "lds", "lm", "s2s"):
+        torch.manual_seed(0)
+        recipe = recipe_from({"name": f"random-{kind}", "model": {"kind": kind, **sizes}})
+        vocabulary = Vocabulary((*SPECIALS, *WORDS))
+        model = build(recipe.model, len(vocabulary), torch.full((3,), 1 / 3), torch.full((3, 3), 1 / 3))
+        checkpoint = Checkpoint(
+            model=model, vocabulary=vocabulary, labels=("negative", "neutral", "positive"), recipe=recipe,
+            corpus_hash="0" * 64, figures={"ppl": 12.5},
+        )  # fmt: skip
+        save(root / ("default" if kind == "slds" else kind), checkpoint)
+    return root

@@ -19,34 +19,40 @@ from typing import Any, Literal
 
 import torch
 
-from fabula.corpus.tokenize import detokenise, tokenise
+from fabula.corpus.tokenize import detokenise, normalise, tokenise
 from fabula.corpus.vocabulary import EOS, UNK
 from fabula.errors import UserError
-from fabula.evaluation.likelihood import draw_posterior
+from fabula.evaluation.fit import fits
+from fabula.evaluation.story import Weighed, weigh
 from fabula.infill import decode, names
 from fabula.infill.bridge import draw_latents
+from fabula.infill.cast import Cast
 from fabula.infill.decode import Lexicon
 from fabula.infill.noise import Noise, seeded
 from fabula.infill.page import Page, evidence, flatten, page
-from fabula.infill.sampler import SAMPLERS, FillSettings, Found, draw, take
+from fabula.infill.sampler import CAREFUL, SAMPLERS, FillSettings, Found, draw, take
 from fabula.infill.samples import Diagnostics, Round, best
 from fabula.infill.tags import settle
-from fabula.infill.task import Task, fill_task, partial_task, story_task, write_task
+from fabula.infill.task import BLANK, Task, fill_task, partial_task, story_task, write_task
+from fabula.models.batch import Batch
 from fabula.models.s2s import S2S
 from fabula.models.scaffold import UNKNOWN
 from fabula.models.slds import SLDS
-from fabula.results import Candidate, Filling, Movement, Posterior, Score, Sentence, Tagging
+from fabula.results import Candidate, Explanation, Filling, Movement, Posterior, Reasons, Score, Sentence, Tagging, Word
 from fabula.training import checkpoint as checkpoints
 from fabula.training.checkpoint import Checkpoint
 
 __all__ = [
-    "Candidate", "Filling", "Movement", "Narrator", "Posterior", "Score", "Sentence", "Tagging",
-    "describe", "find", "installed", "load", "models_folder",
+    "Candidate", "Explanation", "Filling", "Movement", "Narrator", "Posterior", "Reasons", "Score", "Sentence",
+    "Tagging", "Word", "describe", "find", "installed", "load", "models_folder",
 ]  # fmt: skip
 
 Arc = str | Sequence[str | None] | None
 MODELS_VARIABLE = "FABULA_MODELS"
 PACKAGED = Path(__file__).parent / "data"
+EXPLAIN_WORDS, EXPLAIN_SAMPLES = 700, (8, 16)
+"""Words x draws that `explain` reads along a story, and between how many draws of Z it chooses for that: a long story
+gets fewer."""
 UNKNOWN_SHOWN = 10
 """Words that a note about unknown words names, at most."""
 
@@ -121,7 +127,8 @@ class Narrator:
         self.checkpoint, self.device = checkpoint, device
         self.model = checkpoint.model.requires_grad_(False)
         self.vocabulary, self.labels = checkpoint.vocabulary, checkpoint.labels
-        self.lexicon = Lexicon.of(self.vocabulary, device)
+        self.cast = Cast(checkpoint.people, self.vocabulary, device)
+        self.lexicon = Lexicon.of(self.vocabulary, device, self.cast.names)
 
     @property
     def name(self) -> str:
@@ -198,40 +205,81 @@ class Narrator:
         told = self.encode([story_task(sentences, self.labels)])
         batch = flatten(told.X, told.lengths)
         words, unknown = int(told.lengths.sum()), int((told.X == UNK).sum())
-        kind: Literal["exact", "bound"] = "exact"
-        if isinstance(self.model, SLDS):
-            kind = "bound"
-            wide = batch.repeat(samples)
-            generator = torch.Generator(self.device).manual_seed(seed)
-            seen = self.model.evidence(wide)
-            drawn = draw_posterior(self.model, seen, wide, self.checkpoint.recipe.objective.posterior, generator)
-            log_p_X = self.model.log_p_X(wide, drawn.Z)
-            free = torch.full_like(wide.S, UNKNOWN) if self.model.K > 1 else self.model.tags(wide)
-            log_w = log_p_X.sum(1) + self.model.log_p_Z(drawn.Z, wide, free) - drawn.log_q
-            log_p = float(log_w.double().logsumexp(0)) - math.log(samples)
-            each = log_p_X.mean(0)
+        if isinstance(self.model, S2S):
+            words -= len(sentences) - 1
+            states = torch.tensor([self._tagger_states(story_task(sentences, self.labels))], device=self.device)
+            each = self.model.log_p_X(batch.with_S(states))[0]
+            log_p = float(each.double().sum())
         else:
-            if isinstance(self.model, S2S):
-                words -= len(sentences) - 1
-                states = torch.tensor([self._tagger_states(story_task(sentences, self.labels))], device=self.device)
-                batch = batch.with_S(states)
-            each = self.model.log_p_X(batch)[0]
-            log_p, samples = float(each.double().sum()), 0
+            weighed = self._weigh(batch, samples, seed)
+            each, log_p = batch.per_sentence(weighed.log_p_words)[0], float(weighed.log_p[0])
+        kind: Literal["exact", "bound"] = "bound" if isinstance(self.model, SLDS) else "exact"
+        samples = samples if kind == "bound" else 0
         return Score(
             sentences=tuple(sentences), log_p=log_p, log_p_sentences=tuple(each.tolist()), kind=kind, words=words,
             unknown=unknown, perplexity=math.exp(-log_p / words), samples=samples, seed=seed, model=self.name,
         )  # fmt: skip
 
     @torch.inference_mode()
+    def explain(
+        self, sentences: Sequence[str], *, arc: Arc = None, samples: int | None = None, seed: int = 0
+    ) -> Explanation:
+        """Why each sentence: the probability of its words, and how it fits before, after and the arc (`Reasons`)."""
+        if isinstance(self.model, S2S):
+            raise UserError(
+                "a model of whole stories given their tags (s2s) cannot account for a sentence", field="model"
+            )
+        if samples is not None and samples < 1:
+            raise UserError(f"samples must be at least 1, not {samples}", field="samples")
+        task = story_task(sentences, self.labels)
+        asked = partial_task(sentences, self.labels, arc).arc
+        told = self.encode([task])
+        if samples is None:
+            samples = max(EXPLAIN_SAMPLES[0], min(EXPLAIN_SAMPLES[1], EXPLAIN_WORDS // int(told.lengths.sum())))
+        weighed = self._weigh(flatten(told.X, told.lengths), samples, seed)
+        figures = weighed.log_p_words[0].tolist()
+        fit = fits(self.model, told, samples, torch.Generator(self.device).manual_seed(seed))
+        log_q_S = None
+        if isinstance(self.model, SLDS) and self.model.K > 1:
+            log_q_S = evidence(self.model, told.X, told.lengths).log_q_S[0]
+        reasons = []
+        for i, text in enumerate(sentences):
+            ids = told.X[0, i, : int(told.lengths[0, i])].tolist()
+            own, figures = figures[: len(ids)], figures[len(ids) :]
+            tag = asked[i]
+            fits_arc = None if tag is None or log_q_S is None else float(log_q_S[i, self.labels.index(tag)])
+            reasons.append(
+                Reasons(
+                    text=text, words=_words(text, ids, own), end=own[-1], log_p=math.fsum(own),
+                    fits_before=fit.before[i] / len(ids), fits_after=fit.after[i], fits_arc=fits_arc, tag=tag,
+                )
+            )  # fmt: skip
+        latent = isinstance(self.model, SLDS)
+        return Explanation(
+            sentences=tuple(reasons), log_p=float(weighed.log_p[0]), kind="bound" if latent else "exact",
+            samples=samples if latent else 0, seed=seed, model=self.name,
+        )  # fmt: skip
+
+    def _weigh(self, batch: Batch, samples: int, seed: int) -> Weighed:
+        assert not isinstance(self.model, S2S)
+        generator = torch.Generator(self.device).manual_seed(seed)
+        return weigh(self.model, batch, samples, self.checkpoint.recipe.objective.posterior, generator)
+
+    @torch.inference_mode()
     def posterior(
         self, sentences: Sequence[str | None], *, arc: Arc = None, samples: int = 200, seed: int = 0
     ) -> Posterior:
-        """S and Z given the sentences that are there, as `bridge` draws them; a missing sentence is None or "_"."""
+        """S and Z given the sentences that are there, as `bridge` draws them; a missing sentence is None or "_".
+
+        Where all are missing this is the model's own law, given the arc.
+        """
         if not isinstance(self.model, SLDS):
             raise UserError("a model without latents has no posterior over them", field="model")
         if samples < 2:
             raise UserError(f"samples must be at least 2, not {samples}", field="samples")
-        told = self.encode([partial_task(sentences, self.labels, arc)])
+        given = any(s is not None and s.strip() != BLANK for s in sentences)
+        task = partial_task(sentences, self.labels, arc) if given else write_task(len(sentences), self.labels, arc)
+        told = self.encode([task])
         noise = Noise([seeded(seed)], told.sentences, samples, told.device)
         phi = evidence(self.model, told.X, told.lengths).phi
         settled = settle(self.model, told, "free")
@@ -280,7 +328,7 @@ class Narrator:
         blanks = self.encode([task], [swap])
         notes += self._unknown_words(task, swap)
         self._check_openings(task, blanks, chosen)
-        drawing = draw(self.model, self.lexicon, blanks, chosen, [seeded(seed)])
+        drawing = draw(self.model, self.lexicon, blanks, chosen, [seeded(seed)], cast=self.cast)
         rounds: list[Round] = []
         while True:
             # The mode is entered anew for each round: between answers the caller's own mode holds.
@@ -320,7 +368,8 @@ class Narrator:
         if samples is not None and samples < 1:
             raise UserError(f"samples must be at least 1, not {samples}", field="samples")
         try:
-            full = FillSettings(sampler=sampler, samples=samples or (50 if latent else 1000), **settings)  # type: ignore[arg-type]
+            chosen = {"sampler": sampler, **CAREFUL[sampler], **settings}
+            full = FillSettings(samples=samples or (50 if latent else 1000), **chosen)
         except (TypeError, ValueError) as error:
             raise UserError(str(error)) from error
         return full, tuple(notes)
@@ -391,6 +440,18 @@ class Narrator:
     def _last(self, answers: Iterator[Filling]) -> Filling:
         *_, last = answers
         return last
+
+
+def _words(text: str, ids: Sequence[int], figures: Sequence[float]) -> tuple[Word, ...]:
+    """The words as they were typed, each with the blank behind it; the last id and figure are the <eos>'s."""
+    rest, found = normalise(text), []
+    for word, number, log_p in zip(tokenise(text), ids[:-1], figures[:-1], strict=True):
+        assert rest.startswith(word), "the tokeniser keeps every character"
+        rest = rest[len(word) :]
+        space = " " if rest.startswith(" ") else ""
+        rest = rest[len(space) :]
+        found.append(Word(word, space, log_p, number == UNK))
+    return tuple(found)
 
 
 def _movement(diagnostics: Diagnostics | None, N: int) -> Movement:

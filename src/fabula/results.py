@@ -109,6 +109,56 @@ class Score:
 
 
 @dataclass(frozen=True)
+class Word:
+    """One word of a sentence as it was typed."""
+
+    text: str
+    space: str
+    """The blank behind it, if there is one: texts and spaces joined are the sentence."""
+    log_p: float
+    """log p(word | the words before it, Z_i), the mean over posterior draws of Z."""
+    unknown: bool
+    """Whether the model can only read it as <unk>."""
+
+
+@dataclass(frozen=True)
+class Reasons:
+    """Why a sentence stands where it does; all in nats."""
+
+    text: str
+    words: tuple[Word, ...]
+    end: float
+    """log p of ending the sentence there: with it the words add up to `log_p`."""
+    log_p: float
+    """log p(X_i | X_:i, Z_i), as in `Score.log_p_sentences`."""
+    fits_before: float
+    """(log p(X_1..i) - log p(X_1..i-1)) / its words, <eos> among them: how expected it is after what came before."""
+    fits_after: float | None
+    """log p(the next four sentences | with it) - log p(them | it cut out of the story); None where nothing follows.
+    Above 0: what follows is more expected with the sentence than without it."""
+    fits_arc: float | None
+    """log q(S_i = the tag asked for | X); None where the arc is free, or the model cannot tell."""
+    tag: str | None
+    """The tag asked for."""
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """Every sentence of a story accounted for."""
+
+    sentences: tuple[Reasons, ...]
+    log_p: float
+    kind: Literal["exact", "bound"]
+    """`exact`; or `bound`: `log_p` a lower bound by importance sampling, the fits estimates by a particle filter."""
+    samples: int
+    seed: int
+    model: str
+
+    def to_json(self) -> dict[str, Any]:
+        return _plain(self)
+
+
+@dataclass(frozen=True)
 class Posterior:
     """What a story says about its latents: p(S_i | X+) and the moments of Z_i, missing sentences included."""
 

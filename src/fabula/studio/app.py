@@ -12,6 +12,8 @@ from fastapi import FastAPI
 from fastapi.responses import JSONResponse
 
 from fabula import __version__
+from fabula.judge import routes as judging
+from fabula.judge.store import Store as JudgeStore
 from fabula.studio import stories, writing
 from fabula.studio.answers import Health, Limits, Models
 from fabula.studio.jobs import Jobs
@@ -31,7 +33,7 @@ def one_thread() -> None:
 
 def create_app(settings: StudioSettings) -> FastAPI:
     """The application of a studio. Its model is loaded and its file open when this returns: mistakes come before."""
-    store = Store(settings.db)
+    store, judgements = Store(settings.db), JudgeStore(settings.db)
     narrators = Narrators(settings.model, settings.device, settings.loaded)
     narrators.get(None)
     jobs = Jobs(settings.workers, settings.queue, one_thread)
@@ -40,6 +42,7 @@ def create_app(settings: StudioSettings) -> FastAPI:
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         yield
         jobs.close()
+        judgements.close()
         store.close()
 
     app = FastAPI(
@@ -72,6 +75,7 @@ def create_app(settings: StudioSettings) -> FastAPI:
 
     app.include_router(writing.router(narrators, jobs))
     app.include_router(stories.router(store))
+    app.include_router(judging.router(judgements), prefix="/api/judge")
     static.mount(app, PAGE)
     errors.install(app)
     guard.protect(app, hosts=guard.hosts_of(settings.host), token=settings.token, max_body=settings.max_body)

@@ -12,10 +12,10 @@ from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse
 from sse_starlette import EventSourceResponse, ServerSentEvent
 
-from fabula.api import Filling, Narrator, Score, Tagging
+from fabula.api import Explanation, Filling, Narrator, Score, Tagging
 from fabula.errors import UserError
 from fabula.studio.answers import Moods
-from fabula.studio.bodies import FillBody, PosteriorBody, ScoreBody, TagBody, WriteBody
+from fabula.studio.bodies import ExplainBody, FillBody, PosteriorBody, ScoreBody, TagBody, WriteBody
 from fabula.studio.jobs import Job, Jobs
 from fabula.studio.narrators import Narrators
 from fabula.web import errors
@@ -86,6 +86,14 @@ def router(narrators: Narrators, jobs: Jobs) -> APIRouter:
             yield {name: told[name] for name in Moods.model_fields}
 
         return await answered(request, jobs.submit(work))
+
+    @routes.post("/explain", summary="Why each sentence", response_model=Explanation)
+    async def explain(request: Request, body: ExplainBody) -> JSONResponse:
+        """The probability of every word, and how each sentence fits what came before (nats a word), what follows (nats;
+        above 0: more expected with it than without it) and the arc (log q of the tag asked for).
+        """
+        arguments = body.model_dump(exclude={"model"})
+        return await one(request, body.model, lambda narrator: narrator.explain(**arguments))
 
     return routes
 
