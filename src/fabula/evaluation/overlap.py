@@ -98,26 +98,37 @@ def rouge_paper(written: Sequence[str], true: Sequence[str]) -> RougePaper:
 
 def meteor(written: Sequence[str], true: Sequence[str]) -> Meteor:
     """The paper's route: the PTB tokeniser, then the METEOR 1.5 jar with `-l en -norm`, by pycocoevalcap."""
-    _check_pairs(written, true)
+    return meteor_sets([(written, true)])[0]
+
+
+def meteor_sets(sets: Sequence[tuple[Sequence[str], Sequence[str]]]) -> list[Meteor]:
+    """`meteor` of several sets of pairs at the price of little more than one: Java starts once for all of them."""
+    for written, true in sets:
+        _check_pairs(written, true)
     _need("pycocoevalcap")
     if not shutil.which("java"):
         raise UserError("METEOR needs Java: apt-get install default-jre-headless")
     from pycocoevalcap.meteor.meteor import Meteor as Jar
     from pycocoevalcap.tokenizer.ptbtokenizer import PTBTokenizer
 
-    def tokenised(texts: Sequence[str]) -> dict[int, list[str]]:
+    def tokenised(texts: Sequence[str]) -> list[list[str]]:
         # The tokeniser keeps lines apart, so an empty text needs a mark, which it then drops.
         captions = {number: [{"caption": " ".join(text.split()) or "."}] for number, text in enumerate(texts)}
         with no_stderr():  # where it reports its speed, from Java
             lines: dict[int, list[str]] = PTBTokenizer().tokenize(captions)
-        return lines
+        return [lines[number] for number in range(len(texts))]
 
-    told, truth = tokenised(written), tokenised(true)
-    jar = Jar()
-    aggregate, scores = jar.compute_score(truth, told)
+    told = tokenised([text for written, _ in sets for text in written])
+    truth = tokenised([text for _, true in sets for text in true])
+    jar, found, start = Jar(), [], 0
+    for written, _ in sets:
+        stop = start + len(written)
+        aggregate, scores = jar.compute_score(dict(enumerate(truth[start:stop])), dict(enumerate(told[start:stop])))
+        found.append(Meteor(np.array(scores, dtype=np.float64), float(aggregate)))
+        start = stop
     for stream in (jar.meteor_p.stdout, jar.meteor_p.stderr):
         stream.close()
-    return Meteor(np.array(scores, dtype=np.float64), float(aggregate))
+    return found
 
 
 def _check_pairs(written: Sequence[str], true: Sequence[str]) -> None:
