@@ -67,7 +67,9 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
     serve = kind("serve", "let people judge", "Serve a study's pages: / for annotators, /errors for its curator.")
     _add_db(serve)
-    serve.add_argument("--host", default="127.0.0.1", help="the address to listen at (default: 127.0.0.1)")
+    serve.add_argument(
+        "--host", default="127.0.0.1", help="the address to listen at; another than this machine's wants a --token"
+    )
     serve.add_argument("--port", type=int, default=8001, metavar="N", help="0 takes any that is free (default: 8001)")
     serve.add_argument(
         "--token", metavar="T", help="a secret of 8 characters or more that every client knows; needed off 127.0.0.1"

@@ -64,7 +64,7 @@ class Task:
     answered: int
     """Pairs and checks that this annotator has judged."""
     ahead: int
-    """Pairs that they may still get, this one among them; others may take some of them first."""
+    """Pairs and checks that they may still get, this one among them; others may take some of them first."""
     waiting: bool
     """Whether a pair may come free, because somebody who holds it may not finish."""
     known: bool
@@ -200,6 +200,8 @@ class Store:
             taken = {number: judged.get(number, 0) + held.get(number, 0) for number in {*judged, *held}}
             wanting = [item for item in items if not item.pair.is_check and item.number not in answered]
             ahead = sum(taken.get(item.number, 0) < settings.annotators for item in wanting)
+            if ahead:  # checks count as pairs do, or the count would give them away
+                ahead += sum(item.pair.is_check and item.number not in answered for item in items)
             waiting = any(judged.get(item.number, 0) < settings.annotators for item in wanting)
             lease = db.execute("SELECT * FROM judge_leases WHERE code = ?", (code,)).fetchone()
             item = None

@@ -1,0 +1,376 @@
+"""The judge over HTTP: every route's success, its refusals in the one shape, and nothing that tells who wrote what."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from fabula.judge.app import PAGE, create_app
+from fabula.judge.pairs import Pair
+from fabula.judge.store import Store
+from fabula.judge.study import StudySettings, lay_out
+
+KEY = {"X-Fabula-Curator": "the-key"}
+SYSTEMS = ("Alphasystem", "Betasystem")
+
+
+def pair(n: int) -> Pair:
+    first, second = (
+        (f"Kim found box {n}.", f"Box {n} was {colour}.", f"Kim sang {n} songs.", f"Kim kept box {n}.")
+        for colour in ("red", "blue")
+    )
+    return Pair(id=f"secret-{n}", systems=SYSTEMS, given=(0, 3), stories=(first, second))
+
+
+class Clock:
+    now = 1_700_000_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def store(tmp_path: Path, clock: Clock) -> Store:
+    settings = StudySettings(annotators=2, checks=1, seed=1)
+    store = Store(tmp_path / "judge.db", clock=clock, lease_seconds=100.0)
+    store.create_study(lay_out([pair(n) for n in range(3)], settings), settings)
+    return store
+
+
+@pytest.fixture
+def client(store: Store) -> Iterator[TestClient]:
+    with TestClient(create_app(store, curator="the-key"), base_url="http://127.0.0.1") as client:
+        yield client
+
+
+def refused(response: Any, status: int, field: str | None = None) -> str:
+    """The message of a refusal, after its shape has been looked at."""
+    assert response.status_code == status, response.text
+    error = response.json()["error"]
+    assert set(error) == {"message", "field", "status"}
+    assert error["status"] == status
+    assert "\n" not in error["message"]
+    if field is not None:
+        assert error["field"] == field
+    return str(error["message"])
+
+
+def task(client: TestClient, code: str) -> dict[str, Any]:
+    response = client.post("/api/judge/tasks", json={"code": code})
+    assert response.status_code == 200, response.text
+    found: dict[str, Any] = response.json()
+    return found
+
+
+def answer(item: int, code: str = "ann", **other: object) -> dict[str, object]:
+    ratings = [[1, 2, 3], [0, 0, 1]]
+    return {"code": code, "item": item, "ratings": ratings, "choice": "left", "seconds": 7.5, **other}
+
+
+def judged(client: TestClient, code: str) -> int:
+    item = task(client, code)["task"]["item"]
+    assert client.post("/api/judge/answers", json=answer(item, code)).json() == {"kept": True, "new": True}
+    return int(item)
+
+
+# --- annotators ------------------------------------------------------------------------------------------------------
+
+
+def test_an_annotator_learns_nothing_of_systems_pairs_and_checks(client: TestClient, store: Store) -> None:
+    shapes = set()
+    while True:
+        found = task(client, "ann")
+        told = json.dumps(found)
+        assert not any(word in told for word in (*SYSTEMS, "secret", "check", "better", "swap"))
+        if found["task"] is None:
+            break
+        shapes.add(tuple(sorted(found["task"])))
+        judged(client, "ann")
+    assert shapes == {("item", "left", "right")}
+    assert found == {"task": None, "answered": 4, "ahead": 0, "waiting": False, "known": True}
+
+
+def test_the_count_of_what_is_ahead_does_not_give_checks_away(client: TestClient) -> None:
+    seen = []
+    for _ in range(4):
+        seen.append(task(client, "ann")["ahead"])
+        judged(client, "ann")
+    assert seen == [4, 3, 2, 1]
+
+
+def test_a_side_is_kept_as_the_story_that_stood_there(client: TestClient, store: Store) -> None:
+    for _ in range(4):
+        judged(client, "ann")
+    items = {item.pair.id: item for item in store.items()}
+    assert {item.swapped for item in items.values()} == {False, True}
+    found, _ = store.judgements()
+    for one in found:
+        left = int(items[one.pair].swapped)
+        assert one.ratings[left] == (1, 2, 3)
+        assert one.better == left
+
+
+def test_the_same_answer_again_is_kept_once_and_another_is_refused(client: TestClient, store: Store) -> None:
+    item = judged(client, "ann")
+    again = client.post("/api/judge/answers", json=answer(item))
+    assert again.json() == {"kept": True, "new": False}
+    assert store.judgements()[1] == 1
+    message = refused(client.post("/api/judge/answers", json=answer(item, choice="tie")), 409, "item")
+    assert "already" in message
+    assert store.judgements()[1] == 1
+
+
+def test_time_is_no_longer_than_since_the_pair_was_shown(client: TestClient, store: Store, clock: Clock) -> None:
+    item = task(client, "ann")["task"]["item"]
+    clock.now += 5
+    task(client, "ann")  # a reload does not begin the time again
+    clock.now += 4
+    client.post("/api/judge/answers", json=answer(item, seconds=500))
+    assert store.judgements()[0][0].seconds == 9.0
+    item = task(client, "ann")["task"]["item"]
+    clock.now += 60
+    client.post("/api/judge/answers", json=answer(item, seconds=12.25))
+    assert store.judgements()[0][1].seconds == 12.25
+
+
+def test_a_late_answer_counts_unless_somebody_else_holds_the_place(tmp_path: Path, clock: Clock) -> None:
+    settings = StudySettings(annotators=1)
+    store = Store(tmp_path / "late.db", clock=clock, lease_seconds=100.0)
+    store.create_study(lay_out([pair(0)], settings), settings)
+    with TestClient(create_app(store, curator="k"), base_url="http://127.0.0.1") as client:
+        item = task(client, "ann")["task"]["item"]
+        waits = task(client, "bob")
+        assert (waits["task"], waits["waiting"]) == (None, True)
+        clock.now += 101
+        assert task(client, "bob")["task"]["item"] == item
+        refused(client.post("/api/judge/answers", json=answer(item, "ann")), 409, "item")
+        clock.now += 101  # bob is late as well, and nobody holds the place now
+        assert client.post("/api/judge/answers", json=answer(item, "ann")).status_code == 200
+        refused(client.post("/api/judge/answers", json=answer(item, "bob")), 409)
+        assert task(client, "bob") == {"task": None, "answered": 0, "ahead": 0, "waiting": False, "known": True}
+
+
+@pytest.mark.parametrize(
+    ("change", "status", "field"),
+    [
+        ({"item": 99}, 404, "item"),
+        ({"item": 10**30}, 404, "item"),
+        ({"item": "1"}, 422, "item"),
+        ({"code": "no blanks"}, 422, "code"),
+        ({"code": ""}, 422, "code"),
+        ({"ratings": [[1, 2, 3], [1, 2, 4]]}, 422, "ratings[1][2]"),
+        ({"ratings": [[1, 2, 3], [1, 2, True]]}, 422, "ratings[1][2]"),
+        ({"ratings": [[1, 2, 3]]}, 422, "ratings"),
+        ({"ratings": [[1, 2], [1, 2]]}, 422, None),
+        ({"choice": "both"}, 422, "choice"),
+        ({"seconds": -1}, 422, "seconds"),
+        ({"seconds": "long"}, 422, "seconds"),
+        ({"more": 1}, 422, "more"),
+    ],
+)
+def test_a_wrong_answer_is_refused_and_leaves_nothing(
+    client: TestClient, store: Store, change: dict[str, object], status: int, field: str | None
+) -> None:
+    item = task(client, "ann")["task"]["item"]
+    refused(client.post("/api/judge/answers", json={**answer(item), **change}), status, field)
+    assert store.judgements()[1] == 0
+
+
+def test_a_pair_that_was_not_given_is_refused(client: TestClient) -> None:
+    item = task(client, "ann")["task"]["item"]
+    refused(client.post("/api/judge/answers", json=answer(item % 4 + 1)), 409, "item")
+
+
+# --- the curator -----------------------------------------------------------------------------------------------------
+
+CURATORS = [
+    ("GET", "/study"),
+    ("GET", "/judgements"),
+    ("POST", "/judgements"),
+    ("GET", "/judgements/1"),
+    ("PUT", "/judgements/1"),
+    ("DELETE", "/judgements/1"),
+    ("GET", "/errors"),
+    ("PUT", "/errors"),
+]
+
+
+@pytest.mark.parametrize(("method", "path"), CURATORS)
+@pytest.mark.parametrize("headers", [{}, {"X-Fabula-Curator": "a-guess"}, {"X-Fabula-Curator": "ké"}])
+def test_the_curators_routes_want_the_key(client: TestClient, method: str, path: str, headers: dict[str, str]) -> None:
+    encoded = {name: value.encode("latin-1") for name, value in headers.items()}
+    response = client.request(method, f"/api/judge{path}", json={}, headers=encoded)
+    assert response.status_code == 403
+    refused(response, 403)
+
+
+def test_every_route_is_an_annotators_or_needs_the_key(client: TestClient) -> None:
+    """So that whoever adds a route decides whose it is."""
+    paths = client.get("/api/openapi.json").json()["paths"]
+    routes = {(method.upper(), path) for path, methods in paths.items() for method in methods}
+    curators = {(method, f"/api/judge{path}".replace("/1", "/{id}")) for method, path in CURATORS}
+    assert routes == curators | {("POST", "/api/judge/tasks"), ("POST", "/api/judge/answers")}
+
+
+def new(**other: object) -> dict[str, object]:
+    ratings = [[1, 2, 3], [3, 2, 1]]
+    return {"pair": "secret-1", "annotator": "ann", "ratings": ratings, "better": None, "seconds": 3.0, **other}
+
+
+def test_judgements_are_created_read_replaced_and_deleted(client: TestClient, clock: Clock) -> None:
+    base = "/api/judge/judgements"
+    made = client.post(base, json=new(), headers=KEY)
+    assert made.status_code == 201
+    kept = made.json()
+    at = {"created": 1_700_000_000, "updated": 1_700_000_000}
+    assert kept == {**new(), "id": kept["id"], **at}
+    one = f"{base}/{kept['id']}"
+    assert client.get(one, headers=KEY).json() == kept
+    assert client.get(base, headers=KEY).json() == {"judgements": [kept], "total": 1}
+    clock.now += 60
+    content = {"ratings": [[0, 0, 0], [3, 3, 3]], "better": 1, "seconds": 4.5}
+    replaced = client.put(one, json=content, headers=KEY).json()
+    assert replaced == {**kept, **content, "updated": 1_700_000_060}
+    assert client.get(one, headers=KEY).json() == replaced
+    assert client.delete(one, headers=KEY).status_code == 204
+    refused(client.get(one, headers=KEY), 404, "id")
+    refused(client.put(one, json=content, headers=KEY), 404, "id")
+    refused(client.delete(one, headers=KEY), 404, "id")
+    assert client.get(base, headers=KEY).json() == {"judgements": [], "total": 0}
+
+
+@pytest.mark.parametrize(
+    ("change", "status", "field"),
+    [
+        ({"pair": "nowhere"}, 404, "pair"),
+        ({"annotator": "-"}, 422, "code"),
+        ({"better": 2}, 422, "better"),
+        ({"better": "left"}, 422, "better"),
+        ({"ratings": [[1], [1, 1, 1]]}, 422, "ratings[0]"),
+        ({"id": 3}, 422, "id"),
+    ],
+)
+def test_a_wrong_judgement_is_refused(client: TestClient, change: dict[str, object], status: int, field: str) -> None:
+    response = client.post("/api/judge/judgements", json=new(**change), headers=KEY)
+    assert response.status_code == status
+    assert response.json()["error"]["field"].startswith(field)
+    assert client.get("/api/judge/judgements", headers=KEY).json()["total"] == 0
+
+
+def test_no_door_lets_a_pair_have_too_many_or_the_same_person_twice(client: TestClient) -> None:
+    base = "/api/judge/judgements"
+    assert client.post(base, json=new(), headers=KEY).status_code == 201
+    assert "already" in refused(client.post(base, json=new(), headers=KEY), 409, "annotator")
+    assert client.post(base, json=new(annotator="bob"), headers=KEY).status_code == 201
+    assert "2 judgements already" in refused(client.post(base, json=new(annotator="cid"), headers=KEY), 409, "pair")
+
+
+def test_judgements_are_listed_by_page_person_and_pair(client: TestClient) -> None:
+    base = "/api/judge/judgements"
+    for n, code in ((0, "ann"), (1, "ann"), (1, "bob")):
+        client.post(base, json=new(pair=f"secret-{n}", annotator=code), headers=KEY)
+
+    def ids(query: str) -> tuple[list[int], int]:
+        found = client.get(f"{base}?{query}", headers=KEY).json()
+        return [one["id"] for one in found["judgements"]], found["total"]
+
+    assert ids("limit=2") == ([1, 2], 3)
+    assert ids("limit=2&offset=2") == ([3], 3)
+    assert ids(f"offset={10**30}") == ([], 3)
+    assert ids("annotator=ann") == ([1, 2], 2)
+    assert ids("pair=secret-1&annotator=bob") == ([3], 1)
+    refused(client.get(f"{base}?limit=0", headers=KEY), 422, "limit")
+    refused(client.get(f"{base}?pair=nowhere", headers=KEY), 404, "pair")
+    refused(client.get(f"{base}/{10**30}", headers=KEY), 404, "id")
+
+
+def test_the_study_says_how_far_it_is(client: TestClient) -> None:
+    for code in ("ann", "bob"):
+        client.post("/api/judge/judgements", json=new(annotator=code), headers=KEY)
+    assert client.get("/api/judge/study", headers=KEY).json() == {
+        "pairs": 3, "checks": 1, "annotators": 2, "seed": 1, "systems": list(SYSTEMS), "judgements": 2, "finished": 1,
+    }  # fmt: skip
+
+
+def test_the_error_sheet_is_of_the_lowest_and_hides_who_wrote_them(client: TestClient) -> None:
+    base = "/api/judge/errors"
+    assert client.get(base, headers=KEY).json()["stories"] == []
+    client.post("/api/judge/judgements", json=new(ratings=[[0, 0, 1], [3, 3, 3]]), headers=KEY)
+    found = client.get(base, headers=KEY).json()
+    assert found["systems"] == list(SYSTEMS)
+    low = found["stories"][0]
+    assert (low["pair"], low["story"], low["written"], low["sheet"]) == ("secret-1", 0, [1, 2], None)
+    assert low["mean"] == pytest.approx(1 / 3)
+    assert "system" not in low
+    sheet = {"ending": True, "off_topic": False, "ungrammatical": [False, True]}
+    kept = client.put(base, json={"pair": "secret-1", "story": 0, **sheet}, headers=KEY)
+    assert kept.json() == sheet
+    again = client.get(f"{base}?system=Alphasystem", headers=KEY).json()
+    assert [one["story"] for one in again["stories"]] == [0]
+    assert (again["stories"][0]["sheet"], again["answered"]) == (sheet, 1)
+    assert len(client.get(f"{base}?number=1", headers=KEY).json()["stories"]) == 1
+    wrong = {"pair": "secret-1", "story": 0, **sheet}
+    refused(client.put(base, json={**wrong, "ungrammatical": [True]}, headers=KEY), 422, "ungrammatical")
+    refused(client.put(base, json={**wrong, "story": 2}, headers=KEY), 422, "story")
+    refused(client.put(base, json={**wrong, "pair": "nowhere"}, headers=KEY), 404, "pair")
+    refused(client.put(base, json={**wrong, "pair": "check-1"}, headers=KEY), 422, "pair")
+
+
+# --- pages and guard -------------------------------------------------------------------------------------------------
+
+
+def test_the_pages_and_all_they_name_are_served_under_a_strict_policy(client: TestClient) -> None:
+    for path, file in (("/", "index.html"), ("/errors", "errors.html")):
+        page = client.get(path)
+        assert page.status_code == 200
+        assert page.text == (PAGE / file).read_text(encoding="utf-8")
+        assert "default-src 'self'" in page.headers["Content-Security-Policy"]
+        assert "<style" not in page.text
+        assert "style=" not in page.text
+    for file in PAGE.iterdir():
+        assert client.get(f"/page/{file.name}").status_code == 200
+        assert "innerHTML" not in file.read_text(encoding="utf-8")
+        assert "http://" not in file.read_text(encoding="utf-8").replace("http://www.w3.org/2000/svg", "")
+
+
+def test_strangers_are_kept_out(client: TestClient) -> None:
+    refused(client.post("/api/judge/tasks", json={"code": "ann"}, headers={"Origin": "http://evil.example"}), 403)
+    refused(client.get("/", headers={"Host": "evil.example"}), 403)
+    refused(client.post("/api/judge/tasks", content=b"x" * 100_000), 413)
+    refused(client.get("/api/nowhere"), 404)
+
+
+def test_with_a_token_only_its_holders_come_in(store: Store) -> None:
+    app = create_app(store, curator="the-key", token="a-long-token")
+    with TestClient(app, base_url="http://127.0.0.1") as client:
+        refused(client.post("/api/judge/tasks", json={"code": "ann"}), 401)
+        assert client.get("/?token=a-long-token").status_code == 200
+        assert task(client, "ann")["task"] is not None
+
+
+def test_without_a_study_every_route_says_how_to_make_one(tmp_path: Path) -> None:
+    """As in a studio whose file holds none."""
+    from fastapi import FastAPI
+
+    from fabula.judge.routes import router
+    from fabula.web import errors
+
+    app = FastAPI()
+    app.include_router(router(Store(tmp_path / "empty.db")), prefix="/api/judge")
+    errors.install(app)
+    client = TestClient(app)
+    assert "fabula judge new" in refused(client.post("/api/judge/tasks", json={"code": "ann"}), 404)
+    refused(client.get("/api/judge/study"), 404)
+    refused(client.get("/api/judge/errors"), 404)
+    refused(client.post("/api/judge/judgements", json=new()), 404)
+    assert client.get("/api/judge/judgements").json() == {"judgements": [], "total": 0}
