@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -86,3 +88,33 @@ def random_models(tmp_path_factory: pytest.TempPathFactory) -> Path:
         )  # fmt: skip
         save(root / ("default" if kind == "slds" else kind), checkpoint)
     return root
+
+
+@pytest.fixture(scope="session")
+def serving() -> Callable[[Any], AbstractContextManager[str]]:
+    """Serves an app on a port of its own, by the real server in a thread: `with serving(app) as url`."""
+    import uvicorn
+
+    from fabula.web.serve import bind
+
+    class Server(uvicorn.Server):
+        ready = threading.Event()
+
+        async def startup(self, sockets: Any = None) -> None:
+            await super().startup(sockets)
+            self.ready.set()
+
+    @contextmanager
+    def served(app: Any) -> Iterator[str]:
+        listening = bind("127.0.0.1", 0)
+        server = Server(uvicorn.Config(app, log_level="warning", ws="none", timeout_graceful_shutdown=1))
+        server.ready = threading.Event()
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
+        thread.start()
+        assert server.ready.wait(60)
+        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+        server.should_exit = True
+        thread.join(60)
+        listening.close()
+
+    return served

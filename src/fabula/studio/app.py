@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -12,6 +12,7 @@ from fastapi import FastAPI
 from fastapi.responses import JSONResponse
 
 from fabula import __version__
+from fabula.api import Narrator
 from fabula.judge import routes as judging
 from fabula.judge.store import Store as JudgeStore
 from fabula.studio import stories, writing
@@ -31,6 +32,12 @@ def one_thread() -> None:
         torch.set_num_threads(1)
 
 
+def warm(narrator: Narrator) -> Iterator[None]:
+    """The first answer of a process costs another second, for the tokeniser and for memory; so nobody waits for it."""
+    for _ in narrator.fill_iter(["We went home.", None, "We slept."], samples=2):
+        yield None
+
+
 def create_app(settings: StudioSettings) -> FastAPI:
     """The application of a studio. Its model is loaded and its file open when this returns: mistakes come before."""
     store, judgements = Store(settings.db), JudgeStore(settings.db)
@@ -40,6 +47,7 @@ def create_app(settings: StudioSettings) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        jobs.submit(lambda: warm(narrators.get(None)))
         yield
         jobs.close()
         judgements.close()

@@ -1,0 +1,246 @@
+"""Who gets into a server of Fabula's: Host, Origin, token, sizes, headers; and how one starts."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from fastapi import FastAPI
+from pydantic import BaseModel
+
+from fabula.errors import UserError
+from fabula.web import errors, guard, serve, static
+
+Serving = Callable[[Any], AbstractContextManager[str]]
+TOKEN = "a-long-secret"
+
+
+class Said(BaseModel):
+    text: str
+
+
+def small_app(folder: Path, **guarding: Any) -> FastAPI:
+    app = FastAPI(openapi_url=None)
+
+    @app.post("/echo")
+    def echo(said: Said) -> Said:
+        return said
+
+    @app.get("/fault")
+    def fault() -> None:
+        raise RuntimeError("a secret of the source")
+
+    folder.mkdir(exist_ok=True)
+    (folder / "index.html").write_text("<!doctype html><title>page</title>", encoding="utf-8")
+    (folder / "main.js").write_text("export {};", encoding="utf-8")
+    (folder.parent / "outside.txt").write_text("not yours", encoding="utf-8")
+    static.mount(app, folder)
+    errors.install(app)
+    guard.protect(app, **guarding)
+    return app
+
+
+@pytest.fixture(scope="module")
+def url(serving: Serving, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with serving(small_app(tmp_path_factory.mktemp("open") / "page", max_body=1000)) as url:
+        yield url
+
+
+@pytest.fixture(scope="module")
+def guarded(serving: Serving, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with serving(small_app(tmp_path_factory.mktemp("guarded") / "page", token=TOKEN)) as url:
+        yield url
+
+
+def is_refused(answer: httpx.Response, status: int, field: str | None) -> bool:
+    """Whether it has this status, in the one shape."""
+    told = answer.json()
+    assert set(told) == {"error"}
+    assert set(told["error"]) == {"message", "field", "status"}
+    assert "\n" not in told["error"]["message"]
+    return (answer.status_code, told["error"]["status"], told["error"]["field"]) == (status, status, field)
+
+
+@pytest.mark.parametrize(
+    "host", ["evil.example", "evil.example:80", "127.0.0.1.evil.example", "localhost.evil", "", "::1"]
+)
+def test_a_name_that_points_here_is_not_let_in(url: str, host: str) -> None:
+    """DNS rebinding: the page of evil.example asks its own name, which now leads to this machine."""
+    assert is_refused(httpx.get(f"{url}/", headers={"Host": host}), 403, "Host")
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "LOCALHOST:9", "[::1]:8000", "127.0.0.1:8000"])
+def test_own_names_are_let_in(url: str, host: str) -> None:
+    assert httpx.get(f"{url}/", headers={"Host": host}).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Origin": "http://evil.example"},
+        {"Origin": "null"},
+        {"Origin": "http://127.0.0.1:1"},
+        {"Origin": "http://127.0.0.1@evil.example"},
+        {"Sec-Fetch-Site": "cross-site"},
+        {"Sec-Fetch-Site": "same-site"},
+    ],
+)
+def test_other_sites_cannot_post(url: str, headers: dict[str, str]) -> None:
+    assert is_refused(httpx.post(f"{url}/echo", json={"text": "x"}, headers=headers), 403, "Origin")
+
+
+def test_our_page_and_programs_can_post(url: str) -> None:
+    for headers in ({"Origin": url, "Sec-Fetch-Site": "same-origin"}, {"Sec-Fetch-Site": "none"}, {}):
+        assert httpx.post(f"{url}/echo", json={"text": "x"}, headers=headers).json() == {"text": "x"}
+
+
+def test_a_form_of_another_site_is_no_json(url: str) -> None:
+    """What a form can send without asking first is refused whatever it says about its origin."""
+    for kind in ("text/plain", "application/x-www-form-urlencoded"):
+        answer = httpx.post(f"{url}/echo", content=b'{"text": "x"}', headers={"Content-Type": kind})
+        assert is_refused(answer, 422, None)
+        assert "Content-Type" in answer.json()["error"]["message"]
+
+
+def test_the_token_opens(guarded: str) -> None:
+    assert is_refused(httpx.get(f"{guarded}/"), 401, "Authorization")
+    for headers in ({"Authorization": "Bearer wrong"}, {"Cookie": "fabula_token=wrong"}, {"Authorization": TOKEN}):
+        answer = httpx.post(f"{guarded}/echo", json={"text": "x"}, headers=headers)
+        assert is_refused(answer, 401, "Authorization")
+        assert answer.headers["WWW-Authenticate"] == "Bearer"
+    assert is_refused(httpx.get(f"{guarded}/?token=wrong"), 401, "Authorization")
+    answer = httpx.post(f"{guarded}/echo", json={"text": "x"}, headers={"Authorization": f"Bearer {TOKEN}"})
+    assert answer.json() == {"text": "x"}
+
+
+def test_the_address_with_the_token_is_traded_for_a_cookie(guarded: str) -> None:
+    with httpx.Client(base_url=guarded) as client:
+        welcome = client.get(f"/?token={TOKEN}")
+        assert (welcome.status_code, welcome.headers["location"]) == (303, "/")
+        assert "HttpOnly" in welcome.headers["set-cookie"]
+        assert "SameSite=strict" in welcome.headers["set-cookie"]
+        assert client.get("/page/main.js").status_code == 200
+
+
+def test_with_a_token_any_address_is_a_host_but_no_name(guarded: str) -> None:
+    key = {"Authorization": f"Bearer {TOKEN}"}
+    assert httpx.get(f"{guarded}/", headers={**key, "Host": "192.168.0.7:8000"}).status_code == 200
+    assert httpx.get(f"{guarded}/", headers={**key, "Host": "[fe80::1]:8000"}).status_code == 200
+    assert is_refused(httpx.get(f"{guarded}/", headers={**key, "Host": "evil.example"}), 403, "Host")
+
+
+def test_a_body_beyond_the_limit_is_refused(url: str) -> None:
+    exact = json.dumps({"text": "x" * (1000 - len('{"text": ""}'))}).encode()
+    head = {"Content-Type": "application/json"}
+    assert len(exact) == 1000
+    assert httpx.post(f"{url}/echo", content=exact, headers=head).status_code == 200
+    assert is_refused(httpx.post(f"{url}/echo", content=exact + b" ", headers=head), 413, "body")
+    assert is_refused(httpx.post(f"{url}/echo", content=b"x" * 10**7, headers=head), 413, "body")
+    # Without a length said beforehand.
+    assert is_refused(httpx.post(f"{url}/echo", content=iter([exact, b" "]), headers=head), 413, "body")
+    assert httpx.post(f"{url}/echo", content=iter([exact[:5], exact[5:]]), headers=head).status_code == 200
+
+
+def test_a_sender_that_dawdles_is_told_so(serving: Serving, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(guard, "BODY_SECONDS", 0.1)
+    with serving(small_app(tmp_path / "page")) as url, socket.create_connection(("127.0.0.1", int(url[17:]))) as line:
+        line.sendall(b"POST /echo HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\n{")
+        assert b" 408 " in line.recv(100)
+
+
+def test_a_fault_of_ours_is_one_line_with_headers(url: str) -> None:
+    answer = httpx.get(f"{url}/fault")
+    assert is_refused(answer, 500, None)
+    assert "secret" not in answer.text
+    assert answer.headers["Content-Security-Policy"] == guard.POLICY
+
+
+@pytest.mark.parametrize("path", ["/", "/page/main.js", "/nowhere", "/fault"])
+def test_every_answer_is_dressed(url: str, path: str) -> None:
+    answer = httpx.get(url + path)
+    for name, value in guard.HEADERS.items():
+        assert answer.headers[name] == value
+    assert "server" not in answer.headers or "uvicorn" in answer.headers["server"]
+    policy = answer.headers["Content-Security-Policy"]
+    assert "default-src 'self'" in policy
+    assert "unsafe" not in policy
+    assert "frame-ancestors 'none'" in policy
+
+
+def test_page_files(url: str) -> None:
+    index, script = httpx.get(f"{url}/"), httpx.get(f"{url}/page/main.js")
+    assert index.headers["Content-Type"].startswith("text/html")
+    assert script.headers["Content-Type"].startswith("text/javascript")
+    assert script.headers["Cache-Control"] == "no-cache"
+    again = httpx.get(f"{url}/page/main.js", headers={"If-None-Match": script.headers["ETag"]})
+    assert again.status_code == 304
+    assert httpx.head(f"{url}/").status_code == 200
+    with socket.create_connection(("127.0.0.1", int(url[17:]))) as line:
+        line.sendall(b"GET /page/../../outside.txt HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+        told = b"".join(iter(lambda: line.recv(1000), b""))
+    assert b" 404 " in told
+    assert b"not yours" not in told
+
+
+@pytest.mark.parametrize(
+    ("body", "says", "field"),
+    [
+        (b"{", "not valid JSON", None),
+        (b"\xff", "could not be read", None),
+        (b"[" * 100_000, "could not be read", None),
+        (b"[]", "JSON object", None),
+        (b"", "the body is missing", None),
+        (b"{}", "text: is missing", "text"),
+        (b'{"text": 1}', "should be a valid string", "text"),
+        (b'{"text": "\\ud800"}', "half a character", None),
+        (b'{"\\uDC00": 1}', "half a character", None),
+    ],
+)
+def test_what_is_no_request_is_told_in_the_one_shape(guarded: str, body: bytes, says: str, field: str | None) -> None:
+    head = {"Content-Type": "application/json", "Authorization": f"Bearer {TOKEN}"}
+    answer = httpx.post(f"{guarded}/echo", content=body, headers=head)
+    assert is_refused(answer, answer.status_code, field)
+    assert answer.status_code in (400, 422)
+    assert says in answer.json()["error"]["message"]
+
+
+def test_whole_characters_pass_however_they_are_spelled(url: str) -> None:
+    head = {"Content-Type": "application/json"}
+    for body, text in ((b'{"text": "\\ud83d\\ude42"}', "🙂"), (b'{"text": "\\\\ud800"}', "\\ud800")):
+        assert httpx.post(f"{url}/echo", content=body, headers=head).json() == {"text": text}
+
+
+def test_nowhere_and_the_wrong_method(url: str) -> None:
+    assert is_refused(httpx.get(f"{url}/nowhere"), 404, None)
+    assert is_refused(httpx.get(f"{url}/echo"), 405, None)
+
+
+def test_only_loopback_needs_no_token() -> None:
+    for host in ("127.0.0.1", "localhost", "::1", "127.0.0.5"):
+        serve.check(host, None)
+    for host in ("0.0.0.0", "::", "192.168.0.7", "example.org", ""):
+        with pytest.raises(UserError, match="--token"):
+            serve.check(host, None)
+        serve.check(host, TOKEN)
+    for token in ("", "short", "with a blank", "tökentöken"):
+        with pytest.raises(UserError, match="a token has"):
+            serve.check("127.0.0.1", token)
+
+
+def test_what_stands_in_the_way_of_a_port_is_one_line() -> None:
+    with serve.bind("127.0.0.1", 0) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(UserError, match=f"port {port} is taken: choose another with --port"):
+            serve.bind("127.0.0.1", port)
+        assert serve.address(taken, "127.0.0.1", None) == f"http://127.0.0.1:{port}/"
+        assert serve.address(taken, "::1", "a b&c") == f"http://[::1]:{port}/?token=a%20b%26c"
+    with pytest.raises(UserError, match="between 0 and 65535"):
+        serve.bind("127.0.0.1", 65536)
+    with pytest.raises(UserError, match="no address is called"):
+        serve.bind("no such name", 0)
