@@ -208,7 +208,7 @@ CURATORS = [
 @pytest.mark.parametrize(("method", "path"), CURATORS)
 @pytest.mark.parametrize("headers", [{}, {"X-Fabula-Curator": "a-guess"}, {"X-Fabula-Curator": "ké"}])
 def test_the_curators_routes_want_the_key(client: TestClient, method: str, path: str, headers: dict[str, str]) -> None:
-    encoded = {name: value.encode("latin-1") for name, value in headers.items()}
+    encoded = [(name.encode(), value.encode("latin-1")) for name, value in headers.items()]
     response = client.request(method, f"/api/judge{path}", json={}, headers=encoded)
     assert response.status_code == 403
     refused(response, 403)
@@ -330,10 +330,10 @@ def test_the_error_sheet_is_of_the_lowest_and_hides_who_wrote_them(client: TestC
 
 
 def test_the_pages_and_all_they_name_are_served_under_a_strict_policy(client: TestClient) -> None:
-    for path, file in (("/", "index.html"), ("/errors", "errors.html")):
+    for path, name in (("/", "index.html"), ("/errors", "errors.html")):
         page = client.get(path)
         assert page.status_code == 200
-        assert page.text == (PAGE / file).read_text(encoding="utf-8")
+        assert page.text == (PAGE / name).read_text(encoding="utf-8")
         assert "default-src 'self'" in page.headers["Content-Security-Policy"]
         assert "<style" not in page.text
         assert "style=" not in page.text

@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -122,15 +124,19 @@ def _add_db(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _store(args: argparse.Namespace, *, create: bool = False) -> Store:
+@contextmanager
+def _extra() -> Iterator[None]:
+    """Imports of what only those who judge need."""
     try:
-        import choix  # noqa: F401
-        import krippendorff  # noqa: F401
-
-        from fabula.judge.store import Store
-        from fabula.web.database import default_path
+        yield
     except ModuleNotFoundError as error:
         raise UserError(f"judging needs {error.name}: pip install 'fabula[studio]'") from error
+
+
+def _store(args: argparse.Namespace, *, create: bool = False) -> Store:
+    with _extra():
+        from fabula.judge.store import Store
+        from fabula.web.database import default_path
     return Store(args.db or default_path("judge.db"), create=create)
 
 
@@ -160,16 +166,16 @@ def run_serve(args: argparse.Namespace) -> int:
     check(args.host, args.token)
     key = secrets.token_urlsafe(9)
     app = create_app(store, curator=key, host=args.host, token=args.token)
-    print(f"The curator's key, asked for at /errors: {key}", flush=True)
-    serve(app, args.host, args.port, args.token, name="Fabula judge")
+    serve(app, args.host, args.port, args.token, name=f"Fabula judge (the curator's key, asked for at /errors: {key})")
     return 0
 
 
 def run_report(args: argparse.Namespace) -> int:
     store = _store(args)
-    from fabula.judge.picture import svg
-    from fabula.judge.report import report
-    from fabula.judge.show import as_csv, table
+    with _extra():
+        from fabula.judge.picture import svg
+        from fabula.judge.report import report
+        from fabula.judge.show import as_csv, table
 
     found = report(store, pass_share=args.pass_share, repeats=args.bootstrap, seed=args.seed)
     shown = {

@@ -1,0 +1,279 @@
+"""`fabula judge` from the shell: what it makes, and one clear line for every mistake."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from fabula import cli
+from fabula.judge.store import Store
+
+TEXTS = ["Kim found a box.", "It was red.", "Kim smiled.", "Kim kept the box."]
+
+
+def line(n: int, **other: object) -> dict[str, Any]:
+    stories = [[TEXTS[0], f"{words} {n}.", TEXTS[2], TEXTS[3]] for words in ("It was red", "It was blue")]
+    return {"id": f"pair-{n}", "systems": ["SLDS", "LM"], "given": [0, 3], "stories": stories, **other}
+
+
+def written(path: Path, *lines: object) -> Path:
+    path.write_text("".join((one if isinstance(one, str) else json.dumps(one)) + "\n" for one in lines))
+    return path
+
+
+@pytest.fixture
+def pairs(tmp_path: Path) -> Path:
+    return written(tmp_path / "pairs.jsonl", *[line(n) for n in range(4)])
+
+
+@pytest.fixture
+def db(tmp_path: Path, pairs: Path) -> Path:
+    """A study with the answers of two people about two pairs."""
+    db = tmp_path / "study.db"
+    assert cli.main(["judge", "new", str(pairs), "--db", str(db), "--seed", "3", "--checks", "1"]) == 0
+    store = Store(db)
+    for n in range(2):
+        for code, better in (("ann", 0), ("bob", None)):
+            store.add(f"pair-{n}", code, [[3, 2, 3], [0, 1, 1]], better, 10.25)
+    store.close()
+    return db
+
+
+def told(capsys: pytest.CaptureFixture[str], *words: str | Path) -> str:
+    """The one line that a mistaken call is answered with."""
+    assert cli.main(["judge", *map(str, words)]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.startswith("fabula judge: ")
+    assert captured.err.count("\n") == 1
+    return captured.err
+
+
+BAD_LINES = [
+    ("{", "not JSON"),
+    ("[1]", "not an object"),
+    (line(1, extra=1), "unknown key 'extra'"),
+    ({k: v for k, v in line(1).items() if k != "systems"}, "no 'systems'"),
+    (line(1, id=7), "its id is not a text"),
+    (line(1, id="x" * 81), "81 characters"),
+    (line(1, systems=["LM"]), "two names"),
+    (line(1, systems=["LM", "LM"]), "both stories are of 'LM'"),
+    (line(1, stories=[TEXTS]), "two lists"),
+    (line(1, stories=[TEXTS, TEXTS]), "the same, word for word"),
+    (line(1, stories=[TEXTS, ["One."]]), "story 2: one sentence only"),
+    (line(1, stories=[TEXTS, ["One.", 2]]), "story 2: sentence 2 is not a text"),
+    (line(1, stories=[TEXTS, [*TEXTS[:3], "bell \u0007"]]), "control character U+0007"),
+    (line(1, given=[0, 4]), "numbered 0 to 3"),
+    (line(1, given=[True]), "sentence numbers"),
+    (line(1, given=[0, 0]), "twice"),
+    (line(1, given=[1]), "sentence 1 is given, and yet differs"),
+    (line(1, check={"better": 2}), "0 or 1"),
+    (line(1, check={"worse": 1}), "unknown key 'worse'"),
+    (line(0), "that of line 1 already"),
+    ("[" * 100_000, "nested too deeply"),
+]
+
+
+@pytest.mark.parametrize(("bad", "reason"), BAD_LINES, ids=[reason for _, reason in BAD_LINES])
+def test_a_bad_line_is_told_with_its_number(
+    bad: object, reason: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = written(tmp_path / "bad.jsonl", line(0), "", bad)
+    message = told(capsys, "new", file, "--db", tmp_path / "new.db")
+    assert "bad.jsonl, line 3: " in message
+    assert reason in message
+    assert not (tmp_path / "new.db").exists()
+
+
+def test_what_is_wrong_with_a_call_is_one_line(
+    tmp_path: Path, pairs: Path, db: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    new: list[str | Path] = ["new", pairs, "--db", tmp_path / "other.db"]
+    assert "No such file" in told(capsys, "new", tmp_path / "none.jsonl", "--db", tmp_path / "other.db")
+    assert "holds no pair" in told(capsys, "new", written(tmp_path / "empty.jsonl"), "--db", tmp_path / "other.db")
+    checks = written(tmp_path / "checks.jsonl", line(0, check={"better": 0}))
+    assert "holds no pair" in told(capsys, "new", checks, "--db", tmp_path / "other.db")
+    assert "--annotators is 1 to" in told(capsys, *new, "--annotators", "0")
+    assert "--checks is 0 to" in told(capsys, *new, "--checks", "-1")
+    alone = written(tmp_path / "alone.jsonl", line(0))
+    assert "only 0 attention checks" in told(capsys, "new", alone, "--db", tmp_path / "other.db", "--checks", "1")
+    for words in (["serve"], ["report"], ["export", "--out", tmp_path / "out"], ["import", tmp_path / "none.csv"]):
+        assert "fabula judge new" in told(capsys, *words, "--db", tmp_path / "none.db")
+    assert not (tmp_path / "none.db").exists()
+    noise = tmp_path / "noise.db"
+    noise.write_bytes(b"This is no database, however long it goes on. " * 40)
+    assert "not a database" in told(capsys, "report", "--db", noise)
+    assert "No such file" in told(capsys, "import", tmp_path / "none.csv", "--db", db)
+    assert "--pass-share" in told(capsys, "report", "--db", db, "--pass-share", "2")
+    assert "--bootstrap" in told(capsys, "report", "--db", db, "--bootstrap", "-1")
+    assert "--seed" in told(capsys, "report", "--db", db, "--seed", "-1")
+    assert "cannot write" in told(capsys, "report", "--db", db, "--bootstrap", "0", "--out", pairs)
+    assert "token" in told(capsys, "serve", "--db", db, "--host", "0.0.0.0")
+    assert "port" in told(capsys, "serve", "--db", db, "--port", "70000")
+
+
+def test_a_study_with_answers_is_not_overwritten(
+    db: Path, pairs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert "4 answers" in told(capsys, "new", pairs, "--db", db)
+    assert Store(db).judgements()[1] == 4
+    fresh = tmp_path / "fresh.db"
+    for seed in ("1", "2"):
+        assert cli.main(["judge", "new", str(pairs), "--db", str(fresh), "--seed", seed]) == 0
+    assert Store(fresh).settings().seed == 2
+
+
+def test_the_report_is_printed_and_written(db: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["judge", "report", "--db", str(db), "--bootstrap", "50", "--out", str(tmp_path / "out")]
+    for format, suffix in (("table", "txt"), ("csv", "csv"), ("json", "json")):
+        capsys.readouterr()
+        assert cli.main([*words, "--format", format]) == 0
+        assert capsys.readouterr().out == (tmp_path / "out" / f"report.{suffix}").read_text(encoding="utf-8")
+    found = json.loads((tmp_path / "out" / "report.json").read_text(encoding="utf-8"))
+    (one,) = found["groups"][0]["comparisons"]
+    assert (one["judgements"], one["ties"]["value"]) == (4, 50)
+    assert (tmp_path / "out" / "report.svg").read_text(encoding="utf-8").startswith("<svg ")
+    rows = list(csv.DictReader((tmp_path / "out" / "report.csv").open(encoding="utf-8", newline="")))
+    assert {"coherence", "best story %", "ties %", "alpha of ratings"} <= {row["measure"] for row in rows}
+
+
+def test_hits_and_results_have_mechanical_turks_columns(db: Path, tmp_path: Path) -> None:
+    assert cli.main(["judge", "export", "--db", str(db), "--out", str(tmp_path / "turk")]) == 0
+    hits = list(csv.DictReader((tmp_path / "turk" / "hits.csv").open(encoding="utf-8", newline="")))
+    assert list(hits[0]) == ["item", *(f"{side}_{n}" for side in ("left", "right") for n in range(1, 5))]
+    assert len(hits) == 5
+    results = list(csv.DictReader((tmp_path / "turk" / "results.csv").open(encoding="utf-8", newline="")))
+    assert len(results) == 4
+    shown = {hit["item"]: hit for hit in hits}
+    for row in results:
+        assert {name: row[f"Input.{name}"] for name in hits[0]} == shown[row["Input.item"]]
+        better = "left" if "red" in row["Input.left_2"] else "right"
+        assert row["Answer.choice"] == {"ann": better, "bob": "tie"}[row["WorkerId"]]
+        assert row[f"Answer.{better}_2"] == "3"
+        assert row["WorkTimeInSeconds"] == "10"
+    text = (tmp_path / "turk" / "hits.csv").read_text(encoding="utf-8")
+    assert "SLDS" not in text
+    assert "pair-" not in text
+
+
+def test_results_of_mechanical_turk_itself_are_read(
+    db: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With columns of its own, west-coast times, without ours; rejected work is left out."""
+    store = Store(db)
+    item = next(item for item in store.items() if item.pair.id == "pair-3")
+    left, right = item.sides()
+    row = {
+        "HITId": "3X", "Title": "Judge, please", "WorkerId": "A2KW17G25L25R8", "AssignmentStatus": "Approved",
+        "SubmitTime": "Tue Nov 03 10:11:12 PST 2020", "WorkTimeInSeconds": "93", "Input.item": str(item.number),
+        **{f"Input.left_{n}": text for n, text in enumerate(left, start=1)},
+        **{f"Input.right_{n}": text for n, text in enumerate(right, start=1)},
+        **{f"Answer.left_{n}": "1" for n in range(2, 5)}, **{f"Answer.right_{n}": "3" for n in range(2, 5)},
+        "Answer.choice": "right",
+    }  # fmt: skip
+    file = tmp_path / "turk.csv"
+
+    def save(*rows: dict[str, str]) -> None:
+        with file.open("w", encoding="utf-8", newline="") as out:
+            writer = csv.DictWriter(out, list(row))
+            writer.writeheader()
+            writer.writerows(rows)
+
+    save(row, {**row, "WorkerId": "A2", "AssignmentStatus": "Rejected"})
+    assert cli.main(["judge", "import", str(file), "--db", str(db)]) == 0
+    assert "1 new answers, 0 that were there already" in capsys.readouterr().out
+    (kept,), total = store.judgements(annotator="A2KW17G25L25R8")
+    assert total == 1
+    assert kept.ratings[int(not item.swapped)] == (3, 3, 3)
+    assert (kept.better, kept.seconds) == (int(not item.swapped), 93.0)
+    assert time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(kept.created)) == "2020-11-03 18:11:12"
+
+    for change, reason in [
+        ({"Answer.left_2": "4"}, "from 0 to 3"),
+        ({"Answer.left_2": ""}, "Answer.left_2 is not a whole number"),
+        ({"Answer.choice": "up"}, "left, right or tie"),
+        ({"Input.item": "77"}, "no item 77"),
+        ({"Input.left_2": "Other words."}, "is it another study's file?"),
+        ({"WorkerId": "no one"}, "a code has"),
+        ({"WorkTimeInSeconds": "long"}, "no time in seconds"),
+        ({"WorkTimeInSeconds": "nan"}, "seconds are between"),
+        ({"SubmitTime": "yesterday"}, "no time like"),
+    ]:
+        save({**row, "WorkerId": "A3"}, {**row, "WorkerId": "A4", **change})
+        message = told(capsys, "import", file, "--db", db)
+        assert "turk.csv, line 3: " in message
+        assert reason in message
+    save({**row, "WorkerId": "A3"}, {**row, "Answer.choice": "tie"})
+    assert "already, and otherwise" in told(capsys, "import", file, "--db", db)
+    assert store.judgements(annotator="A3")[1] == 0, "all or nothing"
+    written(file, "WorkerId,Answer.choice", "A1,tie")
+    assert "no column WorkTimeInSeconds" in told(capsys, "import", file, "--db", db)
+
+
+# --- the server is killed --------------------------------------------------------------------------------------------
+
+
+def serving(db: Path) -> tuple[subprocess.Popen[str], str]:
+    words = [sys.executable, "-m", "fabula", "judge", "serve", "--db", str(db), "--port", "0"]
+    process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    assert process.stdout is not None
+    said = ""
+    for line in process.stdout:
+        said += line
+        if "http://" in line:
+            return process, line.split("http://")[1].split("/")[0]
+    pytest.fail(f"the server ended: {said}")
+
+
+@pytest.mark.parametrize("kills", [1, pytest.param(8, marks=pytest.mark.long)])
+def test_what_was_acknowledged_is_there_after_the_server_is_killed(tmp_path: Path, kills: int) -> None:
+    """Four people answer at once; the server is killed in the middle (SIGKILL), and started again."""
+    pairs = written(tmp_path / "pairs.jsonl", *[line(n) for n in range(100)])
+    db = tmp_path / "study.db"
+    assert cli.main(["judge", "new", str(pairs), "--db", str(db), "--annotators", "4"]) == 0
+    acknowledged: set[tuple[str, int]] = set()
+    enough = threading.Event()
+
+    def annotate(code: str, host: str, want: int) -> None:
+        try:
+            with httpx.Client(base_url=f"http://{host}/api/judge") as client:
+                while (task := client.post("/tasks", json={"code": code}).json()["task"]) is not None:
+                    answer = {"ratings": [[1, 1, 1], [2, 2, 2]], "choice": "tie", "seconds": 1}
+                    kept = client.post("/answers", json={"code": code, "item": task["item"], **answer})
+                    assert kept.json()["kept"] is True
+                    acknowledged.add((code, task["item"]))
+                    if len(acknowledged) >= want:
+                        enough.set()
+        except httpx.TransportError:
+            pass  # the server is gone
+
+    for _ in range(kills):
+        process, host = serving(db)
+        enough.clear()
+        want = len(acknowledged) + 20
+        people = [threading.Thread(target=annotate, args=(f"p{n}", host, want)) for n in range(4)]
+        for one in people:
+            one.start()
+        assert enough.wait(60)
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+        for one in people:
+            one.join()
+    store = Store(db)
+    numbers = {item.pair.id: item.number for item in store.items()}
+    kept = [(one.annotator, numbers[one.pair]) for one in store.judgements()[0]]
+    assert len(kept) == len(set(kept))
+    assert acknowledged <= set(kept)
+    # At most one answer of each person was on its way when the server died.
+    assert len(kept) - len(acknowledged) <= 4 * kills
