@@ -153,7 +153,7 @@ def explain(errors: Sequence[Any]) -> tuple[str, str | None]:
 def path(place: Sequence[str | int]) -> str:
     """`sentences[2].text`, as a person would write it."""
     told = ""
-    for step in place:
+    for step in (step for step in place if step != "[key]"):  # pydantic's word for a key that is wrong itself
         told += f"[{step}]" if isinstance(step, int) else f".{step}" if told else str(step)
     return told
 

@@ -1,0 +1,298 @@
+"""Every route of the studio: what it answers, and how it refuses. By a real server over untrained models."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+import fabula
+from fabula.studio.app import create_app
+from fabula.studio.settings import StudioSettings
+
+STORY = ["Mia's car would not start.", None, "Mia made it to work on time."]
+TOLD = ["Tom was sad.", "Tom was glad."]
+SCRIPT = "<script>alert('1')</script>"
+
+
+@pytest.fixture(scope="module")
+def client(
+    serving: Callable[[Any], AbstractContextManager[str]],
+    random_models: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[httpx.Client]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("FABULA_MODELS", str(random_models))
+        patch.setattr("fabula.api.PACKAGED", random_models / "none")
+        db = tmp_path_factory.mktemp("studio") / "deep" / "studio.db"
+        with (
+            serving(create_app(StudioSettings(db=db, max_body=200_000))) as url,
+            httpx.Client(base_url=url, timeout=60) as client,
+        ):
+            yield client
+
+
+def lines(*texts: str) -> dict[str, Any]:
+    return {"lines": [{"text": text} for text in texts]}
+
+
+def refused(answer: httpx.Response, status: int, field: str | None, says: str = "") -> None:
+    told = answer.json()
+    assert (answer.status_code, set(told)) == (status, {"error"}), told
+    assert set(told["error"]) == {"message", "field", "status"}
+    assert (told["error"]["status"], told["error"]["field"]) == (status, field), told
+    assert says in told["error"]["message"], told
+    assert "\n" not in told["error"]["message"]
+    assert len(told["error"]["message"]) <= 300
+
+
+def test_health_models_limits(client: httpx.Client) -> None:
+    health = client.get("/api/health").json()
+    assert (health["status"], health["version"], health["model"]) == ("ok", fabula.__version__, "default")
+    assert set(health["jobs"]) == {"running", "waiting", "queue"}
+    models = {model["name"]: model for model in client.get("/api/models").json()["models"]}
+    assert set(models) == {"default", "lds", "lm", "s2s"}
+    assert models["default"]["labels"] == ["negative", "neutral", "positive"]
+    assert models["default"]["loaded"]
+    assert "folder" not in models["default"]
+    limits = client.get("/api/limits").json()
+    assert (limits["sentences"], limits["words"], limits["body"]) == ([2, 64], 60, 200_000)
+
+
+def test_the_document_names_every_route_and_its_errors(client: httpx.Client) -> None:
+    """A summary each, an answer of a known shape, and the one error shape for everything above 400."""
+    document = client.get("/api/openapi.json").json()
+    paths = document["paths"]
+    told = {path for path in paths if not path.startswith("/api/judge")}
+    assert told == {
+        *[f"/api/{name}" for name in ("health", "models", "limits", "fill", "fill/stream", "write", "tag", "score")],
+        *["/api/posterior", "/api/explain", "/api/stories", "/api/stories/{story}", "/api/stories/{story}/branches"],
+        "/api/stories/{story}/branches/{branch}",
+    }
+    for path in told:
+        for method, route in paths[path].items():
+            assert route["summary"], (method, path)
+            done = [route["responses"][code] for code in route["responses"] if code < "300"]
+            assert done, (method, path)
+            assert method == "delete" or all("schema" in next(iter(one["content"].values())) for one in done)
+            for code, answer in route["responses"].items():
+                if code >= "400":
+                    shape = answer["content"]["application/json"]["schema"]
+                    assert shape == {"$ref": "#/components/schemas/ErrorAnswer"}, (method, path, code)
+
+
+def test_writing_routes_answer(client: httpx.Client) -> None:
+    filled = client.post("/api/fill", json={"sentences": STORY, "candidates": 2, "samples": 4}).json()
+    assert [s["text"] for s in filled["candidates"][0]["sentences"]][::2] == STORY[::2]
+    assert (len(filled["candidates"]), filled["samples"], filled["sampler"]) == (2, 4, "bridge")
+    written = client.post("/api/write", json={"sentences": 3, "arc": ["negative", None, "positive"]}).json()
+    assert [s["tag"] for s in written["candidates"][0]["sentences"]][::2] == ["negative", "positive"]
+    assert len(client.post("/api/tag", json={"sentences": TOLD}).json()["tags"]) == 2
+    scored = client.post("/api/score", json={"sentences": TOLD, "model": "lm"}).json()
+    assert scored["kind"] == "exact"
+    moods = client.post("/api/posterior", json={"sentences": STORY, "arc": ["negative", None, None]}).json()
+    assert moods["tags"][0] == {"negative": 1.0, "neutral": 0.0, "positive": 0.0}
+    assert set(moods) == {"tags", "samples", "seed", "model"}
+    why = client.post("/api/explain", json={"sentences": TOLD, "arc": [None, "positive"]}).json()["sentences"]
+    assert [word["text"] for word in why[0]["words"]] == ["Tom", "was", "sad", "."]
+    assert why[0]["fits_arc"] is None
+    assert why[1]["fits_arc"] < 0
+    assert why[1]["fits_after"] is None
+
+
+def test_opening_words_are_kept(client: httpx.Client) -> None:
+    answer = client.post("/api/fill", json={"sentences": STORY, "starts": {"2": "The dog"}, "samples": 3}).json()
+    assert answer["error"]["field"] == "starts"
+    answer = client.post("/api/fill", json={"sentences": STORY, "starts": {"2": "She was"}, "samples": 3}).json()
+    assert answer["candidates"][0]["sentences"][1]["text"].startswith("She was")
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "field", "says"),
+    [
+        ("fill", {}, "sentences", "is missing"),
+        ("fill", {"sentences": STORY, "colour": 1}, "colour", "not known"),
+        ("fill", {"sentences": ["Tom was sad.", None, 3]}, "sentences[2]", "string"),
+        ("fill", {"sentences": ["Tom was sad.", None, "  "]}, "sentences", "sentence 3 is empty"),
+        ("fill", {"sentences": TOLD}, "sentences", "no sentence is missing"),
+        ("fill", {"sentences": [None, None]}, "sentences", "every sentence is missing"),
+        ("fill", {"sentences": [None]}, "sentences", "at least 2"),
+        ("fill", {"sentences": ["Tom."] * 64 + [None]}, "sentences", "at most 64"),
+        ("fill", {"sentences": [None, "word " * 61]}, "sentences[1]", "has 61 words; the most is 60"),
+        ("fill", {"sentences": [None, "!" * 121]}, "sentences[1]", "has 121 words and marks"),
+        ("fill", {"sentences": [None, "w" * 1001]}, "sentences[1]", "at most 1000 characters"),
+        ("fill", {"sentences": STORY, "candidates": 11}, "candidates", "less than or equal to 10"),
+        ("fill", {"sentences": STORY, "candidates": 0}, "candidates", "greater than or equal to 1"),
+        ("fill", {"sentences": STORY, "samples": 201}, "samples", "less than or equal to 200"),
+        ("fill", {"sentences": STORY, "samples": "5"}, "samples", "integer"),
+        ("fill", {"sentences": STORY, "seed": -1}, "seed", "greater"),
+        ("fill", {"sentences": STORY, "seed": 2**53}, "seed", "less"),
+        ("fill", {"sentences": STORY, "seed": True}, "seed", "integer"),
+        ("fill", {"sentences": STORY, "temperature": 0}, "temperature", "greater"),
+        ("fill", {"sentences": STORY, "arc": ["positive"]}, "arc", "1 tags for 3 sentences"),
+        ("fill", {"sentences": STORY, "arc": ["happy", None, None]}, "arc", "unknown tag 'happy'"),
+        ("fill", {"sentences": STORY, "starts": {"1": "Tom"}}, "starts", "sentence 1 is given"),
+        ("fill", {"sentences": STORY, "starts": {"x": "Tom"}}, "starts.x", "pattern"),
+        ("fill", {"sentences": STORY, "sampler": "magic"}, "sampler", "bridge"),
+        ("fill", {"sentences": STORY, "sampler": "rerank"}, "sampler", "without latents"),
+        ("fill", {"sentences": STORY, "model": "nothing"}, "model", "no model is called 'nothing' here"),
+        ("fill", {"sentences": STORY, "model": "../default"}, "model", "no model is called"),
+        ("fill", {"sentences": STORY, "model": "/"}, "model", "no model is called"),
+        ("write", {"sentences": 65}, "sentences", "less than or equal to 64"),
+        ("write", {"samples": 201}, "samples", "less than or equal to 200"),
+        ("tag", {"sentences": ["Tom.", None]}, "sentences[1]", "string"),
+        ("score", {"sentences": TOLD, "samples": 201}, "samples", "less than or equal to 200"),
+        ("posterior", {"sentences": STORY, "model": "lm"}, "model", "without latents"),
+        ("explain", {"sentences": TOLD, "model": "s2s"}, "model", "s2s"),
+        ("explain", {"sentences": TOLD, "arc": ["positive"]}, "arc", "1 tags for 2 sentences"),
+    ],
+)  # fmt: skip
+def test_a_mistake_is_told_in_the_one_shape(
+    client: httpx.Client, path: str, body: dict[str, Any], field: str, says: str
+) -> None:
+    refused(client.post(f"/api/{path}", json=body), 422, field, says)
+
+
+def test_a_body_that_is_too_large_is_refused(client: httpx.Client) -> None:
+    refused(client.post("/api/fill", json={"sentences": STORY, "model": "m" * 200_000}), 413, "body")
+
+
+def stream(client: httpx.Client, body: dict[str, Any]) -> list[tuple[str, Any]]:
+    with client.stream("POST", "/api/fill/stream", json=body) as answer:
+        assert answer.headers["Content-Type"].startswith("text/event-stream")
+        text = "".join(answer.iter_text())
+    blocks = [block.splitlines() for block in text.split("\n\n") if block.startswith("event")]
+    return [(name.removeprefix("event: "), json.loads(data.removeprefix("data: "))) for name, data in blocks]
+
+
+def test_a_stream_gets_better_and_ends_with_the_answer(client: httpx.Client) -> None:
+    body = {"sentences": STORY, "samples": 12, "candidates": 1, "seed": 3}
+    events = stream(client, body)
+    assert [name for name, _ in events] == [*["progress"], *["progress", "candidates"] * 2, "done"]
+    assert [data for name, data in events if name == "progress"] == [
+        {"drawn": drawn, "samples": 12} for drawn in (0, 6, 12)
+    ]
+    first, second = (data for name, data in events if name == "candidates")
+    assert first["candidates"][0]["score"] <= second["candidates"][0]["score"]
+    assert events[-1][1] == second == client.post("/api/fill", json=body).json()
+
+
+def test_a_stream_tells_mistakes(client: httpx.Client) -> None:
+    events = stream(client, {"sentences": TOLD})
+    assert [name for name, _ in events] == ["progress", "error"]
+    told = events[-1][1]["error"]
+    assert (told["status"], told["field"]) == (422, "sentences")
+    refused(client.post("/api/fill/stream", json={"sentences": 1}), 422, "sentences", "list")
+
+
+def test_stories_and_branches(client: httpx.Client) -> None:
+    answer = client.post("/api/stories", json={"title": "Leaks", "state": lines("A.", "B.")})
+    assert answer.status_code == 201
+    made = answer.json()
+    story, first = made["id"], made["branch"]
+    assert (made["title"], made["branches"], first["revision"], first["parent"]) == ("Leaks", 1, 1, None)
+    assert first["state"]["lines"][1] == {"text": "B.", "write": False, "locked": False, "start": "", "tag": None}
+
+    at = f"/api/stories/{story}/branches"
+    grown = client.post(at, json={"parent": first["id"], "name": "other", "state": lines("A.", "C.")})
+    assert grown.status_code == 201
+    other = grown.json()
+    assert (other["story"], other["parent"], other["name"]) == (story, first["id"], "other")
+    assert [branch["id"] for branch in client.get(at).json()["branches"]] == [first["id"], other["id"]]
+    assert client.get(f"{at}/{other['id']}").json() == other
+
+    state = {**lines("A.", "D."), "undo": [[{"any": "thing"}]], "taken": [{"seed": 7}], "temperature": 0.5}
+    saved = client.put(f"{at}/{other['id']}", json={"state": state, "revision": 1}).json()
+    assert (saved["revision"], saved["name"], saved["state"]["undo"]) == (2, "other", [[{"any": "thing"}]])
+    assert client.get(f"{at}/{other['id']}").json() == saved
+    stale = client.put(f"{at}/{other['id']}", json={"state": lines("X.", "Y."), "revision": 1, "name": "lost"})
+    refused(stale, 409, "revision", "at revision 2, not 1")
+    assert client.get(f"{at}/{other['id']}").json() == saved
+
+    assert client.patch(f"/api/stories/{story}", json={"title": "Roofs"}).json()["title"] == "Roofs"
+    listed = client.get("/api/stories", params={"limit": 1}).json()["stories"]
+    assert [(one["id"], one["title"], one["branches"]) for one in listed] == [(story, "Roofs", 2)]
+
+    assert client.delete(f"{at}/{first['id']}").status_code == 204
+    assert client.get(f"{at}/{other['id']}").json()["parent"] is None
+    refused(client.delete(f"{at}/{other['id']}"), 409, None, "delete the story")
+    assert client.delete(f"/api/stories/{story}").status_code == 204
+    refused(client.get(f"/api/stories/{story}"), 404, "story")
+    refused(client.get(f"{at}/{other['id']}"), 404, "branch")
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "status", "field"),
+    [
+        ("GET", "/api/stories/999", None, 404, "story"),
+        ("GET", "/api/stories/0", None, 422, "story"),
+        ("GET", "/api/stories/99999999999999999999", None, 422, "story"),
+        ("GET", "/api/stories/x", None, 422, "story"),
+        ("GET", "/api/stories?limit=0", None, 422, "limit"),
+        ("GET", "/api/stories?offset=-1", None, 422, "offset"),
+        ("PATCH", "/api/stories/999", {"title": "x"}, 404, "story"),
+        ("PATCH", "/api/stories/999", {"title": ""}, 422, "title"),
+        ("DELETE", "/api/stories/999", None, 404, "story"),
+        ("GET", "/api/stories/999/branches", None, 404, "story"),
+        ("POST", "/api/stories/999/branches", {"name": "x", "state": lines("A.", "B.")}, 404, "story"),
+        ("GET", "/api/stories/999/branches/1", None, 404, "branch"),
+        ("PUT", "/api/stories/999/branches/1", {"state": lines("A.", "B."), "revision": 1}, 404, "branch"),
+        ("DELETE", "/api/stories/999/branches/1", None, 404, "branch"),
+        ("POST", "/api/stories", {"title": "x", "state": lines("A.")}, 422, "state.lines"),
+        ("POST", "/api/stories", {"title": "x", "state": {**lines("A.", "B."), "x": 1}}, 422, "state.x"),
+        ("POST", "/api/stories", {"title": "x", "state": {**lines("A.", "B."), "undo": [0] * 101}}, 422, "state.undo"),
+        ("POST", "/api/stories", {"title": "x" * 201, "state": lines("A.", "B.")}, 422, "title"),
+        ("POST", "/api/stories", {"title": "x"}, 422, "state"),
+    ],
+)  # fmt: skip
+def test_a_story_route_refuses(
+    client: httpx.Client, method: str, path: str, body: Any, status: int, field: str
+) -> None:
+    refused(client.request(method, path, json=body), status, field)
+
+
+def test_what_json_cannot_hold_is_not_kept(client: httpx.Client) -> None:
+    head = {"Content-Type": "application/json"}
+    for value in ("NaN", "Infinity", "1e999"):
+        body = '{"title": "x", "state": {"lines": [{}, {}], "undo": [VALUE]}}'.replace("VALUE", value)
+        refused(client.post("/api/stories", content=body, headers=head), 422, "state.undo[0]", "JSON cannot")
+
+
+def test_a_parent_of_another_story_is_refused(client: httpx.Client) -> None:
+    one, two = (client.post("/api/stories", json={"title": "x", "state": lines("A.", "B.")}).json() for _ in range(2))
+    body = {"parent": one["branch"]["id"], "name": "x", "state": lines("A.", "B.")}
+    refused(client.post(f"/api/stories/{two['id']}/branches", json=body), 404, "parent")
+
+
+def test_script_stays_text(client: httpx.Client) -> None:
+    """In every field that takes text: it comes back as it was sent, as JSON that no browser takes for a page."""
+    line = {"text": SCRIPT, "start": SCRIPT, "tag": SCRIPT, "write": True, "locked": False}
+    state = {"lines": [line, line], "model": SCRIPT, "undo": [SCRIPT], "redo": [{SCRIPT: SCRIPT}], "taken": [SCRIPT]}
+    answers = [client.post("/api/stories", json={"title": SCRIPT, "state": state})]
+    made = answers[0].json()
+    at = f"/api/stories/{made['id']}"
+    answers += [
+        client.get(at),
+        client.get("/api/stories"),
+        client.post(f"{at}/branches", json={"name": SCRIPT, "state": state}),
+        client.get(f"{at}/branches/{made['branch']['id']}"),
+        client.post("/api/fill", json={"sentences": [SCRIPT, None], "samples": 2}),
+        client.post("/api/fill", json={"sentences": [SCRIPT, None], "model": SCRIPT}),
+        client.post("/api/fill", json={"sentences": [SCRIPT, None], "arc": [SCRIPT, None]}),
+        client.post("/api/tag", json={"sentences": [SCRIPT, SCRIPT]}),
+        client.post("/api/explain", json={"sentences": [SCRIPT, SCRIPT], SCRIPT: 1}),
+        client.get(f"/api/{SCRIPT}"),
+    ]
+    for answer in answers:
+        assert answer.headers["Content-Type"] == "application/json"
+        assert answer.headers["X-Content-Type-Options"] == "nosniff"
+        assert "script-src" not in answer.headers["Content-Security-Policy"].replace("default-src 'self'", "")
+    assert made["title"] == SCRIPT
+    assert {**state, "lines": made["branch"]["state"]["lines"]}.items() <= made["branch"]["state"].items()
+    assert made["branch"]["state"]["lines"] == [line, line]
+    assert answers[5].json()["candidates"][0]["sentences"][0]["text"] == SCRIPT
