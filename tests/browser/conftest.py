@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import os
-import re
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, sync_playwright
+from desk import WAIT_MS, Desk
+from machinery import Server, Watch
+from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
 
 from fabula.corpus.dataset import Corpus
 from fabula.training.checkpoint import save
@@ -24,8 +22,6 @@ FLAGS = [
     *["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"],
     *["--disable-component-update", "--disable-sync"],
 ]
-WAIT_MS = 20_000
-"""How long a condition may take to come true on a busy machine; nothing waits longer than it must."""
 TINY = {
     "name": "tiny",
     "model": {
@@ -36,42 +32,6 @@ TINY = {
     },
     "train": {"epochs": 6, "batch": 24, "learning_rate": 1e-2},
 }
-
-
-class Server:
-    """`python -m fabula ...` that prints its address when it answers there."""
-
-    def __init__(self, *arguments: str) -> None:
-        self.arguments = arguments
-        self.start()
-
-    def start(self) -> None:
-        environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "fabula", *self.arguments],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            env=environment,
-        )
-        assert self.process.stdout is not None
-        told = ""
-        for line in self.process.stdout:
-            told += line
-            found = re.search(r"http://\S+", line)
-            if found:
-                self.url = found[0].rstrip("/")
-                self.port = int(re.findall(r":(\d+)", self.url)[-1])
-                return
-        pytest.fail(f"the server ended before it answered: {told}")
-
-    def stop(self) -> None:
-        self.process.terminate()
-        try:
-            self.process.wait(10)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
 
 
 @pytest.fixture(scope="session")
@@ -115,25 +75,6 @@ def browser() -> Iterator[Browser]:
         chromium.close()
 
 
-class Watch:
-    """What a page complained about on its console; a test says which complaints it provokes."""
-
-    def __init__(self) -> None:
-        self.complaints: list[str] = []
-        self.expected: list[str] = []
-
-    def heard(self, message: ConsoleMessage) -> None:
-        if message.type in ("error", "warning"):
-            self.complaints.append(f"{message.text} ({message.location.get('url', '')})")
-
-    def allow(self, pattern: str) -> None:
-        self.expected.append(pattern)
-
-    @property
-    def unexpected(self) -> list[str]:
-        return [told for told in self.complaints if not any(re.search(pattern, told) for pattern in self.expected)]
-
-
 @pytest.fixture
 def watch() -> Watch:
     return Watch()
@@ -157,3 +98,9 @@ def page(context: BrowserContext, watch: Watch) -> Iterator[Page]:
     page.on("pageerror", lambda error: watch.complaints.append(f"uncaught: {error}"))
     yield page
     assert not watch.unexpected
+
+
+@pytest.fixture
+def desk(page: Page, studio: Server) -> Desk:
+    """The studio's blank page."""
+    return Desk(page, studio.url).open()

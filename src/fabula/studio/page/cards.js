@@ -3,13 +3,16 @@
 import { compare } from "./diff.js";
 import { $, h, icon, keep } from "./dom.js";
 import { recipe } from "./filling.js";
-import { hue, said } from "./moods.js";
+import { hue, place, said } from "./moods.js";
 import { say } from "./messages.js";
 import { take } from "./state.js";
 import { change, show, store, subscribe } from "./store.js";
 
 /** More new words than this, and marking them would say nothing. */
 const MOSTLY = 0.7;
+
+/** Only beside the story: in one column a preview above would push the card away from the pointer. */
+const BESIDE = matchMedia("(min-width: 60.01rem)");
 
 let shown = null;
 let looking = null;
@@ -19,7 +22,10 @@ let act = {};
 export function start(actions) {
   act = actions;
   const list = $("cards");
-  list.addEventListener("pointerover", (event) => event.pointerType === "mouse" && look(event.target));
+  // Only a pointer that moves looks: cards that appear under a resting one are not meant.
+  list.addEventListener("pointermove", (event) => {
+    if (event.pointerType === "mouse" && (event.movementX || event.movementY)) look(event.target);
+  });
   list.addEventListener("pointerleave", () => leave());
   list.addEventListener("focusin", (event) => look(event.target));
   list.addEventListener("focusout", (event) => list.contains(event.relatedTarget) || leave());
@@ -44,7 +50,7 @@ function look(target) {
   looking = number;
   const { batch } = store.ui;
   const candidate = shown?.candidates[number];
-  if (!candidate || !fits(batch, store.doc)) return;
+  if (!candidate || !fits(batch, store.doc) || !BESIDE.matches) return;
   const sentences = Object.fromEntries(
     written(batch).filter((i) => !store.doc.lines[i].locked).map((i) => [i, candidate.sentences[i].text]),
   );
@@ -71,14 +77,16 @@ function render(doc, ui) {
   const { batch } = ui;
   const filling = batch?.filling ?? null;
   // Cards do not change under the pointer: better ones wait until it has left.
-  const held = looking !== null && shown !== null && filling !== null && filling !== shown && shown.of === batch;
-  if (!held) shown = filling ? Object.assign(filling, { of: batch }) : null;
+  const held = looking !== null && shown !== null && shown.of === batch && filling !== null && differ(filling, shown);
+  if (!held) shown = filling ? { candidates: filling.candidates, of: batch } : null;
   keep($("better"), { hidden: !held });
   keep($("stale"), { hidden: !batch || !filling || current(batch, doc) });
   keep($("result"), { hidden: !filling });
   notes(filling?.notes ?? []);
   draw(doc, batch);
 }
+
+const differ = (a, b) => JSON.stringify(a.candidates) !== JSON.stringify(b.candidates);
 
 function notes(list) {
   const told = list.join("\n");
@@ -134,8 +142,7 @@ function card(candidate, number, lines, doc, ready) {
       { class: "card-head" },
       h("span", { class: "rank" }, `${number + 1}`),
       h("span", { class: "score", title: "How probable the model finds the way to what you gave, in nats; larger is better" },
-        h("span", { class: "heard" }, "score "), candidate.score.toFixed(1),
-        number ? h("span", { class: "behind" }, ` (${(-behind).toFixed(1).replace("-0.0", "0.0").replace("-", "−")})`) : null),
+        `score ${candidate.score.toFixed(1).replace("-", "−")}`, number ? `, ${behind.toFixed(1)} behind` : ""),
       takeAll,
     ),
     h("ol", { class: "sentences" }, lines.map((i) => sentence(candidate.sentences[i], i, number, lines, doc, ready))),
@@ -149,12 +156,19 @@ function sentence({ text, tag, log_p }, i, number, lines, doc, ready) {
     "li",
     { title: `${log_p.toFixed(1)} nats` },
     h("span", { class: "number", "aria-hidden": "true" }, String(i + 1)),
-    tag === null ? null : h("span", { class: "dot", "data-hue": hue(tag, store.ui.labels), title: said(tag) }, h("span", { class: "heard" }, `${said(tag)}: `)),
+    tag === null ? null : mood(tag),
     h("span", { class: "words", "data-tag": tag }, marked(text, other)),
     lines.length > 1
       ? h("button", { type: "button", class: "pictured one", "data-does": `line ${i}`, title: `Take only line ${i + 1}`, "aria-label": `Take only line ${i + 1} of candidate ${number + 1}`, onclick: () => ready && taken(number, [i]) }, icon("take"))
       : null,
   );
+}
+
+/** A mood as a place on a small axis, as on the arc. */
+function mood(tag) {
+  const dot = h("span", { class: "dot" });
+  dot.style.left = `${place(tag, store.ui.labels) * 100}%`;
+  return h("span", { class: "mood", "data-hue": hue(tag, store.ui.labels), title: said(tag) }, dot, h("span", { class: "heard" }, `${said(tag)}: `));
 }
 
 function marked(text, other) {
@@ -170,6 +184,7 @@ export function controls({ fill, stop }) {
   $("link").addEventListener("click", () => store.ui.batch && act.copyLink(store.ui.batch.request));
   subscribe((_, { batch }) => {
     const busy = batch?.state === "running";
+    $("suggest").dataset.state = batch?.state ?? "none";
     keep($("fill"), { textContent: busy ? "Stop" : "Fill in" });
     $("fill").classList.toggle("busy", busy);
     keep($("progress"), { hidden: !busy });

@@ -148,7 +148,6 @@ function makeRow(i) {
   });
   const opening = h("label", { class: "opening", hidden: true }, h("span", {}, "begins with"), start);
   const said = h("span", { class: "heard", id: `line-said-${i}` });
-  const chip = h("span", { class: "chip", "aria-hidden": "true" });
   const lock = pictured("unlock", "Lock", { onclick: () => toggleLock(i) });
   const write = pictured("pen", "Write this", { onclick: () => toggleWrite(i) });
   const again = pictured("again", "Regenerate this line", { onclick: () => act.regenerate(i) });
@@ -163,10 +162,10 @@ function makeRow(i) {
     { class: "row" },
     cell,
     h("span", { class: "number", "aria-hidden": "true" }, String(i + 1)),
-    h("div", { class: "body" }, h("div", { class: "sheet" }, text, preview, chip), opening, said, panel),
+    h("div", { class: "body" }, h("div", { class: "sheet" }, text, preview), opening, said, panel),
     tools,
   );
-  return { element, cell, text, preview, start, opening, said, chip, lock, write, again, why, panel };
+  return { element, cell, text, preview, start, opening, said, lock, write, again, why, panel };
 }
 
 function entries(i) {
@@ -217,7 +216,7 @@ function patch(row, line, i, doc, ui) {
   const shown = ui.preview?.sentences[i];
   const first = i === 0 && doc.lines.length > 1;
   const last = i === doc.lines.length - 1;
-  const hint = first ? "How does it begin?" : last ? "How does it end?" : "Fabula writes this line, or you do";
+  const hint = first ? "How does it begin?" : last ? "How does it end?" : "Fabula writes this line";
   tell(row.element, { kind: which, preview: shown === undefined ? "no" : "yes" });
   keep(row.text, {
     value: line.text,
@@ -227,7 +226,6 @@ function patch(row, line, i, doc, ui) {
     "aria-describedby": `line-said-${i}`,
   });
   keep(row.said, { textContent: SAID[which] + (line.start ? ` Begins with: ${line.start}` : "") });
-  keep(row.chip, { textContent: which === "fabula" ? "Fabula" : "", hidden: which !== "fabula", title: SAID.fabula });
   keep(row.start, { value: line.start });
   const openable = state.isWritten(line) && (line.start !== "" || ui.opening.has(i));
   keep(row.opening, { hidden: !openable });

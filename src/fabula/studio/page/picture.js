@@ -11,7 +11,7 @@ const SIDE = 90;
 const HIGH = 90;
 const LOW = 290;
 const LETTERS = 100;
-const INK = { low: "#2f66b0", middle: "#5d6470", high: "#a8620c", free: "#8a8f98" };
+const INK = { low: "#2f66b0", middle: "#5d6470", high: "#985706", free: "#8a8f98" };
 const MARK = "fabula-story";
 
 /** Words in lines of at most LETTERS letters. */

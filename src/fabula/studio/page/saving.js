@@ -15,6 +15,8 @@ let clean = { doc: store.doc, title: "" };
 let timer = null;
 let saving = null;
 let tries = 0;
+/** What the server would not take: not offered again before it has changed. */
+let refused = null;
 
 /** A title where none was given: how the story begins. */
 export function titleOf(doc, title = store.ui.title) {
@@ -24,11 +26,13 @@ export function titleOf(doc, title = store.ui.title) {
   return (words.length > 7 ? `${begin.replace(/[.,;:!?]+$/, "")} …` : begin).slice(0, 200) || "Untitled";
 }
 
-const dirty = () => KEPT.some((key) => store.doc[key] !== clean.doc[key]) || titleOf(store.doc) !== clean.title;
+const changed = (from) => KEPT.some((key) => store.doc[key] !== from.doc[key]) || titleOf(store.doc) !== from.title;
+const dirty = () => changed(clean);
 
 export function start() {
   subscribe((doc, ui) => {
-    if (ui.saved === "conflict" || !dirty() || (!ui.story && isBlank(doc) && !ui.title.trim())) return;
+    if (["conflict", "saving"].includes(ui.saved) || !dirty() || (!ui.story && isBlank(doc) && !ui.title.trim())) return;
+    if (refused && !changed(refused)) return;
     if (ui.saved !== "offline") ui.saved = "unsaved";
     clearTimeout(timer);
     timer = setTimeout(save, ui.saved === "offline" ? RETRY[Math.min(tries, RETRY.length - 1)] : SOON);
@@ -65,6 +69,7 @@ function save() {
 }
 
 async function attempt() {
+  if (store.ui.saved === "conflict") return;
   const { doc } = store;
   const title = titleOf(doc);
   if (store.ui.saved !== "offline") show({ saved: "saving" });
@@ -81,6 +86,7 @@ async function attempt() {
       if (title !== clean.title) store.ui.story = await api.renameStory(story.id, title);
     }
     clean = { doc, title };
+    refused = null;
     if (tries) note("The server is back; everything is saved.");
     tries = 0;
     clear("saving");
@@ -104,6 +110,7 @@ function failed(error) {
       ...(lost ? [] : [{ label: "Load theirs", act: () => load(store.ui.story.id, store.ui.branch.id) }]),
     ]);
   } else {
+    refused = { doc: store.doc, title: titleOf(store.doc) };
     warn("saving", `Not saved: ${error.message}.`);
     show({ saved: "refused" });
   }

@@ -5,19 +5,11 @@ import { set } from "./state.js";
 import { change, show, store, subscribe } from "./store.js";
 
 export function start() {
-  $("candidates").addEventListener("change", () => {
-    const count = Math.min(10, Math.max(1, Math.round(Number($("candidates").value)) || 3));
-    $("candidates").value = count;
-    change(set, { candidates: count });
-  });
+  typed($("candidates"), 1, 10, (candidates) => change(set, { candidates }));
+  typed($("seed"), 0, Number.MAX_SAFE_INTEGER, (seed) => change(set, { seed }));
   $("boldness").addEventListener("change", () => {
     const { value } = $("boldness");
     change(set, { temperature: value === "" ? null : Number(value) });
-  });
-  $("seed").addEventListener("change", () => {
-    const seed = Math.round(Number($("seed").value));
-    change(set, { seed: Number.isSafeInteger(seed) && seed >= 0 ? seed : 0 });
-    $("seed").value = store.doc.seed;
   });
   $("dice").addEventListener("click", () => change(set, { seed: Math.floor(Math.random() * 1_000_000) }));
   $("model").addEventListener("change", () => {
@@ -27,14 +19,23 @@ export function start() {
   subscribe(render);
 }
 
+/** Every whole number that is typed and allowed counts at once; what is not is put right when the field is left. */
+function typed(field, least, most, use) {
+  field.addEventListener("input", () => {
+    const value = Number(field.value);
+    if (field.value.trim() && Number.isInteger(value) && value >= least && value <= most) use(value);
+  });
+  field.addEventListener("blur", () => render(store.doc, store.ui));
+}
+
 /** What the server can do. */
 export function offer(models, model) {
   show({ models: models.filter((one) => !one.damaged), model });
 }
 
 function render(doc, ui) {
-  keep($("candidates"), { value: String(doc.candidates) });
-  keep($("seed"), { value: String(doc.seed) });
+  for (const name of ["candidates", "seed"])
+    if (document.activeElement !== $(name)) keep($(name), { value: String(doc[name]) });
   const bold = $("boldness");
   const value = doc.temperature === null ? "" : String(doc.temperature);
   if (![...bold.options].some((option) => option.value === value)) bold.append(h("option", { value }, value));

@@ -1,0 +1,262 @@
+"""Judging in a real browser: two people finish a study, one by mouse, one by keys; a curator fills in the sheet."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe  # type: ignore[import-untyped]
+from playwright.sync_api import Browser, BrowserContext, Page, Route, expect
+
+from fabula import cli
+from fabula.judge.store import Store
+
+SCRIPT = "<script>document.title = 'taken'</script><img src=x onerror=\"document.title='taken'\">"
+PAIRS = 5
+
+
+def line(n: int) -> dict[str, object]:
+    """A pair whose first system writes of red things; one of its sentences would like to be a program."""
+    stories = [
+        [f"Kim found box {n}.", f"It was {colour}. {SCRIPT if n == 0 else ''}", f"Kim sang {n}.", f"Kim kept box {n}."]
+        for colour in ("red", "blue")
+    ]
+    return {"id": f"pair-{n}", "systems": ["SLDS", "LM"], "given": [0, 3], "stories": stories}
+
+
+class Judge:
+    """`fabula judge serve` of a fresh study for two people a pair."""
+
+    def __init__(self, folder: Path) -> None:
+        self.db = folder / "study.db"
+        pairs = folder / "pairs.jsonl"
+        pairs.write_text("".join(json.dumps(line(n)) + "\n" for n in range(PAIRS)))
+        assert cli.main(["judge", "new", str(pairs), "--db", str(self.db), "--annotators", "2", "--seed", "4"]) == 0
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "fabula", "judge", "serve", "--db", str(self.db), "--port", "0"],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        assert self.process.stdout is not None
+        told = self.process.stdout.readline()
+        found = re.search(r"/errors: (\S+)\): (http://\S+)/", told)
+        assert found, told
+        self.key, self.url = found[1], found[2]
+        self.store = Store(self.db)
+
+    def stop(self) -> None:
+        self.store.close()
+        self.process.terminate()
+        self.process.wait()
+
+
+@pytest.fixture
+def judge(tmp_path: Path) -> Iterator[Judge]:
+    judge = Judge(tmp_path)
+    yield judge
+    judge.stop()
+
+
+def story_of(page: Page, colour: str) -> str:
+    """The side on which a colour's story stands."""
+    sides = {side: page.locator(f"#name-{side} + ol").inner_text() for side in ("left", "right")}
+    (found,) = (side for side, text in sides.items() if f"It was {colour}." in text)
+    return found
+
+
+def rate(page: Page, side: str, ratings: list[int]) -> None:
+    for place, rating in enumerate(ratings, start=2):
+        page.locator(f"#{side}_{place} input[value='{rating}']").check()
+
+
+def expect_pair(page: Page, number: int) -> None:
+    expect(page.locator("#progress")).to_contain_text(f"pair {number} ·")
+    expect(page.locator("#task")).to_be_visible()
+
+
+def save(page: Page) -> None:
+    page.get_by_role("button", name="Save and go on").click()
+
+
+def test_two_judges_finish_five_pairs_and_the_report_counts_them(
+    judge: Judge, browser: Browser, page: Page, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Ann, by mouse, prefers red, rating it 3 and blue 1. Bob, by keys alone, rates left 2, right 0: always a tie."""
+    page.goto(judge.url)
+    page.get_by_label("Your code").fill("ann")
+    page.get_by_role("button", name="Begin").click()
+    for number in range(1, PAIRS + 1):
+        expect_pair(page, number)
+        red = story_of(page, "red")
+        rate(page, red, [3, 3, 3])
+        rate(page, story_of(page, "blue"), [1, 1, 1])
+        page.get_by_role("radio", name={"left": "Story A", "right": "Story B"}[red]).check()
+        save(page)
+    expect(page.get_by_role("heading", name="Thank you")).to_be_visible()
+    expect(page.locator("#thanks-text")).to_contain_text("5 pairs")
+
+    context = browser.new_context()
+    other = context.new_page()
+    other.goto(f"{judge.url}/")
+    expect(other.get_by_label("Your code")).to_be_focused()
+    other.keyboard.type("bob")
+    other.keyboard.press("Enter")
+    for number in range(1, PAIRS + 1):
+        expect_pair(other, number)
+        for key in ("2", "2", "2", "0", "0", "0"):
+            other.keyboard.press(key)
+        expect(other.locator("#choice input").first).to_be_focused()
+        other.keyboard.press("ArrowRight")
+        expect(other.get_by_label("Neither: a tie")).to_be_checked()
+        other.keyboard.press("Tab")
+        other.keyboard.press("Enter")
+    expect(other.get_by_role("heading", name="Thank you")).to_be_focused()
+    context.close()
+
+    capsys.readouterr()
+    assert cli.main(["judge", "report", "--db", str(judge.db), "--format", "json", "--bootstrap", "20"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    (group,) = report["groups"]
+    (comparison,) = group["comparisons"]
+    lm, slds = comparison["rows"]
+    assert (report["pairs"], report["finished"], group["judgements"]) == (PAIRS, PAIRS, 2 * PAIRS)
+    assert (slds["best"]["value"], lm["best"]["value"], comparison["ties"]["value"]) == (50, 0, 50)
+    left = sum(not item.swapped for item in judge.store.items())  # SLDS is each pair's first system
+    assert 0 < left < PAIRS
+    assert slds["coherence"]["value"] == pytest.approx((3 * PAIRS + 2 * left) / (2 * PAIRS))
+    assert lm["coherence"]["value"] == pytest.approx((1 * PAIRS + 2 * (PAIRS - left)) / (2 * PAIRS))
+    assert [(one["code"], one["judgements"]) for one in report["annotators"]] == [("ann", PAIRS), ("bob", PAIRS)]
+    assert all(one.seconds > 0 for one in judge.store.judgements()[0])
+
+    page.goto(f"{judge.url}/?code=cid")
+    expect(page.get_by_role("heading", name="Thank you")).to_be_visible()
+    expect(page.locator("#thanks-text")).to_contain_text("Every pair has been judged already")
+
+
+def test_nothing_is_lost_by_a_reload_a_closed_window_or_a_lost_answer(
+    judge: Judge, browser: Browser, context: BrowserContext, page: Page, watch: object
+) -> None:
+    page.goto(f"{judge.url}/?code=ann")
+    expect_pair(page, 1)
+    shown = page.locator("#stories").inner_text()
+    rate(page, "left", [3, 0, 1])
+    page.reload()
+    expect_pair(page, 1)
+    assert page.locator("#stories").inner_text() == shown
+    for place, rating in ((2, 3), (3, 0), (4, 1)):
+        expect(page.locator(f"#left_{place} input[value='{rating}']")).to_be_checked()
+
+    save(page)  # too early: it says what is missing, and goes there
+    expect(page.locator("#missing")).to_have_text("3 sentences have no rating yet; say which story is better")
+    expect(page.locator("#right_2 input").first).to_be_focused()
+    assert judge.store.judgements()[1] == 0
+
+    rate(page, "right", [2, 2, 2])
+    page.get_by_role("radio", name="Story A").check()
+
+    def swallow(route: Route) -> None:
+        route.fetch()
+        route.abort()
+
+    watch.allow("Failed to load resource")  # type: ignore[attr-defined]
+    page.route("**/api/judge/answers", swallow)
+    save(page)
+    expect(page.get_by_role("alert")).to_contain_text("does not answer")
+    assert judge.store.judgements()[1] == 1  # it had arrived, and the page cannot know
+    page.unroute("**/api/judge/answers")
+    save(page)
+    expect_pair(page, 2)
+    expect(page.get_by_role("alert")).to_be_hidden()
+    (kept,), total = judge.store.judgements()
+    assert total == 1
+    assert {kept.ratings[0], kept.ratings[1]} == {(3, 0, 1), (2, 2, 2)}
+
+    elsewhere = browser.new_context()
+    again = elsewhere.new_page()
+    again.goto(f"{judge.url}/#code=ann")
+    expect_pair(again, 2)
+    elsewhere.close()
+
+
+def test_what_a_system_wrote_is_shown_as_text(judge: Judge, page: Page) -> None:
+    page.goto(f"{judge.url}/?code=ann")
+    for number in range(1, PAIRS + 1):
+        expect_pair(page, number)
+        if SCRIPT in page.locator("#stories").inner_text():
+            break
+        rate(page, "left", [1, 1, 1])
+        rate(page, "right", [1, 1, 1])
+        page.get_by_label("Neither: a tie").check()
+        save(page)
+    assert page.locator("#stories").get_by_text(SCRIPT).count() == 2
+    assert page.locator("#stories script, #stories img").count() == 0
+    expect(page).to_have_title("Fabula judge")
+
+
+def test_the_curator_fills_in_the_error_sheet(judge: Judge, page: Page, watch: object) -> None:
+    for n in range(PAIRS):
+        judge.store.add(f"pair-{n}", "ann", [[3, 3, 3], [0, 0, n % 3]], 0, 5.0)
+    watch.allow("403")  # type: ignore[attr-defined]
+    page.goto(f"{judge.url}/errors")
+    page.get_by_label("The key that the server printed").fill("a guess")
+    page.get_by_role("button", name="Open").click()
+    expect(page.get_by_role("alert")).to_contain_text("the curator's")
+    page.get_by_label("The key that the server printed").fill(judge.key)
+    page.get_by_role("button", name="Open").click()
+    expect(page.locator(".card")).to_have_count(2 * PAIRS)
+    expect(page.locator("#progress")).to_have_text(f"0 of {2 * PAIRS} filled in")
+    page.get_by_label("Stories of").select_option("LM")
+    expect(page.locator(".card")).to_have_count(PAIRS)
+    card = page.locator(".card").first
+    card.get_by_role("button", name="Keep").click()
+    expect(card).to_contain_text("Every question wants a yes or a no.")
+    for group, answer in (("Ungrammatical?", "yes"), ("Not connected?", "yes"), ("Off topic?", "no")):
+        for question in card.get_by_role("group", name=group).all():
+            question.get_by_label(answer).check()
+    card.get_by_role("button", name="Keep").click()
+    expect(card).to_have_attribute("data-kept", "yes")
+    (sheet,) = judge.store.error_sheets()
+    assert (sheet.ending, sheet.off_topic, sheet.ungrammatical) == (True, False, (True, True))
+    assert sheet.story == 1
+    page.goto(f"{judge.url}/errors#key={judge.key}")
+    page.reload()
+    expect(page.locator("#progress")).to_have_text(f"1 of {2 * PAIRS} filled in")
+
+
+def grave(page: Page) -> list[str]:
+    found = Axe().run(page).response["violations"]
+    return [f"{one['id']}: {one['nodes']}" for one in found if one["impact"] in ("serious", "critical")]
+
+
+@pytest.mark.parametrize(("scheme", "width"), [("light", 360), ("dark", 1440)])
+def test_axe_finds_nothing_grave_and_nothing_sticks_out(
+    judge: Judge, browser: Browser, scheme: str, width: int
+) -> None:
+    judge.store.add("pair-1", "cid", [[3, 3, 3], [0, 0, 1]], 0, 5.0)
+    context = browser.new_context(viewport={"width": width, "height": 800}, color_scheme=scheme)  # type: ignore[arg-type]
+    page = context.new_page()
+
+    def look(what: str) -> None:
+        assert not grave(page), what
+        assert page.evaluate("document.documentElement.scrollWidth") <= width, what
+
+    page.goto(judge.url)
+    expect(page.locator("#enter")).to_be_visible()
+    look("the door")
+    page.goto(f"{judge.url}/?code=ann")
+    expect_pair(page, 1)
+    look("a pair")
+    rate(page, "left", [1, 2, 3])
+    save(page)
+    expect(page.locator("#missing")).not_to_be_empty()
+    look("a pair with something missing")
+    page.goto(f"{judge.url}/errors#key={judge.key}")
+    expect(page.locator(".card").first).to_be_visible()
+    look("the error sheet")
+    context.close()

@@ -1,0 +1,322 @@
+"""Writing in the studio in a real browser: by mouse, by keyboard, along an arc, taking, branching, coming back."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from desk import Desk
+from playwright.sync_api import Page, expect
+
+FIRST = "Karl rented a green boat for one day."
+LAST = "The new plank was tight, and Karl thanked his neighbour."
+STORY = (FIRST, "", "", "", LAST)
+
+
+def test_fill_in_by_mouse(desk: Desk) -> None:
+    """First and last line given: candidates come, are seen in place, and stand in the story only when taken."""
+    desk.type(*STORY).fill()
+    assert desk.texts == [*STORY]  # nothing was inserted by itself
+    offered = desk.offered()
+    assert all(len(card) == 3 and all(card) for card in offered)
+    assert len({tuple(card) for card in offered}) == 3
+
+    desk.cards.nth(1).hover()
+    previews = desk.page.locator("#lines .preview:visible")
+    expect(previews).to_have_text(offered[1])
+    desk.away()
+    expect(previews).to_have_count(0)
+    assert desk.texts == [*STORY]
+
+    desk.cards.nth(1).locator(".words").first.click()
+    assert desk.texts == [FIRST, *offered[1], LAST]
+
+
+def focused(page: Page) -> str:
+    """The name of what has the focus."""
+    name = page.evaluate(
+        "() => { const e = document.activeElement; return e.getAttribute('aria-label') ?? e.textContent ?? '' }"
+    )
+    assert isinstance(name, str)
+    return name
+
+
+def tab_to(page: Page, pattern: str, key: str = "Tab") -> None:
+    for _ in range(80):
+        if re.search(pattern, focused(page)):
+            return
+        page.keyboard.press(key)
+    pytest.fail(f"Tab never came to {pattern}")
+
+
+def test_fill_in_by_keyboard_alone(desk: Desk) -> None:
+    keyboard = desk.page.keyboard
+    tab_to(desk.page, "^Sentence 1 of 5$")
+    keyboard.type(FIRST)
+    for _ in range(4):
+        keyboard.press("Enter")
+    keyboard.type(LAST)
+    tab_to(desk.page, "^Mood of sentence 4$", "Shift+Tab")
+    keyboard.press("End")
+    expect(desk.point(4)).to_have_attribute("aria-valuetext", "glad, fixed")
+    keyboard.press("ArrowLeft")
+    expect(desk.point(4)).to_have_attribute("aria-valuetext", "neither, fixed")
+    keyboard.press("Space")
+    expect(desk.point(4)).to_have_attribute("aria-valuetext", re.compile("^free"))
+
+    keyboard.press("Control+Enter")
+    desk.done()
+    offered = desk.offered()
+    tab_to(desk.page, "^Take candidate 2$")
+    expect(desk.page.locator("#lines .preview:visible")).to_have_text(offered[1])
+    keyboard.press("Enter")
+    assert desk.texts == [FIRST, *offered[1], LAST]
+    assert focused(desk.page) == "Take candidate 2"  # the focus is where it was
+    keyboard.press("Control+z")
+    assert desk.texts == [*STORY]
+
+    tab_to(desk.page, "^Sentence 1 of 5$", "Shift+Tab")
+    keyboard.press("Alt+ArrowDown")
+    assert desk.texts[:2] == ["", FIRST]
+    assert focused(desk.page) == "Sentence 2 of 5"
+    keyboard.press("Tab")
+    assert focused(desk.page) == "Lock"
+    keyboard.press("Enter")
+    expect(desk.tool(2, "Locked")).to_have_attribute("aria-pressed", "true")
+    keyboard.press("ArrowLeft")  # one stop for all tools of a line: arrows walk through them
+    assert focused(desk.page) == "More for line 2"
+    keyboard.press("Enter")
+    assert "Opening words…" in focused(desk.page)
+    keyboard.press("Escape")
+    assert focused(desk.page) == "More for line 2"
+
+
+def drag(desk: Desk, number: int, label: int) -> None:
+    """Pulls a point of the arc to one of the three labels."""
+    cell = desk.row(number).locator(".arc-cell").bounding_box()
+    knob = desk.point(number).bounding_box()
+    assert cell is not None
+    assert knob is not None
+    mouse = desk.page.mouse
+    y = knob["y"] + knob["height"] / 2
+    mouse.move(knob["x"] + knob["width"] / 2, y)
+    mouse.down()
+    for share in (0.3, 0.6, 1.0):
+        start, end = knob["x"] + knob["width"] / 2, cell["x"] + cell["width"] * (0.14 + 0.36 * label)
+        mouse.move(start + share * (end - start), y + 3 * share)
+    mouse.up()
+
+
+def tags(desk: Desk, line: int) -> set[str | None]:
+    return {card.locator(".words").nth(line).get_attribute("data-tag") for card in desk.cards.all()}
+
+
+def test_the_dragged_arc_is_the_candidates_arc(desk: Desk) -> None:
+    desk.type(*STORY)
+    expect(desk.page.locator("#curve .band")).to_be_attached()  # free points have their band
+    expect(desk.point(3)).to_have_attribute("aria-valuetext", re.compile(r"^free; the model expects \w+ \d+ %"))
+    for label, said, tag in ((2, "glad", "positive"), (0, "sad", "negative")):
+        drag(desk, 3, label)
+        expect(desk.point(3)).to_have_attribute("aria-valuetext", f"{said}, fixed")
+        desk.away().fill()
+        assert tags(desk, 1) == {tag}
+    desk.point(3).click()
+    expect(desk.point(3)).to_have_attribute("aria-valuetext", re.compile("^free"))
+    desk.page.keyboard.press("Control+z")
+    expect(desk.point(3)).to_have_attribute("aria-valuetext", "sad, fixed")
+    desk.page.keyboard.press("Control+z")  # a whole drag is one step
+    expect(desk.point(3)).to_have_attribute("aria-valuetext", "glad, fixed")
+
+
+def test_an_arc_in_one_stroke_and_by_its_shape(desk: Desk) -> None:
+    first, last = (desk.row(n).locator(".arc-cell").bounding_box() for n in (1, 5))
+    assert first is not None
+    assert last is not None
+    mouse = desk.page.mouse
+    mouse.move(first["x"] + 4, first["y"] + 8)
+    mouse.down()
+    mouse.move(last["x"] + last["width"] - 4, last["y"] + 8, steps=24)
+    mouse.up()
+    points = desk.page.get_by_role("slider")
+    said = [point.get_attribute("aria-valuetext") for point in points.all()]
+    assert (said[0], said[2], said[4]) == ("sad, fixed", "neither, fixed", "glad, fixed")
+    desk.page.get_by_role("button", name="Shape of the arc").click()
+    desk.page.get_by_role("menuitem", name="Man in a hole").click()
+    said = [point.get_attribute("aria-valuetext") for point in points.all()]
+    assert [told and told.split(",")[0] for told in said] == ["glad", "neither", "sad", "neither", "glad"]
+
+
+def test_take_branch_undo_and_find_everything_again(desk: Desk) -> None:
+    page = desk.page
+    page.get_by_label("Title of the story").fill("The green boat")
+    desk.type(*STORY).fill().take(1)
+    main = desk.texts
+    assert "" not in main
+    desk.saved()
+    page.get_by_role("button", name="Branch here").click()
+    tree = page.locator("#tree button.name")
+    expect(tree).to_have_text(["main", "branch 2"])
+    desk.away().take(2)
+    other = desk.texts
+    assert other != main
+    desk.point(2).press("Home")
+    desk.saved()
+
+    desk.reload()
+    assert desk.texts == other
+    expect(page.get_by_label("Title of the story")).to_have_value("The green boat")
+    expect(desk.point(2)).to_have_attribute("aria-valuetext", "sad, fixed")
+    expect(page.locator("#tree [aria-current=true]")).to_have_text("branch 2")
+    page.get_by_role("button", name="Undo bending the arc").click()
+    page.get_by_role("button", name="Undo taking a candidate").click()
+    assert desk.texts == main
+    page.get_by_role("button", name="Redo taking a candidate").click()
+    assert desk.texts == other
+    tree.first.click()
+    expect(page.locator("#tree [aria-current=true]")).to_have_text("main")
+    assert desk.texts == main
+
+    page.get_by_role("button", name="Stories").click()
+    page.get_by_role("button", name="New story").click()
+    expect(desk.line(1)).to_have_value("")
+    page.get_by_role("button", name="Stories").click()
+    entry = page.locator("#stories-list li").filter(has_text="The green boat").first
+    expect(entry).to_contain_text("2 branches")
+    entry.get_by_role("button", name="Delete").click()
+    page.get_by_role("button", name="Keep it").click()
+    entry.locator(".open").click()
+    expect(desk.line(2)).to_have_value(other[1])  # the branch that was changed last
+    page.get_by_role("button", name="Stories").click()
+    stories = page.locator("#stories-list li").filter(has_text="The green boat")
+    stories.first.get_by_role("button", name="Delete").click()
+    page.get_by_role("button", name="Delete", exact=True).click()
+    expect(stories).to_have_count(0)
+    expect(desk.line(1)).to_have_value("")
+
+
+def test_regenerate_one_line_and_force_its_opening(desk: Desk) -> None:
+    desk.type(*STORY).fill().take(1)
+    before = desk.texts
+    desk.away().row(3).hover()
+    desk.tool(3, "Regenerate this line").click()
+    desk.done()
+    assert all(len(card) == 1 for card in desk.offered())
+    first = desk.offered()
+    desk.tool(3, "Regenerate this line").click()  # asked again for the same: another seed
+    desk.done()
+    assert desk.offered() != first
+    desk.menu(3, "Opening words…")
+    desk.page.get_by_label("Opening words of sentence 3").fill("His neighbour")
+    desk.tool(3, "Regenerate this line").click()
+    desk.done()
+    offered = desk.offered()
+    assert all(card[0].startswith("His neighbour") for card in offered)
+    desk.take(2)
+    assert desk.texts == [*before[:2], *offered[1], *before[3:]]
+
+
+def test_lines_are_locked_marked_cleared_moved_added_removed_pasted(desk: Desk) -> None:
+    page = desk.page
+    desk.line(1).focus()
+    paste(page, f"{FIRST} “Is it safe?” asked Mr. Hill. It was!\n_\nKarl was glad at 5 p.m. on Friday.")
+    assert desk.texts == [FIRST, "“Is it safe?” asked Mr. Hill.", "It was!", "", "Karl was glad at 5 p.m. on Friday."]
+    desk.tool(1, "Lock").click()
+    expect(desk.line(1)).to_have_attribute("readonly", "")
+    desk.menu(2, "Move down")
+    assert desk.texts[1:3] == ["It was!", "“Is it safe?” asked Mr. Hill."]
+    desk.menu(2, "Clear")
+    desk.menu(2, "Remove")
+    assert desk.texts == [FIRST, "“Is it safe?” asked Mr. Hill.", "", "Karl was glad at 5 p.m. on Friday."]
+    desk.menu(1, "Insert a line below")
+    desk.page.keyboard.type("Hm.")
+    assert desk.texts[:3] == [FIRST, "Hm.", "“Is it safe?” asked Mr. Hill."]
+    desk.row(3).hover()
+    desk.tool(3, "Write this").click()
+    desk.fill()
+    assert [len(card) for card in desk.offered()] == [2, 2, 2]  # the marked line and the blank one
+    desk.take(1)
+    taken = desk.texts
+    assert (taken[0], taken[1], taken[4]) == (FIRST, "Hm.", "Karl was glad at 5 p.m. on Friday.")
+    while page.get_by_role("button", name="Undo").get_attribute("aria-disabled") != "true":
+        page.keyboard.press("Control+z")
+    assert desk.texts == [""] * 5
+
+
+def paste(page: Page, text: str) -> None:
+    """What the browser does at Ctrl+V, without a system's clipboard."""
+    page.evaluate(
+        """text => {
+            const clipboardData = new DataTransfer();
+            clipboardData.setData("text/plain", text);
+            const options = {clipboardData, bubbles: true, cancelable: true};
+            document.activeElement.dispatchEvent(new ClipboardEvent("paste", options));
+        }""",
+        text,
+    )
+
+
+def test_two_to_sixty_four_lines(desk: Desk) -> None:
+    page = desk.page
+    desk.line(1).focus()
+    paste(page, " ".join(f"This is number {n}." for n in range(70)))
+    assert len(desk.texts) == 64
+    expect(page.locator("#note")).to_contain_text("6 more did not fit")
+    expect(page.get_by_role("button", name="Add a line")).to_be_disabled()
+    page.keyboard.press("Control+z")
+    for _ in range(3):
+        desk.menu(1, "Remove")
+    assert len(desk.texts) == 2
+    desk.row(1).hover()
+    desk.tool(1, "More for line 1").click()
+    expect(page.get_by_role("menuitem", name="Remove")).to_have_attribute("aria-disabled", "true")
+
+
+def test_a_link_gives_the_same_candidates(desk: Desk) -> None:
+    desk.type(*STORY)
+    desk.point(3).press("Home")
+    desk.page.get_by_text("Settings").click()
+    desk.page.get_by_role("spinbutton", name="Seed").fill("41")
+    desk.page.get_by_role("spinbutton", name="Candidates").fill("4")
+    desk.page.get_by_label("Boldness").select_option("bold")
+    desk.fill(4)
+    offered = desk.offered()
+    desk.page.get_by_role("button", name="Copy a link").click()
+    expect(desk.page.locator("#note")).to_contain_text("Link copied")
+    link = desk.page.evaluate("() => navigator.clipboard.readText()")
+    assert link.startswith(f"{desk.url}/#r=")
+    desk.saved()
+    again = Desk(desk.page.context.new_page(), desk.url).open(link.removeprefix(desk.url)).done(4)
+    assert again.offered() == offered
+    assert again.texts == [*STORY]
+    expect(again.point(3)).to_have_attribute("aria-valuetext", "sad, fixed")
+    again.page.close()
+
+    damaged = Desk(desk.page.context.new_page(), desk.url).open("/#r=abc")
+    expect(damaged.page.get_by_role("alert")).to_contain_text("This link is damaged")
+    damaged.page.close()
+
+
+def test_why_this_sentence(desk: Desk) -> None:
+    desk.type(FIRST, "A plank of the green boat broke, and he was scared.", "", "", LAST)
+    desk.point(2).press("Home")
+    desk.tool(2, "Why this sentence").click()
+    panel = desk.row(2).locator(".why")
+    expect(panel.locator(".word").first).to_have_text("A")
+    words = " ".join(panel.locator(".word").all_inner_texts()).lower()
+    assert "plank of the green boat broke" in words
+    tints = panel.locator(".word").evaluate_all("words => words.map(word => word.style.getPropertyValue('--tint'))")
+    assert len(set(tints)) > 2
+    expect(panel.locator("dt")).to_have_text(["Fits before", "Fits after", "Fits the arc"])
+    expect(panel).to_contain_text("% sure that it is sad")
+    expect(panel).to_contain_text("Most surprising words:")
+    desk.tool(2, "Why this sentence").click()
+    expect(panel).to_be_hidden()
+
+
+def test_a_newcomer_tries_an_example(desk: Desk) -> None:
+    desk.page.locator("#examples button").first.click()
+    desk.done()
+    assert desk.texts[0]
+    assert desk.texts[1] == ""
+    desk.take(1)
+    assert all(desk.texts)

@@ -1,0 +1,65 @@
+"""Axe finds nothing serious, in light and dark, wide and narrow; nothing sticks out of a narrow screen."""
+
+from __future__ import annotations
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe  # type: ignore[import-untyped]
+from desk import Desk
+from machinery import Server, Watch
+from playwright.sync_api import Browser, Page, expect
+
+GRAVE = ("serious", "critical")
+
+
+def problems(page: Page) -> list[str]:
+    found = Axe().run(page).response["violations"]
+    return [
+        f"{one['id']} ({one['impact']}): {[node['target'] for node in one['nodes']]}"
+        for one in found
+        if one["impact"] in GRAVE
+    ]
+
+
+@pytest.mark.parametrize("width", [360, 1440])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe(browser: Browser, studio: Server, watch: Watch, scheme: str, width: int) -> None:
+    size = {"width": width, "height": 900}
+    context = browser.new_context(viewport=size, color_scheme=scheme, reduced_motion="reduce")  # type: ignore[arg-type]
+    page = context.new_page()
+    page.on("console", watch.heard)
+    desk = Desk(page, studio.url).open()
+    found = {"blank": problems(page)}
+    desk.type("Karl rented a green boat for one day.", "", "", "", "The boat was safe.")
+    desk.point(3).press("Home")
+    desk.fill().take(2)
+    desk.tool(2, "Why this sentence").click()
+    expect(desk.row(2).locator(".why dl")).to_be_visible()
+    page.get_by_text("Settings").click()
+    desk.saved()
+    page.get_by_role("button", name="Branch here").click()
+    expect(page.locator("#tree button.name")).to_have_count(2)
+    page.evaluate("async () => (await import('/page/messages.js')).warn('test', 'A message.', [])")
+    found["written"] = problems(page)
+    page.get_by_role("button", name="Shape of the arc").click()
+    found["menu"] = problems(page)
+    page.keyboard.press("Escape")
+    page.get_by_role("button", name="Stories").click()
+    expect(page.locator("#stories-list li").first).to_be_visible()
+    found["stories"] = problems(page)
+    wide = page.evaluate("() => document.documentElement.scrollWidth")
+    context.close()
+    assert found == {"blank": [], "written": [], "menu": [], "stories": []}
+    assert wide <= width
+    assert not watch.unexpected
+
+
+def test_the_choice_of_light_and_dark_is_remembered(desk: Desk) -> None:
+    page = desk.page
+    colour = "() => getComputedStyle(document.body).backgroundColor"
+    light = page.evaluate(colour)
+    page.get_by_role("button", name="Light or dark").click()
+    page.get_by_role("menuitemradio", name="Dark").click()
+    dark = page.evaluate(colour)
+    assert dark != light
+    desk.reload()
+    assert page.evaluate(colour) == dark

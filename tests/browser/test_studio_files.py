@@ -1,0 +1,65 @@
+"""What is exported can be imported: words from text, the arc too from Markdown, everything from JSON and pictures."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from desk import Desk
+from machinery import Watch
+from playwright.sync_api import expect
+
+LINES = ("Karl rented a *green* boat.", "", "He said: <b>wow</b> & _hm_ #1.", "Karl's boat was [safe] \\ dry.")
+
+
+@pytest.mark.parametrize(
+    ("entry", "ending", "keeps"),
+    [
+        ("Text .txt", ".txt", "words"),
+        ("Markdown .md", ".md", "arc"),
+        ("JSON", ".json", "everything"),
+        ("Picture of the arc .svg", ".svg", "everything"),
+        ("Picture of the arc .png", ".png", "everything"),
+    ],
+)
+def test_round_trip(desk: Desk, tmp_path: Path, entry: str, ending: str, keeps: str) -> None:
+    page = desk.page
+    desk.menu(5, "Remove")
+    desk.type(*LINES)
+    page.get_by_label("Title of the story").fill("Boats & <others>")
+    desk.point(2).press("End")
+    desk.tool(1, "Lock").click()
+    page.get_by_role("button", name="Export").click()
+    with page.expect_download() as waiting:
+        page.get_by_role("menuitem", name=entry).click()
+    assert waiting.value.suggested_filename == f"boats-others{ending}"
+    file = tmp_path / f"story{ending}"
+    waiting.value.save_as(file)
+    desk.saved()
+
+    page.get_by_role("button", name="Stories").click()
+    page.get_by_role("button", name="New story").click()
+    expect(desk.line(1)).to_have_value("")
+    page.locator("#import").set_input_files(file)
+    expect(desk.line(1)).to_have_value(LINES[0])
+    assert desk.texts == [*LINES]
+    desk.saved()  # as a new story
+    titled = "Boats & <others>" if keeps != "words" else ""
+    expect(page.get_by_label("Title of the story")).to_have_value(titled)
+    said = "free" if keeps == "words" else "glad, fixed"
+    assert (desk.point(2).get_attribute("aria-valuetext") or "").startswith(said)
+    assert (
+        desk.row(1).get_by_role("button", name="Lock").first.get_attribute("aria-pressed")
+        == str(keeps == "everything").lower()
+    )
+    if keeps == "everything":
+        page.get_by_role("button", name="Undo locking a line").click()
+        expect(desk.tool(1, "Lock")).to_have_attribute("aria-pressed", "false")
+
+
+def test_what_is_no_story_is_refused(desk: Desk, watch: Watch, tmp_path: Path) -> None:
+    for name, content in (("a.json", "{"), ("b.json", '{"title": 1}'), ("c.png", "no picture"), ("d.txt", " \n")):
+        (tmp_path / name).write_text(content, encoding="utf-8")
+        desk.page.locator("#import").set_input_files(tmp_path / name)
+        expect(desk.page.get_by_role("alert")).to_contain_text(f"{name} was not imported")
+    assert desk.texts == [""] * 5

@@ -1,0 +1,165 @@
+"""When things go wrong the studio says so, keeps what was typed, and never runs it."""
+
+from __future__ import annotations
+
+from desk import Desk
+from machinery import Watch
+from playwright.sync_api import Page, Route, expect
+
+FIRST = "Karl rented a green boat for one day."
+LAST = "The new plank was tight, and Karl thanked his neighbour."
+EVIL = "<script>window.owned = 1</script><img src=x onerror='window.owned = 2'>"
+
+
+def test_markup_in_every_field_is_text(desk: Desk) -> None:
+    page = desk.page
+    page.get_by_label("Title of the story").fill(f"Title {EVIL}")
+    desk.type(f"{EVIL} A boat.", "", "", "", f"The end {EVIL}")
+    desk.line(3).fill("The new plank")
+    desk.menu(3, "Opening words…")
+    page.get_by_label("Opening words of sentence 3").fill("The new")
+    desk.page.get_by_role("button", name="Fill in").click()
+    desk.done()
+    desk.take(1)
+    desk.saved()
+    page.get_by_role("button", name="Branch here").click()
+    page.locator("#tree .leaf[data-current=yes]").get_by_role("button", name="More for").click()
+    page.get_by_role("menuitem", name="Rename…").click()
+    page.get_by_role("textbox", name="Name of this branch").fill(EVIL)
+    page.keyboard.press("Enter")
+    expect(page.locator("#tree [aria-current=true]")).to_have_text(EVIL)
+    desk.tool(1, "Why this sentence").click()
+    expect(desk.row(1).locator(".why .word").first).to_be_visible()
+    desk.saved().reload()
+    assert desk.texts[0] == f"{EVIL} A boat."
+    expect(page.locator("#tree [aria-current=true]")).to_have_text(EVIL)
+    page.get_by_role("button", name="Stories").click()
+    expect(page.locator("#stories-list .title").filter(has_text=f"Title {EVIL}").first).to_be_visible()
+    assert page.evaluate("() => window.owned") is None
+    assert page.locator("img").count() == 0
+
+
+def test_the_server_goes_and_comes_back(desk: Desk, watch: Watch) -> None:
+    watch.allow("ERR_INTERNET_DISCONNECTED")
+    page = desk.page
+    desk.type(FIRST).saved()
+    page.context.set_offline(True)
+    desk.line(5).fill(LAST)
+    bar = page.get_by_role("alert").filter(has_text="does not answer")
+    expect(bar).to_be_visible()
+    expect(page.locator("#saved")).to_have_text("Not saved: no server")
+    page.get_by_role("button", name="Fill in").click()
+    expect(bar).to_have_count(2)
+    assert desk.texts == [FIRST, "", "", "", LAST]
+    page.context.set_offline(False)
+    bar.first.get_by_role("button", name="Try now").click()
+    desk.saved()
+    expect(bar).to_have_count(1)
+    bar.get_by_role("button", name="Try again").click()
+    desk.done()
+    desk.reload()
+    assert desk.texts == [FIRST, "", "", "", LAST]
+
+
+def test_a_busy_server_is_waited_for(desk: Desk, watch: Watch) -> None:
+    watch.allow("429")
+    told = '{"error": {"message": "the queue is full", "field": null, "status": 429}}'
+    refused: list[str] = []
+
+    def once(route: Route) -> None:
+        if refused:
+            route.continue_()
+        else:
+            refused.append(route.request.url)
+            route.fulfill(status=429, headers={"Retry-After": "1"}, content_type="application/json", body=told)
+
+    desk.page.route("**/api/fill/stream", once)
+    desk.type(FIRST, "", "", "", LAST)
+    desk.page.get_by_role("button", name="Fill in").click()
+    expect(desk.page.locator("#progress-text")).to_have_text("The studio is busy; trying again in 1 s")
+    desk.done()
+    assert len(refused) == 1
+
+
+def test_stop_leaves_the_page_as_it_was(desk: Desk, watch: Watch) -> None:
+    held: list[Route] = []
+    desk.page.route("**/api/fill/stream", lambda route: held.append(route))
+    desk.type(FIRST, "", "", "", LAST)
+    desk.page.get_by_role("button", name="Fill in").click()
+    desk.line(2).fill("Typing goes on meanwhile.")  # the page is not frozen
+    desk.page.get_by_role("button", name="Stop").click()
+    expect(desk.page.get_by_role("button", name="Fill in")).to_be_visible()
+    expect(desk.page.get_by_role("alert")).to_have_count(0)
+    desk.page.unroute("**/api/fill/stream")
+    desk.fill()
+
+
+def test_mistakes_are_told_in_one_line(desk: Desk, watch: Watch) -> None:
+    watch.allow("422")
+    page = desk.page
+    desk.type(FIRST, "A.", "B.", "C.", LAST)
+    page.get_by_role("button", name="Fill in").click()
+    expect(page.get_by_role("alert")).to_contain_text("Every line has words already")
+    desk.menu(2, "Opening words…")
+    page.get_by_label("Opening words of sentence 2").fill("zqxv")
+    page.get_by_role("button", name="Fill in").click()
+    expect(page.get_by_role("alert")).to_contain_text("has a word the model does not know: 'zqxv'")
+
+
+def test_two_windows_do_not_overwrite_each_other(desk: Desk, watch: Watch) -> None:
+    watch.allow("409")
+    desk.type(FIRST).saved()
+    other = Desk(desk.page.context.new_page(), desk.url).open(desk.page.url.removeprefix(desk.url))
+    assert other.texts[0] == FIRST
+    other.line(2).fill("Theirs.")
+    other.saved()
+    desk.line(2).fill("Mine.")
+    bar = desk.page.get_by_role("alert")
+    expect(bar).to_contain_text("changed in another window")
+    bar.get_by_role("button", name="Keep mine as a branch").click()
+    desk.saved()
+    expect(desk.page.locator("#tree button.name")).to_have_text(["main", "main (mine)"])
+    desk.page.locator("#tree button.name").first.click()
+    expect(desk.line(2)).to_have_value("Theirs.")
+    desk.page.locator("#tree button.name").nth(1).click()
+    expect(desk.line(2)).to_have_value("Mine.")
+    other.page.close()
+
+
+def test_a_story_from_nothing(desk: Desk) -> None:
+    """Nothing given but the arc."""
+    for number, key in ((1, "Home"), (5, "End")):
+        desk.point(number).press(key)
+    desk.fill()
+    assert [len(card) for card in desk.offered()] == [5, 5, 5]
+    last = {card.locator(".words").nth(4).get_attribute("data-tag") for card in desk.cards.all()}
+    assert last == {"positive"}
+
+
+def module(page: Page, name: str, call: str) -> object:
+    """What a function of one of the page's modules says."""
+    return page.evaluate(f"async () => {{ const m = await import('/page/{name}.js'); return {call}; }}")
+
+
+def test_sentences_words_and_shapes(desk: Desk) -> None:
+    page = desk.page
+    told = 'Dr. Hill said \\"Go!\\" and left. He ran 3.5 miles. Was it far? Yes…  J. R. saw it!'
+    assert module(page, "split", f'm.split("{told}")') == [
+        'Dr. Hill said "Go!" and left.',
+        "He ran 3.5 miles.",
+        "Was it far?",
+        "Yes…",
+        "J. R. saw it!",
+    ]
+    fresh = module(page, "diff", "m.compare('He got a new dog.', 'he got a dog').filter(w => w.fresh).map(w => w.text)")
+    assert fresh == ["new"]
+    rise = module(page, "shapes", "m.tagsOf(m.SHAPES[0], 64, ['a', 'b', 'c', 'd'])")
+    assert isinstance(rise, list)
+    assert rise == sorted(rise)
+    assert set(rise) == {"a", "b", "c", "d"}
+    heavy = (
+        "Array.from({length: 300}, () => ({what: 'typing', lines: [m.blank(), {...m.blank(), text: 'x'.repeat(900)}]}))"
+    )
+    sizes = module(page, "state", f"JSON.stringify(m.stored({{...m.empty(), undo: {heavy}}})).length")
+    assert isinstance(sizes, int)
+    assert sizes < 110_000  # half of what steps may weigh, and the story
