@@ -1,0 +1,229 @@
+"""The queue before the model: its length, what happens when clients leave, and that nobody gets another's answer.
+
+Work that a test has to hold up waits at a gate; nothing here depends on how fast the machine is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+import fabula
+from fabula.api import Narrator
+from fabula.studio import jobs
+from fabula.studio.app import create_app
+from fabula.studio.settings import StudioSettings
+from fabula.web.errors import RefusedError
+
+Serving = Callable[[Any], AbstractContextManager[str]]
+STORY = ["Mia's car would not start.", None, "Mia made it to work on time."]
+TOLD = ["Tom was sad.", "Tom was glad."]
+SECONDS = 60.0
+"""What a condition may take on a busy machine, at most."""
+
+
+class Gate:
+    """Stands in for a method of the narrator: says when work has begun, and lets it end when told to."""
+
+    def __init__(self) -> None:
+        self.begun, self.opened = threading.Semaphore(0), threading.Event()
+
+    def wait(self) -> None:
+        self.begun.release()
+        while not self.opened.wait(0.01):
+            jobs.check()
+
+
+@pytest.fixture
+def studio(serving: Serving, random_models: Path, tmp_path: Path) -> Iterator[str]:
+    settings = StudioSettings(model=str(random_models / "default"), db=tmp_path / "studio.db", queue=16)
+    with serving(create_app(settings)) as url:
+        until(lambda: counts(url) == (0, 0))
+        yield url
+
+
+@pytest.fixture
+def gate(monkeypatch: pytest.MonkeyPatch) -> Gate:
+    """Before every tagging."""
+    made, tag = Gate(), Narrator.tag
+
+    def waiting(self: Narrator, sentences: list[str]) -> Any:
+        made.wait()
+        return tag(self, sentences)
+
+    monkeypatch.setattr(Narrator, "tag", waiting)
+    return made
+
+
+def until(condition: Callable[[], bool]) -> None:
+    end = time.monotonic() + SECONDS
+    while not condition():
+        assert time.monotonic() < end, "it never came true"
+        time.sleep(0.01)
+
+
+def counts(url: str) -> tuple[int, int]:
+    told = httpx.get(f"{url}/api/health", timeout=SECONDS).json()["jobs"]
+    return told["running"], told["waiting"]
+
+
+def post(url: str, path: str, body: dict[str, Any]) -> httpx.Response:
+    return httpx.post(f"{url}/api/{path}", json=body, timeout=SECONDS)
+
+
+def leave_in_the_middle(url: str, path: str, body: dict[str, Any], reached: Callable[[], Any]) -> None:
+    """Send a request, wait for a point, hang up."""
+    content = json.dumps(body).encode()
+    head = f"POST /api/{path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    with socket.create_connection(("127.0.0.1", int(url.rsplit(":", 1)[1])), timeout=SECONDS) as line:
+        line.sendall(f"{head}Content-Length: {len(content)}\r\n\r\n".encode() + content)
+        reached()
+
+
+def test_beyond_the_queue_comes_429_and_everybody_else_the_right_answer(
+    studio: str, gate: Gate, random_models: Path
+) -> None:
+    """20 clients at once while the model is busy: 16 wait and get what they asked for, 4 are told when to come back."""
+    narrator = fabula.load(random_models / "default")
+    asked: list[dict[str, Any]] = [{"sentences": TOLD, "seed": n, "samples": 3} for n in range(20)]
+    with ThreadPoolExecutor(21) as clients:
+        busy = clients.submit(post, studio, "tag", {"sentences": TOLD})
+        assert gate.begun.acquire(timeout=SECONDS)
+        waiting = [clients.submit(post, studio, "score", body) for body in asked]
+        until(lambda: counts(studio)[1] == 16 and sum(one.done() for one in waiting) == 4)
+        gate.opened.set()
+        answers = [one.result() for one in waiting]
+        assert busy.result().json() == json.loads(json.dumps(narrator.tag(TOLD).to_json()))
+    for body, answer in zip(asked, answers, strict=True):
+        if answer.status_code == 429:
+            assert 1 <= int(answer.headers["Retry-After"]) <= 60
+            assert answer.json()["error"]["status"] == 429
+        else:
+            assert answer.status_code == 200
+            assert answer.json() == narrator.score(**body).to_json() | {"sentences": TOLD}
+    assert sorted(answer.status_code for answer in answers) == [200] * 16 + [429] * 4
+    assert len({answer.json()["log_p"] for answer in answers if answer.status_code == 200}) == 16
+
+
+def test_a_full_queue_refuses_a_stream_before_it_begins(studio: str, gate: Gate) -> None:
+    with ThreadPoolExecutor(17) as clients:
+        held = [clients.submit(post, studio, "tag", {"sentences": TOLD}) for _ in range(17)]
+        until(lambda: counts(studio) == (1, 16))
+        answer = post(studio, "fill/stream", {"sentences": STORY})
+        assert (answer.status_code, answer.headers["Content-Type"]) == (429, "application/json")
+        gate.opened.set()
+        assert {one.result().status_code for one in held} == {200}
+
+
+def test_the_server_answers_while_the_model_works(studio: str, gate: Gate) -> None:
+    with ThreadPoolExecutor(1) as clients:
+        busy = clients.submit(post, studio, "tag", {"sentences": TOLD})
+        assert gate.begun.acquire(timeout=SECONDS)
+        assert counts(studio) == (1, 0)
+        state = {"lines": [{"text": "A."}, {"text": "B."}]}
+        assert post(studio, "stories", {"title": "x", "state": state}).status_code == 201
+        gate.opened.set()
+        assert busy.result().status_code == 200
+
+
+@pytest.mark.parametrize("path", ["fill", "fill/stream"])
+def test_who_leaves_ends_the_job(studio: str, monkeypatch: pytest.MonkeyPatch, path: str) -> None:
+    """A fill without an end, in the real sampler: it stops in the middle of a round, and the next is served."""
+    begun, fill_iter = threading.Event(), Narrator.fill_iter
+
+    def endless(self: Narrator, **arguments: Any) -> Iterator[Any]:
+        while True:
+            for _ in fill_iter(self, **arguments):
+                begun.set()
+        yield
+
+    monkeypatch.setattr(Narrator, "fill_iter", endless)
+    monkeypatch.setattr(Narrator, "fill", lambda self, **arguments: next(endless(self, **arguments)))
+    leave_in_the_middle(studio, path, {"sentences": STORY, "samples": 50}, lambda: begun.wait(SECONDS))
+    assert begun.is_set()
+    until(lambda: counts(studio) == (0, 0))
+    assert post(studio, "tag", {"sentences": TOLD}).status_code == 200
+
+
+def test_who_leaves_the_queue_is_never_begun(studio: str, gate: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun = []
+    monkeypatch.setattr(Narrator, "score", lambda *_, **__: begun.append(1))
+    with ThreadPoolExecutor(1) as clients:
+        busy = clients.submit(post, studio, "tag", {"sentences": TOLD})
+        assert gate.begun.acquire(timeout=SECONDS)
+        leave_in_the_middle(studio, "score", {"sentences": TOLD}, lambda: until(lambda: counts(studio) == (1, 1)))
+        until(lambda: counts(studio) == (1, 0))
+        gate.opened.set()
+        assert busy.result().status_code == 200
+    assert not begun
+
+
+def test_candidates_come_before_the_end(studio: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first answer is with the client while the sampler is still at work on the second."""
+    gate, fill_iter = Gate(), Narrator.fill_iter
+
+    def held(self: Narrator, *positional: Any, **arguments: Any) -> Iterator[Any]:
+        for filling in fill_iter(self, *positional, **arguments):
+            yield filling
+            gate.wait()
+
+    monkeypatch.setattr(Narrator, "fill_iter", held)
+    body = {"sentences": STORY, "samples": 4}
+    with httpx.stream("POST", f"{studio}/api/fill/stream", json=body, timeout=SECONDS) as answer:
+        named = (line.removeprefix("event: ") for line in answer.iter_lines() if line.startswith("event: "))
+        assert [next(named) for _ in range(3)] == ["progress", "progress", "candidates"]
+        assert gate.begun.acquire(timeout=SECONDS)
+        gate.opened.set()
+        assert list(named) == ["progress", "candidates", "done"]
+
+
+def test_a_fault_in_a_job_is_told_and_the_worker_goes_on(studio: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: Any, **__: Any) -> None:
+        raise ZeroDivisionError("a secret of the source")
+
+    for name in ("score", "fill_iter"):
+        monkeypatch.setattr(Narrator, name, broken)
+    answer = post(studio, "score", {"sentences": TOLD})
+    assert (answer.status_code, answer.json()["error"]["status"]) == (500, 500)
+    streamed = post(studio, "fill/stream", {"sentences": STORY})
+    assert "event: error" in streamed.text
+    assert '"status": 500' in streamed.text
+    assert "secret" not in answer.text + streamed.text
+    assert post(studio, "tag", {"sentences": TOLD}).status_code == 200
+
+
+def test_a_stopped_queue_takes_nothing_and_ends_its_workers() -> None:
+    gate = Gate()
+
+    def work() -> Iterator[int]:
+        gate.wait()
+        yield 1
+
+    async def main() -> None:
+        pool = jobs.Jobs(workers=2, queue=1)
+        running = [pool.submit(work), pool.submit(work)]
+        for _ in running:
+            assert await asyncio.to_thread(gate.begun.acquire, timeout=SECONDS)
+        waiting = pool.submit(work)
+        with pytest.raises(RefusedError) as full:
+            pool.submit(work)
+        assert full.value.status == 429
+        await asyncio.to_thread(pool.close, SECONDS)
+        assert [await job.last() for job in (*running, waiting)] == [None, None, None]
+        assert pool.counts == {"running": 0, "waiting": 0, "queue": 1}
+        with pytest.raises(RefusedError) as stopped:
+            pool.submit(work)
+        assert stopped.value.status == 503
+
+    asyncio.run(main())
