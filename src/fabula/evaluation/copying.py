@@ -56,11 +56,7 @@ class Copied:
 
 
 def copied(stories: Text, training: TrainingText, given: Mask = None) -> Copied:
-    """Words as spaCy's, cased; an unknown word is in no shared n-gram.
-
-    n-grams are hashed to 64 bits and grown a word at a time: only places that still match go on, in the stories and in
-    the training text, so after the first few words next to nothing is left.
-    """
+    """Words as spaCy's, cased; an unknown word is in no shared n-gram."""
     from fabula.corpus.tokenize import tokenise
 
     sentences = [

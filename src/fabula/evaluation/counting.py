@@ -8,11 +8,11 @@ for every story (cases, out of how many): a figure is their ratio of sums, and c
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from fabula.evaluation.bootstrap import Interval, ratio
 
@@ -80,5 +80,5 @@ def per_sentence(stories: Text, given: Mask, wrong: Callable[[Sequence[str], int
     return share(cases, of)
 
 
-def share(cases: Iterable[int], of: Iterable[int]) -> Share:
-    return Share(*(np.asarray(list(counts), dtype=np.float64) for counts in (cases, of)))
+def share(cases: ArrayLike, of: ArrayLike) -> Share:
+    return Share(*(np.asarray(counts, dtype=np.float64) for counts in (cases, of)))

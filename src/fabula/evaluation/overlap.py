@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import atexit
 import importlib.util
 import logging
 import re
@@ -13,7 +14,9 @@ import subprocess
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -108,27 +111,34 @@ def meteor_sets(sets: Sequence[tuple[Sequence[str], Sequence[str]]]) -> list[Met
     _need("pycocoevalcap")
     if not shutil.which("java"):
         raise UserError("METEOR needs Java: apt-get install default-jre-headless")
-    from pycocoevalcap.meteor.meteor import Meteor as Jar
+    lines = iter(_ptb([text for pair in sets for texts in pair for text in texts]))
+    found = []
+    for pair in sets:
+        told, truth = ({number: [next(lines)] for number in range(len(texts))} for texts in pair)
+        aggregate, scores = _jar().compute_score(truth, told)
+        found.append(Meteor(np.array(scores, dtype=np.float64), float(aggregate)))
+    return found
+
+
+def _ptb(texts: Sequence[str]) -> list[str]:
+    """The texts' words by Stanford's PTB tokeniser, in small letters, without marks."""
     from pycocoevalcap.tokenizer.ptbtokenizer import PTBTokenizer
 
-    def tokenised(texts: Sequence[str]) -> list[list[str]]:
-        # The tokeniser keeps lines apart, so an empty text needs a mark, which it then drops.
-        captions = {number: [{"caption": " ".join(text.split()) or "."}] for number, text in enumerate(texts)}
-        with no_stderr():  # where it reports its speed, from Java
-            lines: dict[int, list[str]] = PTBTokenizer().tokenize(captions)
-        return [lines[number] for number in range(len(texts))]
+    # The tokeniser keeps lines apart, so an empty text needs a mark, which it then drops.
+    captions = {number: [{"caption": " ".join(text.split()) or "."}] for number, text in enumerate(texts)}
+    with no_stderr():  # where it reports its speed, from Java
+        found = PTBTokenizer().tokenize(captions)
+    return [found[number][0] for number in range(len(texts))]
 
-    told = tokenised([text for written, _ in sets for text in written])
-    truth = tokenised([text for _, true in sets for text in true])
-    jar, found, start = Jar(), [], 0
-    for written, _ in sets:
-        stop = start + len(written)
-        aggregate, scores = jar.compute_score(dict(enumerate(truth[start:stop])), dict(enumerate(told[start:stop])))
-        found.append(Meteor(np.array(scores, dtype=np.float64), float(aggregate)))
-        start = stop
-    for stream in (jar.meteor_p.stdout, jar.meteor_p.stderr):
-        stream.close()
-    return found
+
+@lru_cache(maxsize=1)
+def _jar() -> Any:
+    """METEOR's Java program, kept: it reads its tables for many seconds, then scores hundreds of pairs a second."""
+    from pycocoevalcap.meteor.meteor import Meteor as Jar
+
+    jar = Jar()
+    atexit.register(jar.meteor_p.kill)
+    return jar
 
 
 def _check_pairs(written: Sequence[str], true: Sequence[str]) -> None:

@@ -36,15 +36,36 @@ SCORERS = "pip install 'fabula[eval]' && pip install --no-deps -r scorers.txt"
 
 @dataclass(frozen=True)
 class Surprise:
-    """What SmolLM2 pays for each story, in nats, and for how many of its tokens; given and written sentences apart.
+    """What SmolLM2 pays for each sentence of each story, in nats, and for how many tokens; 0 where there is none.
 
-    A figure of some stories is `perplexity(nats, tokens)`; with no `given` mask every sentence counts as written.
+    With no `given` mask every sentence counts as written.
     """
 
-    nats: FloatArray
-    tokens: IntArray
-    written_nats: FloatArray
-    written_tokens: IntArray
+    sentence_nats: FloatArray
+    """[story, sentence]."""
+    sentence_tokens: IntArray
+    written: NDArray[np.bool_]
+    """[story, sentence]."""
+
+    @property
+    def nats(self) -> FloatArray:
+        found: FloatArray = self.sentence_nats.sum(1)
+        return found
+
+    @property
+    def tokens(self) -> IntArray:
+        found: IntArray = self.sentence_tokens.sum(1)
+        return found
+
+    @property
+    def written_nats(self) -> FloatArray:
+        found: FloatArray = (self.sentence_nats * self.written).sum(1)
+        return found
+
+    @property
+    def written_tokens(self) -> IntArray:
+        found: IntArray = (self.sentence_tokens * self.written).sum(1)
+        return found
 
     @property
     def given_nats(self) -> FloatArray:
@@ -61,6 +82,7 @@ class Surprise:
 
     @property
     def written_perplexity(self) -> float:
+        """Of the written sentences, where they stand."""
         return float(np.exp(self.written_nats.sum() / self.written_tokens.sum()))
 
 
@@ -82,22 +104,35 @@ def story_perplexity(
     sentences = max((len(story) for story in stories), default=0)
     nats = np.zeros((len(stories), sentences))
     tokens = np.zeros((len(stories), sentences), dtype=np.int64)
+    written = np.zeros((len(stories), sentences), dtype=bool)
     for chosen in by_length([len(ids) + 1 for ids, _ in rows], batch_tokens):
         losses = _losses(model, [rows[story][0] for story in chosen], tokeniser.start, device)
         for story, loss in zip(chosen, losses, strict=True):
             sentence_of = rows[story][1]
-            nats[story] += np.bincount(sentence_of, weights=loss, minlength=sentences)
-            tokens[story] += np.bincount(sentence_of, minlength=sentences)
-    written = np.ones(nats.shape, dtype=bool)
-    if given is not None:
-        for story, mask in enumerate(given):
-            written[story, : len(mask)] = ~np.asarray(mask, dtype=bool)
-    return Surprise(
-        nats=nats.sum(1),
-        tokens=tokens.sum(1),
-        written_nats=(nats * written).sum(1),
-        written_tokens=(tokens * written).sum(1),
-    )
+            nats[story] = np.bincount(sentence_of, weights=loss, minlength=sentences)
+            tokens[story] = np.bincount(sentence_of, minlength=sentences)
+    for story, sentences_told in enumerate(stories):
+        mask = given[story] if given is not None else [False] * len(sentences_told)
+        written[story, : len(mask)] = ~np.asarray(mask, dtype=bool)
+    return Surprise(nats, tokens, written)
+
+
+def context_gain(stories: Sequence[Sequence[str]], *, device: str = "cpu") -> FloatArray:
+    """Nats per token that the sentences before it save each later sentence, the mean of each story.
+
+    A story's common words and good grammar help a sentence with and without its context alike, so they cancel: what is
+    left is how much the sentences have to do with each other.
+    """
+    told = story_perplexity(stories, device=device)
+    alone = story_perplexity([[sentence] for story in stories for sentence in story[1:]], device=device)
+    gains, first = np.full(len(stories), np.nan), 0
+    for number, story in enumerate(stories):
+        later = slice(first, first + len(story) - 1)
+        first = later.stop
+        paid, tokens = told.sentence_nats[number, 1 : len(story)].sum(), alone.tokens[later].sum()
+        if tokens:
+            gains[number] = (alone.nats[later].sum() - paid) / tokens
+    return gains
 
 
 def embed(sentences: Sequence[str], *, device: str = "cpu", batch_tokens: int = 4096) -> NDArray[np.float32]:
