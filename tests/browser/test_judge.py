@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe  # type: ignore[import-untyped]
+from machinery import Watch
 from playwright.sync_api import Browser, BrowserContext, Page, Route, expect
 
 from fabula import cli
@@ -140,7 +141,7 @@ def test_two_judges_finish_five_pairs_and_the_report_counts_them(
 
 
 def test_nothing_is_lost_by_a_reload_a_closed_window_or_a_lost_answer(
-    judge: Judge, browser: Browser, context: BrowserContext, page: Page, watch: object
+    judge: Judge, browser: Browser, context: BrowserContext, page: Page, watch: Watch
 ) -> None:
     page.goto(f"{judge.url}/?code=ann")
     expect_pair(page, 1)
@@ -164,7 +165,7 @@ def test_nothing_is_lost_by_a_reload_a_closed_window_or_a_lost_answer(
         route.fetch()
         route.abort()
 
-    watch.allow("Failed to load resource")  # type: ignore[attr-defined]
+    watch.allow("Failed to load resource")
     page.route("**/api/judge/answers", swallow)
     save(page)
     expect(page.get_by_role("alert")).to_contain_text("does not answer")
@@ -199,10 +200,10 @@ def test_what_a_system_wrote_is_shown_as_text(judge: Judge, page: Page) -> None:
     expect(page).to_have_title("Fabula judge")
 
 
-def test_the_curator_fills_in_the_error_sheet(judge: Judge, page: Page, watch: object) -> None:
+def test_the_curator_fills_in_the_error_sheet(judge: Judge, page: Page, watch: Watch) -> None:
     for n in range(PAIRS):
         judge.store.add(f"pair-{n}", "ann", [[3, 3, 3], [0, 0, n % 3]], 0, 5.0)
-    watch.allow("403")  # type: ignore[attr-defined]
+    watch.allow("403")
     page.goto(f"{judge.url}/errors")
     page.get_by_label("The key that the server printed").fill("a guess")
     page.get_by_role("button", name="Open").click()

@@ -54,7 +54,7 @@ function card(story, place) {
   if (sheet) answered.add(place);
   const lines = story.sentences.map((text, number) => {
     const turn = story.written.indexOf(number);
-    const asked = turn < 0 ? [] : [question(name(`grammar-${turn}`), "Ungrammatical?", sheet?.ungrammatical[turn])];
+    const asked = turn < 0 ? [] : [question(name(`grammar-${turn}`), `Sentence ${number + 1}: ungrammatical?`, sheet?.ungrammatical[turn])];
     return h("li", { class: "row" }, h("p", { class: "text" }, text), ...asked);
   });
   const note = h("p", { class: "soft", role: "status" }, sheet ? "Kept." : "");
