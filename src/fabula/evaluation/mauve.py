@@ -72,7 +72,8 @@ def _kl(p: FloatArray, r: FloatArray) -> FloatArray:
 
 
 def _under(x: FloatArray, y: FloatArray) -> FloatArray:
-    order = np.argsort(x, axis=1, kind="stable")
+    # The curve falls: of points with the same x the higher comes first.
+    order = np.lexsort((-y, x), axis=1)
     x, y = np.take_along_axis(x, order, 1), np.take_along_axis(y, order, 1)
     found: FloatArray = (np.diff(x, axis=1) * (y[:, 1:] + y[:, :-1]) / 2).sum(1)
     return found

@@ -1,0 +1,64 @@
+"""Tags in, tags out: a judge that agrees, one that does not, and stories that a model writes along its tags."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from fabula.corpus.dataset import Corpus
+from fabula.corpus.sentiment import VaderTagger
+from fabula.errors import UserError
+from fabula.evaluation.control import judge, write_along
+from fabula.models.build import build
+from fabula.models.settings import ModelSettings
+from fabula.training.recipe import recipe_from
+
+GLAD, PLAIN, SAD = "She was happy and glad.", "He opened the door.", "It was a terrible disaster."
+
+
+def test_f1_and_distinct_2_by_hand() -> None:
+    S = torch.tensor([[2, 1, 0], [2, 1, 0]])
+    right = [[GLAD, PLAIN, SAD], [GLAD, PLAIN, SAD]]
+    # One of the sad sentences comes out plain: F1 of sad 2/3, of plain 4/5, of glad 1.
+    wrong = [[GLAD, PLAIN, SAD], [GLAD, PLAIN, PLAIN]]
+    found = judge([right, wrong], S, VaderTagger())
+    assert found.f1.tolist() == pytest.approx([100, 100 * (2 / 3 + 4 / 5 + 1) / 3])
+    assert found.mean == pytest.approx(found.f1.mean())
+    assert found.spread == pytest.approx(abs(found.f1[0] - found.f1[1]) / 2**0.5)
+    assert found.distinct_2[0] == pytest.approx(0.5)  # every pair of words twice
+    with pytest.raises(ValueError, match="2 sentences for 6 tags"):
+        judge([[[GLAD], [SAD]]], S, VaderTagger())
+
+
+@pytest.mark.parametrize("kind", ["slds", "s2s"])
+def test_a_story_for_each_row_of_tags(kind: str, toy_corpus: Path, tiny_recipe: dict[str, object]) -> None:
+    corpus = Corpus.open(toy_corpus)
+    settings = model_settings(kind, tiny_recipe)
+    torch.manual_seed(0)
+    p = corpus.transitions
+    model = build(settings, len(corpus.vocabulary), torch.tensor(p.p_initial).float(), torch.tensor(p.p_next).float())
+    model.eval()
+    S = torch.tensor([[0, 1, 2], [2, 2, 1], [1, 1, 1]])
+    stories = write_along(model, corpus.vocabulary, S, seed=3)
+    assert [len(story) for story in stories] == [3, 3, 3]
+    assert all(sentence for story in stories for sentence in story)
+    assert write_along(model, corpus.vocabulary, S, seed=3) == stories
+    assert write_along(model, corpus.vocabulary, S, seed=4) != stories
+    assert len(write_along(model, corpus.vocabulary, S, top_k=1)) == 3
+
+
+def test_a_model_without_tags_cannot_be_measured(toy_corpus: Path, tiny_recipe: dict[str, object]) -> None:
+    corpus = Corpus.open(toy_corpus)
+    thirds = torch.full((3,), 1 / 3)
+    model = build(model_settings("lm", tiny_recipe), len(corpus.vocabulary), thirds, thirds.expand(3, 3))
+    with pytest.raises(UserError, match="SLDS or S2S"):
+        write_along(model, corpus.vocabulary, torch.tensor([[0, 1]]))
+
+
+def model_settings(kind: str, recipe: dict[str, object]) -> ModelSettings:
+    content = {**recipe, "model": {**recipe["model"], "kind": kind}}  # type: ignore[dict-item]
+    if kind != "slds":
+        content.pop("objective", None)
+    return recipe_from(content).model
