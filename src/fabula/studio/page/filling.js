@@ -150,10 +150,6 @@ export function watchPosterior() {
     asked = key;
     clearTimeout(timer);
     control?.abort();
-    if (body.sentences.every((sentence) => sentence === null)) {
-      if (ui.posterior) queueMicrotask(() => show({ posterior: null }));
-      return;
-    }
     if (ui.posterior && ui.posterior.length !== body.sentences.length) ui.posterior = null;
     timer = setTimeout(async () => {
       control = new AbortController();

@@ -162,8 +162,9 @@ function makeRow(i) {
     { class: "row" },
     cell,
     h("span", { class: "number", "aria-hidden": "true" }, String(i + 1)),
-    h("div", { class: "body" }, h("div", { class: "sheet" }, text, preview), opening, said, panel),
+    h("div", { class: "body" }, h("div", { class: "sheet" }, text, preview), opening, said),
     tools,
+    panel,
   );
   return { element, cell, text, preview, start, opening, said, lock, write, again, why, panel };
 }

@@ -82,11 +82,11 @@ function odds(log_p) {
   return `1 in ${(Math.round(n / digits) * digits).toLocaleString("en")}`;
 }
 
-function tinted({ text, log_p }) {
+function tinted({ text, space, log_p, unknown }) {
   const strength = finite(log_p) ? Math.min(1, Math.max(0, -log_p / 8)) : 0;
-  const word = h("span", { class: "word", title: finite(log_p) ? odds(log_p) : "unknown to the model" }, text);
+  const word = h("span", { class: "word", title: unknown ? "a word that the model does not know" : finite(log_p) ? odds(log_p) : "" }, text);
   word.style.setProperty("--tint", `${Math.round(strength * 70)}%`);
-  return [word, " "];
+  return [word, space];
 }
 
 function surprise(words) {
@@ -98,15 +98,16 @@ function part(name, value, least, most, words) {
   const share = finite(value) ? Math.min(1, Math.max(0, (value - least) / (most - least))) : 0;
   const fill = h("span", { class: "gauge-fill" });
   fill.style.width = `${Math.round(share * 100)}%`;
+  const gauge = h("span", { class: "gauge", "aria-hidden": "true", title: finite(value) ? `${value.toFixed(2)} nats` : "" }, fill);
   return [
     h("dt", {}, name),
-    h("dd", {}, h("span", { class: "gauge", "aria-hidden": "true", title: finite(value) ? `${value.toFixed(2)} nats` : "" }, fill), h("span", {}, words)),
+    h("dd", {}, finite(value) ? gauge : null, h("span", {}, words)),
   ];
 }
 
 function beforeSaid(value, first) {
   if (!finite(value)) return "not known";
-  return `a word of it is ${odds(value)} on average, given ${first ? "nothing before it" : "what came before"}`;
+  return `its words are ${odds(value)} on average, given ${first ? "nothing before" : "what came before"}`;
 }
 
 function afterSaid(value) {
@@ -114,7 +115,7 @@ function afterSaid(value) {
   if (Math.abs(value) < 0.1) return "makes no difference to what follows";
   const times = Math.exp(Math.min(20, Math.abs(value)));
   const told = times < 10 ? (Math.round(times * 10) / 10).toString() : Math.round(times).toLocaleString("en");
-  return `what follows is ${told} times ${value > 0 ? "as" : "less"} likely ${value > 0 ? "with it as" : "with it than"} without it`;
+  return `it makes what follows ${told} times ${value > 0 ? "more" : "less"} likely`;
 }
 
 function arcSaid(value, tag) {
