@@ -12,7 +12,7 @@ JOBS   ?= $(shell env -u OMP_NUM_THREADS nproc 2>/dev/null || echo 2)
 SUDO   := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) --dist worksteal
 
-.PHONY: demo test check browser test-long lint types wheel install clean help
+.PHONY: demo test check browser scorers test-long lint types wheel install clean help
 
 help:
 	@echo "make demo       install into .venv and fill in a story"
@@ -40,6 +40,12 @@ browser:
 	  $(SUDO) apt-get update -qq && $(SUDO) apt-get install -y -qq --no-install-recommends chromium >/dev/null; } \
 	  || { echo "fabula: the browser tests need chromium; install it, then make test"; exit 1; }
 
+# ROUGE-1.5.5 wants Perl's XML::Parser, METEOR Java. Where they cannot be had, the tests of them are skipped.
+scorers:
+	@perl -MXML::Parser -MDB_File -e 1 2>/dev/null && command -v java >/dev/null || { echo "Installing libxml-parser-perl, Java ..."; \
+	  $(SUDO) apt-get update -qq && $(SUDO) apt-get install -y -qq --no-install-recommends libxml-parser-perl default-jre-headless >/dev/null; } \
+	  || echo "fabula: the paper's ROUGE and METEOR need Perl's XML::Parser and Java; their tests are skipped"
+
 demo: $(READY)
 	@$(BIN)/python -m fabula demo
 
@@ -53,7 +59,7 @@ types: $(READY)
 check: lint types
 	$(PYTEST) -q -m "not long" tests/exact tests/property
 
-test: lint types browser
+test: lint types browser scorers
 	$(PYTEST) -q -m "not long"
 
 test-long: $(READY)
