@@ -13,6 +13,9 @@ EXAMPLES = """examples:
   fabula studio --host 0.0.0.0 --token a-long-secret-word
 """
 
+EXTRA = ("fastapi", "uvicorn", "sse_starlette", "choix", "krippendorff")
+"""What `fabula[studio]` brings."""
+
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = subparsers.add_parser(
@@ -38,14 +41,16 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 def run(args: argparse.Namespace) -> int:
     try:
-        from fabula.web.serve import check, serve
+        from fabula.web.serve import bind, check, serve
+
+        check(args.host, args.token)
+        bind(args.host, args.port).close()  # told at once, not after a model has been loaded
+        from fabula.studio.app import create_app
+        from fabula.studio.settings import StudioSettings
     except ModuleNotFoundError as error:
+        if error.name not in EXTRA:
+            raise
         raise UserError(f"the studio needs {error.name}: pip install 'fabula[studio]'") from error
-    check(args.host, args.token)
-
-    from fabula.studio.app import create_app
-    from fabula.studio.settings import StudioSettings
-
     file = {} if args.db is None else {"db": args.db}
     app = create_app(StudioSettings(model=args.model, host=args.host, token=args.token, **file))
     serve(app, args.host, args.port, args.token)
