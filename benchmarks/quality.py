@@ -2,7 +2,7 @@
 
     PYTHONPATH=src python benchmarks/quality.py human --stories test.csv --data prepared/roc --out human.json
     PYTHONPATH=src python benchmarks/quality.py stories --stories written.jsonl --data prepared/roc --out system.json
-    PYTHONPATH=src python benchmarks/quality.py calibrate --ratings union_roc.txt --data prepared/roc --out ratings.json
+    PYTHONPATH=src python benchmarks/quality.py calibrate --ratings union_roc.txt --data prepared/roc --judge default --out r.json
 
 `human` measures a file of people's stories, whole and as if their middle three had been written, with MAUVE of one half
 against the other; `stories` measures JSON lines {"sentences": [...], "given": [true, ...]}, with MAUVE against
@@ -16,7 +16,6 @@ import argparse
 import json
 import time
 from collections.abc import Sequence
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +23,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from fabula.api import load
 from fabula.corpus.dataset import Corpus, digest
 from fabula.corpus.read import Story, read_stories
 from fabula.errors import UserError
@@ -31,7 +31,7 @@ from fabula.evaluation.bootstrap import Interval, ratio
 from fabula.evaluation.calibrate import calibrate, read_ratings
 from fabula.evaluation.counting import Mask, Text, ngrams, words_of
 from fabula.evaluation.mauve import mauve
-from fabula.evaluation.pretrained import Surprise, embed, story_perplexity
+from fabula.evaluation.pretrained import Surprise, context_gain, embed, story_perplexity
 from fabula.evaluation.quality import Reader, quality
 from fabula.evaluation.record import commit
 
@@ -113,28 +113,48 @@ def system(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def measures_of(texts: Text, reader: Reader) -> dict[str, FloatArray]:
-    """Every measure as a figure for each story, larger meaning better where that is what one would expect."""
+    """Every measure as a figure for each story, signed so that larger should mean better."""
     found = story_perplexity(texts)
     counted = quality(texts, reader)
     shares = {name: counted.shares[name].per_story() for name in counted.shares}
-    features = embed([sentence for story in texts for sentence in story])
-    ends = np.cumsum([len(story) for story in texts])
-    own = np.split(features, ends[:-1])
-    neighbours = np.array([np.mean([a @ b for a, b in pairwise(v)] or [np.nan]) for v in own])
+    with np.errstate(invalid="ignore"):
+        each = found.sentence_nats / np.where(found.sentence_tokens > 0, found.sentence_tokens, np.nan)
+    own = np.split(embed([sentence for story in texts for sentence in story]), np.cumsum([len(t) for t in texts])[:-1])
     return {
-        "-log story perplexity (SmolLM2)": -found.nats / found.tokens,
-        "-nats of the story (SmolLM2)": -found.nats,
-        "-repeated sentences": -shares["repeated_sentences"],
-        "-repeated 4-grams": -shares["repeated_4grams"],
-        "-copied 4-grams": -shares["copied_4grams"],
-        "-longest copied": -counted.longest_copied.astype(np.float64),
+        "- story perplexity, log (SmolLM2)": -found.nats / found.tokens,
+        "- nats of the story (SmolLM2)": -found.nats,
+        "- worst sentence, nats per token (SmolLM2)": -np.nanmax(each, axis=1),
+        "what context saves, nats per token (SmolLM2)": context_gain(texts),
+        "likeness of neighbours (MiniLM)": np.array([_likeness(v, 1) for v in own]),
+        "likeness of all pairs (MiniLM)": np.array([_likeness(v, len(v)) for v in own]),
+        "- repeated sentences": -shares["repeated_sentences"],
+        "- repeated 4-grams": -shares["repeated_4grams"],
+        "- copied 4-grams": -shares["copied_4grams"],
+        "- longest copied": -counted.longest_copied.astype(np.float64),
         "distinct-1 of the story": np.array([variety(story, 1) for story in texts]),
         "distinct-2 of the story": np.array([variety(story, 2) for story in texts]),
         "names given": shares["names_given"],
         "pronouns agree": shares["pronouns_agree"],
-        "-verbless sentences": -shares["verbless"],
-        "likeness of neighbours (MiniLM)": neighbours,
-        "words": np.array([sum(len(words_of(sentence)) for sentence in story) for story in texts], dtype=np.float64),
+        "- verbless sentences": -shares["verbless"],
+        "- words": -np.array([sum(len(words_of(sentence)) for sentence in story) for story in texts], dtype=np.float64),
+    }
+
+
+def _likeness(features: NDArray[np.float32], reach: int) -> float:
+    """The mean over pairs of sentences at most `reach` apart."""
+    cosines = features @ features.T
+    pairs = [cosines[i, j] for i in range(len(features)) for j in range(i + 1, min(len(features), i + reach + 1))]
+    return float(np.mean(pairs)) if pairs else float("nan")
+
+
+def judged_by(model: str, texts: Text) -> dict[str, FloatArray]:
+    """A model of ours as judge: log p of each story, a bound by 20 samples where the model has latents."""
+    narrator = load(model)
+    scores = [narrator.score(story, samples=20) for story in texts]
+    return {
+        f"- perplexity, log ({model})": np.array([score.log_p / score.words for score in scores]),
+        f"log p of the story ({model})": np.array([score.log_p for score in scores]),
+        f"worst sentence, log p ({model})": np.array([min(score.log_p_sentences) for score in scores]),
     }
 
 
@@ -156,19 +176,31 @@ def combined(measures: dict[str, FloatArray], ratings: FloatArray) -> FloatArray
     return found
 
 
+def other_raters(labels: NDArray[np.int64]) -> FloatArray:
+    """A rater's verdict against the mean of the other six: what a person would score, the mean over the seven."""
+    votes = (labels == 0).astype(np.float64)
+    others = (votes.sum(1, keepdims=True) - votes) / (votes.shape[1] - 1)
+    return np.array([np.corrcoef(votes[:, r], others[:, r])[0, 1] for r in range(votes.shape[1])])
+
+
 def ratings(args: argparse.Namespace) -> dict[str, Any]:
     rated = read_ratings(args.ratings)
     texts, rating = [story.sentences for story in rated], np.array([story.rating for story in rated])
     corpus = Corpus.open(args.data)
     measures = measures_of(texts, Reader.of(corpus))
-    measures["all of them, ridge, other folds' weights"] = combined(measures, rating)
+    for model in args.judge:
+        measures |= judged_by(model, texts)
+    measures["all of them: ridge regression, weights from the other folds"] = combined(measures, rating)
     table = calibrate(measures, rating)
     ordered = sorted(table.items(), key=lambda item: -abs(item[1].pearson.value))
     for name, found in ordered:
         show(name, found.pearson, found.spearman)
+    one = other_raters(np.array([story.labels for story in rated]))
+    print(f"one rater against the other six: {one.mean():.3f} (from {one.min():.3f} to {one.max():.3f})")
     return {
         "n": len(rated),
         "mean_rating": round(float(rating.mean()), 4),
+        "one_rater_against_the_others": {"pearson": round(float(one.mean()), 4), "raters": one.round(4).tolist()},
         "correlations": {name: found.to_json() for name, found in ordered},
         "data_hash": corpus.hash,
         "file_hash": digest(args.ratings.read_bytes()),
@@ -177,7 +209,7 @@ def ratings(args: argparse.Namespace) -> dict[str, Any]:
 
 def show(name: str, pearson: Interval, spearman: Interval) -> None:
     told = " | ".join(f"{i.value:+.3f} [{i.low:+.3f}, {i.high:+.3f}]" for i in (pearson, spearman))
-    print(f"{name:45s} {told}")
+    print(f"{name:60s} {told}")
 
 
 def main() -> None:
@@ -186,6 +218,7 @@ def main() -> None:
     parser.add_argument("--stories", type=Path)
     parser.add_argument("--ratings", type=Path)
     parser.add_argument("--human", type=Path, help="people's stories to compare with")
+    parser.add_argument("--judge", nargs="*", default=[], help="models of ours whose log p is calibrated too")
     parser.add_argument("--data", type=Path, required=True, help="the prepared corpus")
     parser.add_argument("--limit", type=int)
     parser.add_argument("--out", type=Path, required=True)
