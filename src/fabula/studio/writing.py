@@ -22,6 +22,15 @@ from fabula.web import errors
 
 PING_SECONDS = 15
 REFUSALS = errors.responses(400, 401, 403, 413, 422, 429, 503)
+EVENT = {
+    "type": "object",
+    "required": ["event", "data"],
+    "properties": {
+        "event": {"enum": ["progress", "candidates", "done", "error"]},
+        "data": {"type": "string", "contentMediaType": "application/json"},
+    },
+}
+"""One server-sent event, for the OpenAPI document."""
 
 
 def router(narrators: Narrators, jobs: Jobs) -> APIRouter:
@@ -45,7 +54,7 @@ def router(narrators: Narrators, jobs: Jobs) -> APIRouter:
         "/fill/stream",
         summary="Fill in the missing sentences, as they come",
         response_class=EventSourceResponse,
-        responses={200: {"content": {"text/event-stream": {"schema": {"type": "string"}}}, "description": "Events"}},
+        responses={200: {"content": {"text/event-stream": {"schema": EVENT}}, "description": "Events, one by one"}},
     )
     async def fill_stream(body: FillBody) -> EventSourceResponse:
         """Server-sent events: `progress` {drawn, samples}, `candidates` (an answer so far, each at least as good as the
