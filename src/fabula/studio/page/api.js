@@ -67,7 +67,7 @@ export const posterior = (body, signal) => json("POST", "/api/posterior", body, 
 export const explain = (body, signal) => json("POST", "/api/explain", body, { signal });
 
 export const stories = (limit, offset) => json("GET", `/api/stories?limit=${limit}&offset=${offset}`);
-export const createStory = (title, state) => json("POST", "/api/stories", { title, state });
+export const createStory = (title, state, options) => json("POST", "/api/stories", { title, state }, options);
 export const story = (story) => json("GET", `/api/stories/${id(story)}`);
 export const renameStory = (story, title) => json("PATCH", `/api/stories/${id(story)}`, { title });
 export const deleteStory = (story) => json("DELETE", `/api/stories/${id(story)}`);

@@ -151,7 +151,7 @@ function makeRow(i) {
   const lock = pictured("unlock", "Lock", { onclick: () => toggleLock(i) });
   const write = pictured("pen", "Write this", { onclick: () => toggleWrite(i) });
   const again = pictured("again", "Regenerate this line", { onclick: () => act.regenerate(i) });
-  const why = pictured("why", "Why this sentence", { onclick: () => act.why(i) });
+  const why = pictured("why", "Why this sentence", { onclick: () => store.doc.lines[i].text.trim() && act.why(i) });
   const more = menu(pictured("more", `More for line ${i + 1}`), () => entries(i));
   const tools = h("div", { class: "tools", role: "toolbar", "aria-label": `Line ${i + 1}` }, lock, write, again, why, more);
   roving(tools);
@@ -236,8 +236,7 @@ function patch(row, line, i, doc, ui) {
     row.lockedIcon = line.locked;
     row.lock.replaceChildren(icon(line.locked ? "lock" : "unlock"));
   }
-  row.why.hidden = !line.text.trim();
-  keep(row.why, { "aria-expanded": String(ui.why?.line === i) });
+  keep(row.why, { "aria-expanded": String(ui.why?.line === i), "aria-disabled": line.text.trim() ? null : "true" });
   paint(row, line, shown);
   grow(row);
 }

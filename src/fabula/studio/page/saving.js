@@ -39,6 +39,8 @@ export function start() {
   });
   addEventListener("visibilitychange", () => document.hidden && dirty() && store.ui.story && save());
   addEventListener("pagehide", flushNow);
+  // A page that comes back out of the browser's memory may be older than what it saved on its way out.
+  addEventListener("pageshow", (event) => event.persisted && location.reload());
   addEventListener("beforeunload", (event) => {
     if (["offline", "conflict"].includes(store.ui.saved) && dirty()) event.preventDefault();
   });
@@ -47,8 +49,13 @@ export function start() {
 /** On the way out: the browser finishes the request after the page is gone. */
 function flushNow() {
   const { story, branch } = store.ui;
-  if (!story || !dirty() || saving || store.ui.saved === "conflict") return;
-  api.saveBranch(story.id, branch.id, { state: stored(store.doc), revision: branch.revision }, { keepalive: true }).catch(() => {});
+  if (!dirty() || saving || store.ui.saved === "conflict" || (!story && isBlank(store.doc))) return;
+  const state = stored(store.doc);
+  const options = { keepalive: true };
+  const last = story
+    ? api.saveBranch(story.id, branch.id, { state, revision: branch.revision }, options)
+    : api.createStory(titleOf(store.doc), state, options);
+  last.catch(() => {});
 }
 
 /** Everything that was typed, on the server; false where that could not be. */
