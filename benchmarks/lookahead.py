@@ -65,6 +65,7 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
         reranked=tuple(args.reranked),
         plain=args.plain,
         tags=args.tags,
+        careful=tuple(args.careful),
         bf16=args.bf16,
         seed=args.seed,
         memory_gib=args.memory or (24.0 if device.type == "cuda" else 1.0),
@@ -80,6 +81,7 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
         settings,
         lm=None if lm is None else lm.model,
         bar=sys.stderr.isatty(),
+        people=narrator.people,
     )
     if args.texts is not None:
         ids = [stories.ids[row] for row in rows]
@@ -138,6 +140,7 @@ def main() -> None:
     parser.add_argument("--split", default="valid")
     parser.add_argument("--stories", type=int, default=500)
     parser.add_argument("--samples", type=int, default=50)
+    parser.add_argument("--careful", type=float, nargs="*", default=[], help="temperatures of writing as fill does")
     parser.add_argument("--chains", type=int, default=10, help="Gibbs chains; they share the samples")
     parser.add_argument("--reranked", type=int, nargs="*", default=[50, 1000], help="best of how many, for --lm")
     parser.add_argument("--plain", type=int, default=10, help="draws per story of systems that choose nothing")

@@ -1,8 +1,8 @@
-"""Pack checkpoints for carrying between machines: weights as int8, one tar each, cut into pieces.
+"""Pack checkpoints for carrying between machines: weights as int8, one tar.xz each, cut into pieces.
 
     PYTHONPATH=src python benchmarks/pack_runs.py runs/slds runs/lm --out carried [--piece-mib 15]
 
-Put together again with: cat carried/slds.tar.* | tar x
+Put together again with: cat carried/slds.tar.* | tar xJ
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def main() -> None:
             target = Path(folder) / run.name
             save(target, load(run), storage=args.storage, shard_bytes=size)
             buffer = io.BytesIO()
-            with tarfile.open(fileobj=buffer, mode="w") as tar:
+            with tarfile.open(fileobj=buffer, mode="w:xz") as tar:
                 tar.add(target, arcname=run.name)
         content = buffer.getvalue()
         for number, start in enumerate(range(0, len(content), size)):

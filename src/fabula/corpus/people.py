@@ -1,6 +1,7 @@
 """Which words of a vocabulary are people's names, and which pronouns go with them: counted, not listed.
 
-A name is a word written like one (a capital, then small letters) that is rarer in small letters, a sentence (`Tom` does, `Friday` and `Texas` rarely do), and whose stories speak of `he` or of `she` far more often than
+A name is a word written like one (a capital, then small letters) that is rarer in small letters, that often begins a
+sentence (`Tom` does, `Friday` and `Texas` rarely do), and whose stories speak of `he` or of `she` far more often than
 of the other.
 """
 
@@ -15,8 +16,29 @@ from numpy.typing import NDArray
 from fabula.corpus.dataset import Stories
 from fabula.corpus.vocabulary import Vocabulary
 
-HE = ("he", "He", "him", "his", "His", "himself")
-SHE = ("she", "She", "her", "Her", "hers", "herself")
+
+def _listed(words: str) -> tuple[str, ...]:
+    """Words written as a line."""
+    return tuple(words.split())
+
+
+HE = _listed("he him his himself")
+SHE = _listed("she her hers herself")
+ME = _listed("i me my mine myself we us our ours ourselves")
+HE_NOUNS = _listed(
+    "man men boy boys guy guys husband father dad daddy brother brothers son sons grandfather grandpa uncle nephew "
+    "king prince mr sir boyfriend groom gentleman policeman fireman waiter actor stepfather stepdad"
+)
+SHE_NOUNS = _listed(
+    "woman women girl girls lady ladies wife mother mom mommy mum sister sisters daughter daughters grandmother "
+    "grandma aunt niece queen princess mrs ms miss girlfriend bride waitress actress stepmother stepmom"
+)
+EITHER_NOUNS = _listed(
+    "friend friends neighbor neighbour baby child kid kids teacher doctor boss owner cat dog puppy kitten coach nurse "
+    "cousin teenager student driver officer clerk cashier manager stranger pet horse bird parent parents someone "
+    "everyone anyone person people"
+)
+"""Nouns that either pronoun may stand for."""
 BEGINS = (0.25, 0.9)
 """Share of a name's uses that begin a sentence: `Thankfully` nearly always does, names stand elsewhere too."""
 CLEAR = 0.7
@@ -31,8 +53,8 @@ def looks_like_a_name(word: str) -> bool:
 class People:
     """Names by the pronoun that goes with them, the most frequent first."""
 
-    he: tuple[str, ...]
-    she: tuple[str, ...]
+    he: tuple[str, ...] = ()
+    she: tuple[str, ...] = ()
 
     @classmethod
     def count(cls, stories: Stories, vocabulary: Vocabulary) -> People:
@@ -51,7 +73,7 @@ class People:
         share = of_word / np.maximum(of_word.sum(0), 1)
         small = np.array([vocabulary.index.get(w.lower(), 0) for w in vocabulary.words])
         named = np.array([looks_like_a_name(w) for w in vocabulary.words]) & (uses[small] < uses)
-        named[[vocabulary.index[w] for w in (*HE, *SHE) if w in vocabulary.index]] = False
+        named &= ~np.array([w.lower() in (*HE, *SHE) for w in vocabulary.words])
         named &= (begins >= BEGINS[0] * uses) & (begins <= BEGINS[1] * uses)
         he, she = (
             tuple(vocabulary.words[i] for i in sorted(np.flatnonzero(named & (row >= CLEAR)), key=lambda i: -uses[i]))
@@ -60,9 +82,13 @@ class People:
         return cls(he, she)
 
 
+NOBODY = People()
+
+
 def _count(
     story: NDArray[np.int64], tokens: NDArray[np.int64], vocabulary: Vocabulary, words: Sequence[str], stories: int
 ) -> NDArray[np.int64]:
     """How often each story says one of the words."""
-    wanted = np.isin(tokens, [vocabulary.index[w] for w in words if w in vocabulary.index])
+    spelled = [w for word in words for w in (word, word.capitalize())]
+    wanted = np.isin(tokens, [vocabulary.index[w] for w in spelled if w in vocabulary.index])
     return np.bincount(story[wanted], minlength=stories)

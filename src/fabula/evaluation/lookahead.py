@@ -25,14 +25,16 @@ from torch import Tensor
 from tqdm import tqdm
 
 from fabula.corpus.dataset import Stories
+from fabula.corpus.people import NOBODY, People
 from fabula.corpus.vocabulary import UNK, Vocabulary
 from fabula.errors import UserError
 from fabula.evaluation.record import Figure, mean_and_error, rounded
 from fabula.infill import bridge, decode, gibbs, rerank
+from fabula.infill.cast import Cast
 from fabula.infill.decode import FINAL_MARKS, GREEDY, QUOTES, Choice, Lexicon
 from fabula.infill.noise import Noise, seeded
 from fabula.infill.page import Page, flatten, page
-from fabula.infill.sampler import COPIES_OF_SCORES
+from fabula.infill.sampler import CAREFUL, COPIES_OF_SCORES, FillSettings, draw
 from fabula.infill.samples import Diagnostics, Round
 from fabula.infill.tags import TagSource
 from fabula.models.build import Model
@@ -68,6 +70,8 @@ class LookaheadSettings:
     max_words: int = 30
     tags: TagSource = "free"
     """Never `peek`: the true middle is not to be seen."""
+    careful: tuple[float, ...] = ()
+    """Temperatures at which to write as `fabula fill` does, with its rules and its ranking."""
     bf16: bool = False
     seed: int = 0
     memory_gib: float = 2.0
@@ -143,17 +147,19 @@ def lookahead(
     settings: LookaheadSettings,
     lm: Model | None = None,
     bar: bool = False,
+    people: People = NOBODY,
 ) -> list[System]:
     """Every system's middles of these stories, judged; the human middle and another story's for comparison."""
     if isinstance(lm, S2S) or lm is judge:
         raise UserError("the language model that writes must be a plain one, and not the judge")
     texts = [[s.tolist() for s in stories.sentences(row)] for row in rows]
     device = narrator.dynamics.A.device
-    lexicon = Lexicon.of(vocabulary, device)
+    cast = Cast(people, vocabulary, device)
+    lexicon = Lexicon.of(vocabulary, device, cast.names)
     blank = page([[t[0], *[None] * (len(t) - 2), t[-1]] for t in texts], device=device)
     seeds = [seeded(settings.seed, n).initial_seed() for n in range(len(texts))]
     systems = []
-    plans = [*narrator_systems(narrator, lexicon, settings), *lm_systems(lm, lexicon, settings)]
+    plans = [*narrator_systems(narrator, lexicon, settings, cast), *lm_systems(lm, lexicon, settings)]
     for name, tell in tqdm(plans, disable=not bar, leave=False, unit="system"):
         began = time.perf_counter()
         told = tell(blank, seeds)
@@ -171,16 +177,25 @@ Teller = Callable[[Page, Sequence[int]], Told]
 Rounds = Iterable[tuple[Round, Diagnostics | None]]
 
 
-def narrator_systems(model: SLDS, lexicon: Lexicon, settings: LookaheadSettings) -> Iterator[tuple[str, Teller]]:
+def narrator_systems(
+    model: SLDS, lexicon: Lexicon, settings: LookaheadSettings, cast: Cast | None = None
+) -> Iterator[tuple[str, Teller]]:
     """The narrator's ways of writing, from blind to seeing."""
     choice, samples, tags = settings.choice(), settings.samples, settings.tags
 
     def unweighed(hearing: bridge.Hearing) -> Teller:
         return plain(lambda p, g: latent_tellings(model, lexicon, p, settings, hearing, g), lexicon, settings)
 
-    def particles(hearing: bridge.Hearing) -> Teller:
-        chosen = bridge.BridgeSettings(particles=samples, choice=choice, tags=tags, z_hears=hearing)
+    def particles(hearing: bridge.Hearing, ahead: float = 0.0) -> Teller:
+        chosen = bridge.BridgeSettings(particles=samples, choice=choice, tags=tags, z_hears=hearing, ahead=ahead)
         return ranked(lambda p, g: bridge.run(model, lexicon, p, chosen, g), samples, lexicon, settings)
+
+    def careful(temperature: float) -> Teller:
+        chosen = FillSettings(
+            samples=samples, temperature=temperature, tags=tags, max_words=settings.max_words, bf16=settings.bf16,
+            **CAREFUL["bridge"],
+        )  # fmt: skip
+        return ranked(lambda p, g: draw(model, lexicon, p, chosen, g, cast=cast), samples, lexicon, settings)
 
     def swept(choice: Choice) -> Teller:
         chosen = gibbs.GibbsSettings(
@@ -194,6 +209,9 @@ def narrator_systems(model: SLDS, lexicon: Lexicon, settings: LookaheadSettings)
     yield f"gibbs-top-{settings.top_k}", swept(choice)
     yield WEIGHTS_ONLY, particles("past")
     yield BRIDGE, particles("given")
+    yield "bridge-ahead", particles("given", CAREFUL["bridge"]["ahead"])
+    for temperature in settings.careful:
+        yield f"fill-{temperature:g}", careful(temperature)
 
 
 def lm_systems(model: Model | None, lexicon: Lexicon, settings: LookaheadSettings) -> Iterator[tuple[str, Teller]]:

@@ -7,7 +7,9 @@ The target is the model's law of everything that is not given,
 with p(X_i | .) of a missing sentence truncated as the `Choice` says (`correct=True` undoes that in the weights). A
 particle begins with (S, Z) drawn exactly from p(S) prod_i p(Z_i | Z_{i-1}, S_i) prod_{j given} phi_j(Z_j), and writes
 left to right. At a given sentence j its weight is multiplied by p(X_j | X_:j, Z_j) / phi_j(Z_j), so that the sentence
-counts once. Everything is linear in N.
+counts once. With `ahead` above 0 the next given sentence is also asked after every written one, as if it came next:
+p(X_j | X_:i+1, Z_j)^ahead weighs the particles on the way (a twisted particle filter), and is taken out again at j, so
+the target stays what it is. Everything is linear in N.
 """
 
 from __future__ import annotations
@@ -23,10 +25,12 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from fabula.infill import decode
+from fabula.infill.cast import Cast
 from fabula.infill.conditionals import draw_S
 from fabula.infill.decode import TOP_15, Choice, Lexicon
 from fabula.infill.noise import Noise
 from fabula.infill.page import Page, evidence
+from fabula.infill.repeats import repeated
 from fabula.infill.samples import Diagnostics, Round, effective_size, score_following, split_r_hat
 from fabula.infill.tags import TagSource, settle
 from fabula.models.chain import Chain, chain
@@ -57,6 +61,11 @@ class BridgeSettings:
     truncated law is the target."""
     fluency: float = 0.0
     """What a nat per word of the writing itself counts in the ranking (`score_following`)."""
+    ahead: float = 0.0
+    """How much the next given sentence weighs the particles before it is reached; 0: not at all."""
+    agreement: float = 0.0
+    """What a written sentence costs in the ranking, in nats, whose pronoun nobody can be meant by (`cast`), or that
+    repeats another."""
     resample_below: float = 0.5
     """Particles are resampled at a given sentence where their effective number falls below this share."""
     rounds: int = 20
@@ -262,6 +271,7 @@ def run(
     settings: BridgeSettings,
     generators: list[torch.Generator],
     gold: Page | None = None,
+    cast: Cast | None = None,
 ) -> Iterator[tuple[Round, Diagnostics | None]]:
     """The particles' stories, ranked by log p of the given sentences that what was written can change.
 
@@ -274,7 +284,7 @@ def run(
     seen: list[Diagnostics] = []
     for particles in islands:
         noise = Noise(generators, page.sentences, particles, page.device)
-        drawn, diagnostics = particles_of(model, lexicon, page, phi, settings, noise, paths)
+        drawn, diagnostics = particles_of(model, lexicon, page, phi, settings, noise, paths, cast)
         seen.append(diagnostics)
         yield drawn, _worst(seen) if len(seen) == len(islands) else None
 
@@ -294,6 +304,7 @@ def particles_of(
     settings: BridgeSettings,
     noise: Noise,
     paths: Sequence[Paths] | None = None,
+    cast: Cast | None = None,
 ) -> tuple[Round, Diagnostics]:
     """One island: draw (S, Z), write left to right, weigh and resample at given sentences."""
     stories, N = page.X.shape[:2]
@@ -308,34 +319,69 @@ def particles_of(
     width = max(page.X.shape[2], settings.choice.max_words)
     X = wide.X.new_zeros(stories * P, N, width)
     lengths, log_p = torch.zeros_like(wide.lengths), torch.zeros(stories * P, N, device=device)
-    log_w = torch.zeros(stories * P, device=device)
+    log_w, psi = (torch.zeros(stories * P, device=device) for _ in range(2))
+    following = next_given(page)
     ess = torch.full((stories,), float(P))
     for i in range(N):
         drawn = None if uniform is None else uniform[:, i]
-        cursor, new = decode.sentence(model.language, lexicon, settings.choice, cursor, wide, i, Z[:, i], drawn)
+        cursor, new = decode.sentence(model.language, lexicon, settings.choice, cursor, wide, i, Z[:, i], drawn, X)
         X[:, i], lengths[:, i], log_p[:, i] = new.words, new.lengths, new.log_p
         given, missing = wide.given[:, i].to(device), wide.missing[:, i].to(device)
         phi_i = Potential(phi.mean[:, i].repeat_interleave(P, 0), phi.precision[:, i].repeat_interleave(P, 0))
-        log_w = log_w + torch.where(given, new.log_p - phi_i.log(Z[:, i]), 0.0)
+        log_w = log_w + torch.where(given, new.log_p - phi_i.log(Z[:, i]) - psi, 0.0)
         undo = new.log_p - new.log_q if settings.correct else new.log_forced
         log_w = log_w + torch.where(missing, undo, 0.0)
+        psi = psi.masked_fill(given, 0.0)
+        # Asked only where more is to be written before the given sentence: where it comes next it weighs anyway.
+        asked = page.missing[:, i] & (following[:, i] > i + 1)
+        if settings.ahead and asked.any():
+            expected = settings.ahead * log_p_next(model, cursor, wide, Z, following[:, i].repeat_interleave(P))
+            here = asked.to(device).repeat_interleave(P)
+            log_w = log_w + torch.where(here, expected - psi, 0.0)
+            psi = torch.where(here, expected, psi)
         now = effective_size(log_w.view(stories, P)).cpu()
+        weighed = page.given[:, i] | (asked & (settings.ahead > 0))
         ess = torch.where(page.given[:, i], torch.minimum(ess, now), ess)
         # Where nothing is left to write, resampling could only lose stories.
         still = page.missing[:, i + 1 :].any(1)
-        poor = page.given[:, i] & still & (now < settings.resample_below * P)
+        poor = weighed & still & (now < settings.resample_below * P)
         if poor.any():
             parents = systematic(log_w.view(stories, P), resampling[:, i])
             stay = torch.arange(stories * P, device=device).view(stories, P)
             parents = torch.where(poor.to(device)[:, None], stay[:, :1] + parents, stay).flatten()
             cursor = cursor.pick(parents)
             S, Z, X, lengths, log_p = S[parents], Z[parents], X[parents], lengths[parents], log_p[parents]
+            psi = psi[parents]
             # Each child carries its island's mean weight, so that weights still compare across islands.
             mean = (log_w.view(stories, P).logsumexp(1) - math.log(P)).repeat_interleave(P)
             log_w = torch.where(poor.to(device).repeat_interleave(P), mean, log_w)
     blank = Diagnostics.none(stories, N)
-    found = Round(X, lengths, S, log_p, score_following(log_p, lengths, wide, settings.fluency), log_w)
+    score = score_following(log_p, lengths, wide, settings.fluency)
+    if settings.agreement:
+        faults = repeated(X, wide) if cast is None else repeated(X, wide) + cast.clashes(X, wide)
+        score = score - settings.agreement * faults
+    found = Round(X, lengths, S, log_p, score, log_w)
     return found, blank._replace(ess=ess, tag_r_hat=latents.tag_r_hat, changed=_differing(X, page, P))
+
+
+def next_given(page: Page) -> Int[Tensor, "story sent"]:
+    """The first given sentence after each, or -1 where none follows."""
+    N = page.given.shape[1]
+    found = torch.full(page.given.shape, -1)
+    for i in range(N - 2, -1, -1):
+        found[:, i] = torch.where(page.given[:, i + 1], i + 1, found[:, i + 1])
+    return found
+
+
+def log_p_next(
+    model: SLDS, cursor: decode.Cursor, page: Page, Z: Float[Tensor, "batch sent latent"], at: Int[Tensor, " batch"]
+) -> Float[Tensor, " batch"]:
+    """log p of the given sentence `at` (0 where -1), were it to come right now."""
+    there = (at >= 0).to(page.device)
+    place, rows = at.clamp(min=0).to(page.device), torch.arange(len(at), device=page.device)
+    lengths = page.lengths[rows, place] * there
+    _, log_p = decode.read(model.language, cursor, page.X[rows, place] * there[:, None], lengths, Z[rows, place])
+    return log_p
 
 
 def systematic(

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from fabula.corpus.vocabulary import BOS, EOS, PAD, Vocabulary
 from fabula.infill.page import Page
+from fabula.infill.repeats import bar_repeats
 from fabula.models.language import ConditionalLanguageModel, LanguageState
 
 FINAL_MARKS = (".", "!", "?")
@@ -34,12 +35,16 @@ class Choice:
     """Scores are divided by this before the draw."""
     max_words: int = 30
     """A written sentence's length with its `<eos>`, at most. The authors' code: 30."""
+    no_repeat: int = 0
+    """Runs of so many words stand only once in a story, given sentences included; 0: no such rule."""
     bf16: bool = False
     """Whether the network runs in bf16 (CUDA); scores are summed in single precision all the same."""
 
     def __post_init__(self) -> None:
         if self.top_k < 0 or self.temperature <= 0 or self.max_words < 3:
             raise ValueError("top_k must be at least 0, temperature above 0, max_words at least 3")
+        if self.no_repeat < 0 or self.no_repeat == 1:
+            raise ValueError("no_repeat is a number of words, 2 or more, or 0")
 
 
 GREEDY = Choice()
@@ -62,9 +67,13 @@ class Lexicon:
     """The marks that end a sentence."""
     quote: Int[Tensor, ""]
     """The straight quotation mark's id, -1 where the vocabulary has none."""
+    names: Int[Tensor, " name"]
+    """People's names, which a page may rule out; none where nobody counted them."""
 
     @staticmethod
-    def of(vocabulary: Vocabulary, device: torch.device | str = "cpu") -> Lexicon:
+    def of(
+        vocabulary: Vocabulary, device: torch.device | str = "cpu", names: Int[Tensor, " name"] | None = None
+    ) -> Lexicon:
         words = vocabulary.words
         final = torch.tensor([word in FINAL_MARKS for word in words])
         special = torch.arange(len(words)) <= EOS
@@ -78,7 +87,11 @@ class Lexicon:
         first = spoken if spoken.any() else ~special
         ending = final if final.any() else end
         quote = torch.tensor(vocabulary.index.get('"', -1), device=device)
-        return Lexicon(scores(anywhere), scores(first), scores(ending), scores(end), final.to(device), quote)
+        nobody = torch.zeros(0, dtype=torch.int64, device=device)
+        return Lexicon(
+            scores(anywhere), scores(first), scores(ending), scores(end), final.to(device), quote,
+            nobody if names is None else names,
+        )  # fmt: skip
 
 
 class Cursor(NamedTuple):
@@ -173,12 +186,15 @@ def write(
     z: Float[Tensor, "batch latent"] | None,
     uniform: Float[Tensor, "batch word"] | None,
     opening: Int[Tensor, "batch opening"],
+    told: Int[Tensor, "batch token"] | None = None,
+    strangers: Bool[Tensor, "batch name"] | None = None,
 ) -> tuple[Cursor, Sentences]:
     """Over a missing sentence, writing it.
 
     It ends by its own `<eos>`. Where it has not done so two words before the limit, the next word must be a mark that
     ends a sentence, and then `<eos>`: always the best of those the model offers. `uniform` is one number per word, or
-    None for greedy choices.
+    None for greedy choices. `told` are the story's other words, which `choice.no_repeat` looks at; `strangers` are the
+    names that may not be written.
     """
     rows = torch.arange(len(cursor.previous), device=cursor.previous.device)
     words = cursor.previous.new_full((len(rows), choice.max_words), PAD)
@@ -195,6 +211,12 @@ def write(
         log_norm = logits.logsumexp(-1)
         state = tuple(torch.where(done[:, None], h, new.to(h.dtype)) for h, new in zip(state, moved, strict=True))
         barred = _allowed(lexicon, logits, previous, t, choice.max_words)
+        if strangers is not None:
+            out = barred[:, lexicon.names].masked_fill(strangers[rows], float("-inf"))
+            barred = barred.index_copy(1, lexicon.names, out)
+        if told is not None and choice.no_repeat and choice.no_repeat - 1 <= t < choice.max_words - 2:
+            seen = torch.cat([told[rows], words[rows, :t]], 1)
+            barred = bar_repeats(barred, seen, words[rows, t - choice.no_repeat + 1 : t])
         word, log_q_word = choose(barred, choice, None if uniform is None else uniform[:, t])
         if t < forced_words:
             forced = (opening[rows, t] != PAD) & ~done
@@ -291,6 +313,7 @@ def sentence(
     i: int,
     z: Float[Tensor, "batch latent"] | None,
     uniform: Float[Tensor, "batch word"] | None,
+    X: Int[Tensor, "batch sent word"] | None = None,
 ) -> tuple[Cursor, Sentences]:
     """Over sentence i of every story: read where given, written where missing, left alone where there is none."""
     parts = (page.given[:, i], page.missing[:, i])
@@ -310,7 +333,13 @@ def sentence(
         where = slice(None) if rows is None else rows
         if blank:
             drawn = None if uniform is None else uniform[where]
-            moved, new = write(language, lexicon, choice, at, z_part, drawn, page.opening[where, i])
+            told = None
+            if choice.no_repeat:
+                # The page's given sentences, and what has been written so far.
+                told = page.X[where].flatten(1)
+                told = told if X is None else torch.cat([told, X[where].flatten(1)], 1)
+            strangers = None if page.strangers is None else page.strangers[where]
+            moved, new = write(language, lexicon, choice, at, z_part, drawn, page.opening[where, i], told, strangers)
             words[where] = PAD
             words[where, : choice.max_words] = new.words
             lengths[where] = new.lengths
@@ -332,11 +361,12 @@ def story(
 ) -> Written:
     """Every sentence of every story, left to right."""
     cursor = begin(language, len(page.X), None if Z is None else Z[:, 0], page.device, choice.bf16)
-    found = []
+    found: list[Sentences] = []
     for i in range(page.X.shape[1]):
         z = None if Z is None else Z[:, i]
         drawn = None if uniform is None else uniform[:, i]
-        cursor, new = sentence(language, lexicon, choice, cursor, page, i, z, drawn)
+        so_far = torch.stack([s.words for s in found], 1) if found and choice.no_repeat else None
+        cursor, new = sentence(language, lexicon, choice, cursor, page, i, z, drawn, so_far)
         found.append(new)
     return Written(
         torch.stack([s.words for s in found], 1),

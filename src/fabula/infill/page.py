@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -34,6 +34,8 @@ class Page:
     """Words a missing sentence has to begin with, padded."""
     present: Bool[Tensor, "batch sent"]
     missing: Bool[Tensor, "batch sent"]
+    strangers: Bool[Tensor, "batch name"] | None = None
+    """Which of the lexicon's names may not be written; None: all may."""
 
     @property
     def given(self) -> Bool[Tensor, "batch sent"]:
@@ -50,14 +52,18 @@ class Page:
 
     def repeat(self, chains: int) -> Page:
         """Every story `chains` times over, copies side by side."""
-        fields = (self.X, self.lengths, self.S, self.opening, self.present, self.missing)
-        return Page(*(t.repeat_interleave(chains, 0) for t in fields))
+        return self._each(lambda t: t.repeat_interleave(chains, 0))
 
     def rows(self, start: int, stop: int) -> Page:
         """Some of the stories, cut to the longest of them."""
         N = max(self.sentences[start:stop])
-        fields = (self.X, self.lengths, self.S, self.opening, self.present, self.missing)
-        return Page(*(t[start:stop, :N] for t in fields))
+        cut = self._each(lambda t: t[start:stop, :N])
+        return replace(cut, strangers=None if self.strangers is None else self.strangers[start:stop])
+
+    def _each(self, change: Callable[[Tensor], Tensor]) -> Page:
+        X, lengths, S, opening = (change(t) for t in (self.X, self.lengths, self.S, self.opening))
+        strangers = None if self.strangers is None else change(self.strangers)
+        return Page(X, lengths, S, opening, change(self.present), change(self.missing), strangers)
 
     def given_only(self) -> Page:
         """The same with nothing left to write."""

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
 from fabula.infill import bridge, gibbs, rerank
+from fabula.infill.cast import Cast
 from fabula.infill.decode import Choice, Lexicon
 from fabula.infill.noise import seeded
 from fabula.infill.page import Page
@@ -30,6 +31,13 @@ decodes greedily, or undoes the temperature in its weights: it proposes at 1."""
 FLUENCY = 3.0
 """What a nat per word of the writing itself counts in bridge's ranking. Ranked by the given sentences alone (0, what
 evaluations use), the story wins whose ending is most expected, however odd the way there."""
+
+CAREFUL: Mapping[str, Mapping[str, Any]] = {
+    "bridge": {"ahead": 0.5, "agreement": 3.0, "no_repeat": 4, "strangers": False},
+    "rerank": {"no_repeat": 4, "strangers": False},
+    "gibbs": {},
+}
+"""What `fabula fill`, the studio and the API add for people to read; evaluations draw from the model as it is."""
 
 CHAINS, SWEEPS = 17, 3
 """Gibbs chains where nobody says otherwise, fewer where each would keep fewer states than `SWEEPS`. 50 samples are 17
@@ -55,6 +63,14 @@ class FillSettings:
     """Scores are divided by this before a draw. None: `TEMPERATURE`, and 1 for gibbs."""
     fluency: float = FLUENCY
     """bridge: the weight of the writing's own mean log p per word in the ranking."""
+    ahead: float = 0.0
+    """bridge: how much the next given sentence weighs what is written on the way to it."""
+    agreement: float = 0.0
+    """bridge: what a repeated sentence, or a pronoun for nobody, costs in the ranking."""
+    no_repeat: int = 0
+    """Runs of so many words stand only once in a story; 0: no such rule."""
+    strangers: bool = True
+    """Whether people may be named whom no given sentence names, where any names somebody."""
     max_words: int = 30
     x_step: Literal["greedy", "sampled"] = "greedy"
     score: Literal["given", "last"] = "given"
@@ -69,6 +85,8 @@ class FillSettings:
             raise ValueError("samples and chains are at least 1, memory_gib above 0")
         if self.x_step == "sampled" and self.top_k == 1:
             raise ValueError("a sampled X step needs words to choose among: top_k is 1")
+        if self.sampler == "gibbs" and (self.no_repeat or not self.strangers):
+            raise ValueError("gibbs steps are draws from the model itself: it takes neither no_repeat nor strangers")
         self.choice()
 
     @property
@@ -82,7 +100,9 @@ class FillSettings:
         top_k = self.top_k if self.top_k is not None else (1 if greedy else 15)
         usual = 1.0 if self.sampler == "gibbs" else TEMPERATURE
         temperature = usual if self.temperature is None else self.temperature
-        return Choice(top_k=top_k, temperature=temperature, max_words=self.max_words, bf16=self.bf16)
+        return Choice(
+            top_k=top_k, temperature=temperature, max_words=self.max_words, no_repeat=self.no_repeat, bf16=self.bf16
+        )
 
 
 class Found(NamedTuple):
@@ -97,9 +117,11 @@ class Found(NamedTuple):
 
 def draw(
     model: Model, lexicon: Lexicon, page: Page, settings: FillSettings, generators: list[torch.Generator],
-    gold: Page | None = None,
+    gold: Page | None = None, cast: Cast | None = None,
 ) -> Iterator[tuple[Round, Diagnostics | None]]:  # fmt: skip
     """Rounds of finished stories from the sampler that the settings name; a model without latents can only rerank."""
+    if cast is not None and not settings.strangers:
+        page = cast.without_strangers(page)
     if not isinstance(model, SLDS):
         settings = replace(settings, sampler="rerank")
     choice = settings.choice()
@@ -120,9 +142,10 @@ def draw(
         yield from bridge.run(
             model, lexicon, page,
             bridge.BridgeSettings(
-                particles=settings.samples, choice=choice, tags=settings.tags, fluency=settings.fluency
+                particles=settings.samples, choice=choice, tags=settings.tags, fluency=settings.fluency,
+                ahead=settings.ahead, agreement=settings.agreement,
             ),
-            generators, gold,
+            generators, gold, cast,
         )  # fmt: skip
 
 
@@ -135,6 +158,7 @@ def fill(
     seeds: Sequence[int],
     candidates: int = 1,
     gold: Page | None = None,
+    cast: Cast | None = None,
 ) -> list[tuple[list[Found], Diagnostics]]:
     """The best stories for every task of a page, and how its sampler moved; `seeds`: one for each story.
 
@@ -150,7 +174,7 @@ def fill(
         truth = None if gold is None else gold.rows(start, stop)
         generators = [seeded(seed) for seed in seeds[start:stop]]
         rounds, diagnostics = [], Diagnostics.none(stop - start, piece.X.shape[1])
-        for r, movement in draw(model, lexicon, piece, settings, generators, truth):
+        for r, movement in draw(model, lexicon, piece, settings, generators, truth, cast):
             rounds.append(Round(*(t.cpu() for t in r)))
             diagnostics = movement or diagnostics
         for story in range(stop - start):

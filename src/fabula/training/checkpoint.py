@@ -25,6 +25,7 @@ from safetensors.torch import save as save_tensors
 from torch import Tensor
 
 from fabula import __version__
+from fabula.corpus.people import NOBODY, People
 from fabula.corpus.vocabulary import Vocabulary
 from fabula.errors import UserError
 from fabula.models.build import Model, build
@@ -46,6 +47,8 @@ class Checkpoint:
     corpus_hash: str
     figures: dict[str, Any] = field(default_factory=dict)
     """What was measured of it, as the card shows it."""
+    people: People = NOBODY
+    """The names of people that its training stories hold."""
 
 
 def save(
@@ -70,6 +73,7 @@ def save(
         "labels": list(checkpoint.labels),
         "corpus_hash": checkpoint.corpus_hash,
         "figures": checkpoint.figures,
+        "people": {"he": checkpoint.people.he, "she": checkpoint.people.she},
         "vocabulary": {"sha256": hashlib.sha256(words).hexdigest(), "bytes": len(words)},
         "weights": files,
     }
@@ -91,6 +95,7 @@ def load(folder: Path, device: torch.device | str = "cpu") -> Checkpoint:
         vocabulary = Vocabulary.from_json(words.decode("utf-8"))
         labels = tuple(config["labels"])
         corpus_hash, figures = str(config["corpus_hash"]), dict(config.get("figures", {}))
+        people = People(**{pronoun: tuple(names) for pronoun, names in config.get("people", {}).items()})
         for name, entry in config["weights"].items():
             state |= unpack(read_tensors(folder / name, entry))
         K = len(labels)
@@ -110,6 +115,7 @@ def load(folder: Path, device: torch.device | str = "cpu") -> Checkpoint:
         recipe=recipe,
         corpus_hash=corpus_hash,
         figures=figures,
+        people=people,
     )
 
 

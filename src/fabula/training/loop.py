@@ -109,10 +109,10 @@ class Run:
         self.optimiser = torch.optim.AdamW(groups, weight_decay=settings.weight_decay, **fused)  # type: ignore[arg-type]
         self.average = {n: t.detach().clone() for n, t in self.model.named_parameters()} if settings.average else {}
         self.half = settings.precision == "bfloat16" and device.type == "cuda"
+        self.people = People.count(corpus.split("train"), corpus.vocabulary)
         self.swap: NameSwap | None = None
         if settings.swap_names:
-            people = People.count(corpus.split("train"), corpus.vocabulary)
-            self.swap = NameSwap(people, corpus.vocabulary, settings.swap_names, device)
+            self.swap = NameSwap(self.people, corpus.vocabulary, settings.swap_names, device)
         self.progress = Progress()
         self.sums: dict[str, Tensor] = {}
         self.first_bad = torch.full((), -1, device=device)
@@ -288,6 +288,7 @@ class Run:
             recipe=self.recipe,
             corpus_hash=self.corpus.hash,
             figures=figures,
+            people=self.people,
         )
 
     def keep(self) -> None:

@@ -41,14 +41,14 @@ class ObjectiveSettings:
     """Share of sentences whose phi_i is left out of q(Z | X) in training: their words must then be told by the Z of
     the others, which is what infilling asks. Any q gives a bound, so the objective stays one. Ours."""
     whole_stories: float = 0.0
-    """Share of stories that evidence dropout leaves alone, so that q(Z | X) of a whole story is trained as well. Ours."""
+    """Share of stories that evidence dropout leaves alone, so that q(Z | X) of a whole story is trained too. Ours."""
     hide_tags: float = 0.0
     """Share of the left-out sentences whose tag is hidden too, and summed out. Ours."""
     own_gain: float = 1.0
     """In stories with left-out sentences: what a heard sentence's own words may move Z by (their gradient is multiplied
     by it). Below 1, Z is rewarded less for what is local to its sentence. Ours."""
     link_gain: float = 1.0
-    """The same for a left-out sentence's words, which only the other sentences can tell: above 1 rewards links. Ours."""
+    """The same for a left-out sentence's words, which only the others can tell: above 1 rewards links. Ours."""
     contrast: float = 0.0
     """Weight of telling a story's next sentence from other stories' by Z_i under A, bias and B. Ours."""
     target_kl: float = 0.0

@@ -1,7 +1,7 @@
 """Names traded while training: the same story of other people, so that what is learnt of a name is how it is used.
 
-Every step and story draws a permutation of the names within blocks of like frequency and pronoun (`Tom` for `Tim`, not for
-a name seen five times), so the law of names hardly moves, but which name goes with which plot cannot be learnt by heart.
+Every step and story draws a permutation of the names within blocks of like frequency and pronoun (`Tom` for `Tim`, not
+for a name seen five times): the law of names hardly moves, but which goes with which plot cannot be learnt by heart.
 """
 
 from __future__ import annotations
