@@ -44,6 +44,10 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     )
     parser.add_argument("--cloze", type=Path, metavar="FILE", help="Story Cloze: its CSV, or the same encoded (.npz)")
     parser.add_argument("--recipes", type=Path, metavar="DIR", help="the recipes' folder (default: the clone's)")
+    parser.add_argument("--raw", type=Path, metavar="FILE", help="the raw test file, for sentences as they were typed")
+    parser.add_argument(
+        "--ratings", type=Path, metavar="FILE", help="people's ratings (UNION), to calibrate measures on"
+    )
     parser.add_argument("--texts", action="store_true", help="show given sentences in the report: never publish that")
     parser.add_argument("--json", action="store_true", help="print what was done as JSON")
     parser.set_defaults(run=run)
@@ -68,6 +72,7 @@ def run(args: argparse.Namespace) -> int:
         args.out, data=args.data, only=[word.strip() for word in args.only.split(",")], small=args.small,
         device=args.device, jobs=args.jobs, deadline=args.deadline, train_until=args.train_until,
         models=models(args.model), changes=changes(args.set), cloze=args.cloze, recipes=args.recipes, texts=args.texts,
+        raw=args.raw, ratings=args.ratings,
         say=(lambda line: None) if args.json else lambda line: print(line, flush=True),
     )  # fmt: skip
     if args.json:

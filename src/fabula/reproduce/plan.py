@@ -96,6 +96,8 @@ class Scale:
     """Of top-k writing, for control. The paper's value."""
     bound_samples: int = 20
     """Importance samples of the likelihood bound."""
+    read: int | None = None
+    """Stories that the slow pretrained judge reads of each system; None: all that were filled in."""
     timed: int = 50
     """Stories of the speed comparison."""
     resamples: int = 2000
@@ -112,8 +114,8 @@ class Scale:
 
 FULL = Scale()
 SMALL = Scale(
-    name="small", stories=24, samples=6, reranked=24, written=24, runs=2, bound_samples=4, timed=4, resamples=200,
-    shown=3, pairs=6, toy=900,
+    name="small", stories=24, samples=6, reranked=24, written=24, runs=2, bound_samples=4, read=4, timed=4,
+    resamples=200, shown=3, pairs=6, toy=900,
     changes={
         "model.language.embedding": 24, "model.language.hidden": 48, "model.dynamics.latent": 6,
         "model.recognition.hidden": 24, "train.epochs": 3, "train.batch": 24, "train.learning_rate": 8e-3,
@@ -218,7 +220,7 @@ def narrowed(units: list[Unit], only: Iterable[str]) -> list[Unit]:
     wanted = [word for word in only if word]
     if not wanted:
         return units
-    known = {*STAGES, "score", "report"} | set(BY_NAME) | {unit.name for unit in units} | {HUMAN, PLAIN}
+    known = set(STAGES) | set(BY_NAME) | {unit.name for unit in units} | {HUMAN, PLAIN}
     for word in wanted:
         if word not in known and not any(f"{unit.stage}/{unit.system}" == word for unit in units):
             raise UserError(

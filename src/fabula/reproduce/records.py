@@ -67,7 +67,7 @@ class Records:
             lines = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in texts).encode()
             content["texts_sha256"] = hashlib.sha256(lines).hexdigest()
             self._put(self.texts_path(name), lines)
-        self._put(self.path(name), (json.dumps(content, ensure_ascii=False, indent=1) + "\n").encode())
+        self._put(self.path(name), compact(content).encode())
 
     def texts(self, name: str) -> list[dict[str, Any]]:
         """What a unit wrote; texts that are not those of the record say so."""
@@ -93,6 +93,12 @@ class Records:
         except OSError as error:
             raise UserError(f"cannot write into {self.folder}: {error.strerror}", field="out") from error
         write_file(path, content)
+
+
+def compact(content: dict[str, Any]) -> str:
+    """A key a line; what belongs to it on the same line, so that arrays stay short."""
+    lines = (f" {json.dumps(key)}: {json.dumps(value, ensure_ascii=False)}" for key, value in content.items())
+    return "{\n" + ",\n".join(lines) + "\n}\n"
 
 
 def this_commit() -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import importlib.util
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -12,9 +13,14 @@ from fabula import api
 from fabula.corpus.dataset import Corpus
 from fabula.corpus.tokenize import detokenise
 from fabula.errors import UserError
+from fabula.reproduce import markdown, page, people
 from fabula.reproduce.bench import Bench, Job
 from fabula.reproduce.plan import FULL, SENTENCES, SMALL, narrowed, systems_for, units_of
+from fabula.reproduce.report import build
 from fabula.reproduce.schedule import Outcome, Say, run_units
+from fabula.reproduce.scoring import SCORES, Scorer
+from fabula.reproduce.stories import Shelf
+from fabula.training.checkpoint import write_file
 from fabula.training.loop import pick_device
 
 DEVICE_GIB, HOST_GIB = 12.0, 1.0
@@ -36,6 +42,8 @@ def reproduce(
     cloze: Path | None = None,
     recipes: Path | None = None,
     texts: bool = False,
+    raw: Path | None = None,
+    ratings: Path | None = None,
     say: Say = print,
 ) -> Outcome:
     """Do every unit that is not done yet, score what was written where the scorers are installed, write the report."""
@@ -60,7 +68,34 @@ def reproduce(
     for system in systems_for(given):
         bench.recipe(system)  # a mistake in a recipe or a change is told before hours are spent
     units = [unit for unit in units_of(systems_for(given)) if unit.stage != "cloze" or job.cloze is not None]
-    return run_units(job, narrowed(units, only), jobs=jobs, say=say)
+    wanted = set(only) - {""}
+    outcome = Outcome()
+    if not wanted or wanted - {"score", "report", *SCORES}:
+        outcome = run_units(job, narrowed(units, sorted(wanted - {"score", "report", *SCORES})), jobs=jobs, say=say)
+    if (not wanted or wanted & {"score", *SCORES}) and has_scorers():
+        scored = Scorer(job, raw=raw, ratings=ratings, say=say).run(sorted(wanted))
+        outcome.done += scored.done
+        outcome.skipped += scored.skipped
+        outcome.waiting += scored.waiting
+        outcome.failed |= scored.failed
+    if not wanted or "report" in wanted:
+        write_report(bench, raw=raw, texts=texts)
+        say(f"{out / 'index.html'}")
+    return outcome
+
+
+def has_scorers() -> bool:
+    """A bare machine trains and writes; the scoring is done elsewhere."""
+    return all(importlib.util.find_spec(name) is not None for name in ("vaderSentiment", "rouge_score"))
+
+
+def write_report(bench: Bench, *, raw: Path | None = None, texts: bool = False) -> None:
+    """index.html and report.md from whatever records are there, and what people are to be asked."""
+    shelf = Shelf(bench, raw)
+    report = build(bench.records, bench.job.scale, shelf.true if texts else None)
+    write_file(bench.job.out / "index.html", page.render(report).encode())
+    write_file(bench.job.out / "report.md", markdown.render(report).encode())
+    people.export(bench.records, shelf, bench.job.scale, bench.job.out)
 
 
 def corpus_folder(data: Path | None, out: Path, *, small: bool) -> Path:
