@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import psutil  # type: ignore[import-untyped]
 import pytest
 
 from fabula.cli import main
@@ -159,3 +160,31 @@ def test_what_was_acknowledged_survives_a_kill(random_models: Path, tmp_path: Pa
         assert found["state"]["undo"] == [f"{found['revision'] - 1}" * 20_000]
         if found["revision"] == told["revision"]:
             assert found == told
+
+
+@pytest.mark.long
+def test_memory_stays_flat_over_a_thousand_requests(random_models: Path, tmp_path: Path, started: list[Studio]) -> None:
+    """Of every kind, refused and abandoned ones too: less than 8 KiB each once the first 300 have warmed everything."""
+    studio = Studio(random_models, "--db", str(tmp_path / "s.db"))
+    started.append(studio)
+    client, process = studio.client, psutil.Process(studio.process.pid)
+    made = client.post("/api/stories", json={"title": "x", "state": STATE}).json()
+    at, revision = f"/api/stories/{made['id']}/branches/{made['branch']['id']}", 1
+    told = ["Tom was sad.", "Tom was glad."]
+    for n in range(1_000):
+        if n % 5 == 0:
+            state = {**STATE, "undo": [f"{n}" * 1_000]}
+            assert client.put(at, json={"state": state, "revision": revision}).status_code == 200
+            revision += 1
+        elif n % 5 == 1:
+            assert client.post("/api/tag", json={"sentences": told}).status_code == 200
+        elif n % 5 == 2:
+            with client.stream("POST", "/api/fill/stream", json={"sentences": [*told, None], "samples": 2}) as answer:
+                next(answer.iter_lines())  # and hang up
+        elif n % 5 == 3:
+            assert client.post("/api/fill", json={"sentences": told}).status_code == 422
+        else:
+            assert client.get("/api/stories").status_code == 200
+        if n == 299:
+            warm = process.memory_info().rss
+    assert process.memory_info().rss - warm < 700 * 8 * 2**10
