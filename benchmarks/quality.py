@@ -2,7 +2,7 @@
 
     PYTHONPATH=src python benchmarks/quality.py human --stories test.csv --data prepared/roc --out human.json
     PYTHONPATH=src python benchmarks/quality.py stories --stories written.jsonl --data prepared/roc --out system.json
-    PYTHONPATH=src python benchmarks/quality.py calibrate --ratings union_roc.txt --data prepared/roc --judge default --out r.json
+    PYTHONPATH=src python benchmarks/quality.py calibrate --ratings union_roc.txt --data prepared/roc --out r.json
 
 `human` measures a file of people's stories, whole and as if their middle three had been written, with MAUVE of one half
 against the other; `stories` measures JSON lines {"sentences": [...], "given": [true, ...]}, with MAUVE against
