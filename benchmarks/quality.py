@@ -27,7 +27,7 @@ from fabula.api import load
 from fabula.corpus.dataset import Corpus, digest
 from fabula.corpus.read import Story, read_stories
 from fabula.errors import UserError
-from fabula.evaluation.bootstrap import Interval, ratio
+from fabula.evaluation.bootstrap import Interval, mean, ratio
 from fabula.evaluation.calibrate import calibrate, read_ratings
 from fabula.evaluation.counting import Mask, Text, ngrams, words_of
 from fabula.evaluation.mauve import mauve
@@ -91,6 +91,11 @@ def human(args: argparse.Namespace) -> dict[str, Any]:
         "sentences_shuffled": perplexities(story_perplexity(shuffled_order(texts[:300], 0)))["story_perplexity"],
         "sentences_unrelated": perplexities(story_perplexity(unrelated(texts[:300], 0)))["story_perplexity"],
         "the_same_300": perplexity(found.nats[:300], found.tokens[:300]),
+    }
+    record["context_gain"] = {
+        "the_same_300": mean(context_gain(texts[:300])).to_json(),
+        "sentences_shuffled": mean(context_gain(shuffled_order(texts[:300], 0))).to_json(),
+        "sentences_unrelated": mean(context_gain(unrelated(texts[:300], 0))).to_json(),
     }
     half = np.random.default_rng(0).permutation(len(texts))
     halves = [[texts[i] for i in part] for part in (half[: len(half) // 2], half[len(half) // 2 :])]
@@ -224,9 +229,9 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     args = parser.parse_args()
     torch.set_num_threads(1)
-    start = time.perf_counter()
+    start, code = time.perf_counter(), commit()
     record = {"human": human, "stories": system, "calibrate": ratings}[args.what](args)
-    record |= {"command": args.what, "commit": commit(), "seconds": round(time.perf_counter() - start, 1)}
+    record |= {"command": args.what, "commit": code, "seconds": round(time.perf_counter() - start, 1)}
     args.out.write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
