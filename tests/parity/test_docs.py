@@ -21,8 +21,9 @@ MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
 
 def blocks(text: str, language: str) -> Iterator[str]:
     """The fenced blocks of a language."""
-    for match in re.finditer(rf"^```{language}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL):
-        yield match[1]
+    for match in re.finditer(r"^```(\w*)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL):
+        if match[1] == language:
+            yield match[2]
 
 
 def parsers(parser: argparse.ArgumentParser, name: str = "") -> Iterator[tuple[str, argparse.ArgumentParser]]:
