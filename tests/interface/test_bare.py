@@ -128,6 +128,31 @@ print(sys.stderr.getvalue(), end="")
     assert "pip install" in told[1]
 
 
+def test_the_scorers_import_without_their_programs(tmp_path: Path) -> None:
+    """What needs a hidden package is asked for when it is used, and says so; Story Cloze needs none."""
+    program = """
+import importlib, pkgutil
+import fabula.evaluation
+from fabula.errors import UserError
+names = [module.name for module in pkgutil.iter_modules(fabula.evaluation.__path__)]
+modules = {name: importlib.import_module(f"fabula.evaluation.{name}") for name in names}
+calls = [
+    lambda: modules["overlap"].rouge(["a"], ["a"]),
+    lambda: modules["overlap"].meteor(["a"], ["a"]),
+    lambda: modules["pretrained"].story_perplexity([["A dog ran."]]),
+    lambda: modules["lexicon"].LexiconTagger().tag(["A dog ran."]),
+]
+for call in calls:
+    try:
+        call()
+    except UserError as error:
+        print(error)
+"""
+    told = bare(program, tmp_path).splitlines()
+    assert len(told) == 4
+    assert all("pip install" in line for line in told)
+
+
 def test_importing_fabula_and_asking_for_help_is_light(tmp_path: Path) -> None:
     """Neither may wait seconds for torch, nor read spaCy."""
     program = """
