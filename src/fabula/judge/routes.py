@@ -10,9 +10,9 @@ import hmac
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, Header, Query, Response
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
-from fabula.judge.judgement import HIGHEST, LOWEST, MAX_SECONDS, Judgement
+from fabula.judge.judgement import CODE, HIGHEST, LOWEST, MAX_SECONDS, Judgement
 from fabula.judge.lowest import STORIES, lowest, systems_of
 from fabula.judge.store import ErrorSheet, Store, Task
 from fabula.web.errors import RefusedError, responses
@@ -20,7 +20,9 @@ from fabula.web.errors import RefusedError, responses
 Rating = Annotated[int, Field(ge=LOWEST, le=HIGHEST, strict=True)]
 Ratings = Annotated[list[Annotated[list[Rating], Field(max_length=63)]], Field(min_length=2, max_length=2)]
 Seconds = Annotated[float, Field(ge=0, le=MAX_SECONDS, allow_inf_nan=False, description="Time the pair was looked at.")]
-Code = Annotated[str, Field(max_length=64, description="The annotator's code.")]
+# The pattern is documented here and checked in the store, whose refusal says it in words.
+PATTERN: dict[str, JsonValue] = {"pattern": f"^{CODE.pattern}$"}
+Code = Annotated[str, Field(max_length=64, description="The annotator's code.", json_schema_extra=PATTERN)]
 Better = Annotated[Literal[0, 1] | None, Field(description="The better story of the pair, null for a tie.")]
 
 
