@@ -15,7 +15,6 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +27,8 @@ from fabula.corpus.dataset import Corpus, digest
 from fabula.corpus.read import Story, read_stories
 from fabula.errors import UserError
 from fabula.evaluation.bootstrap import Interval, mean, ratio
-from fabula.evaluation.calibrate import calibrate, read_ratings
-from fabula.evaluation.counting import Mask, Text, ngrams, words_of
+from fabula.evaluation.calibrate import calibrate, measures_of, read_ratings
+from fabula.evaluation.counting import Mask, Text
 from fabula.evaluation.mauve import mauve
 from fabula.evaluation.pretrained import Surprise, context_gain, embed, story_perplexity
 from fabula.evaluation.quality import Reader, quality
@@ -117,41 +116,6 @@ def system(args: argparse.Namespace) -> dict[str, Any]:
     return record | {"n": len(texts), "data_hash": corpus.hash, "file_hash": digest(args.stories.read_bytes())}
 
 
-def measures_of(texts: Text, reader: Reader) -> dict[str, FloatArray]:
-    """Every measure as a figure for each story, signed so that larger should mean better."""
-    found = story_perplexity(texts)
-    counted = quality(texts, reader)
-    shares = {name: counted.shares[name].per_story() for name in counted.shares}
-    with np.errstate(invalid="ignore"):
-        each = found.sentence_nats / np.where(found.sentence_tokens > 0, found.sentence_tokens, np.nan)
-    own = np.split(embed([sentence for story in texts for sentence in story]), np.cumsum([len(t) for t in texts])[:-1])
-    return {
-        "- story perplexity, log (SmolLM2)": -found.nats / found.tokens,
-        "- nats of the story (SmolLM2)": -found.nats,
-        "- worst sentence, nats per token (SmolLM2)": -np.nanmax(each, axis=1),
-        "what context saves, nats per token (SmolLM2)": context_gain(texts),
-        "likeness of neighbours (MiniLM)": np.array([_likeness(v, 1) for v in own]),
-        "likeness of all pairs (MiniLM)": np.array([_likeness(v, len(v)) for v in own]),
-        "- repeated sentences": -shares["repeated_sentences"],
-        "- repeated 4-grams": -shares["repeated_4grams"],
-        "- copied 4-grams": -shares["copied_4grams"],
-        "- longest copied": -counted.longest_copied.astype(np.float64),
-        "distinct-1 of the story": np.array([variety(story, 1) for story in texts]),
-        "distinct-2 of the story": np.array([variety(story, 2) for story in texts]),
-        "names given": shares["names_given"],
-        "pronouns agree": shares["pronouns_agree"],
-        "- verbless sentences": -shares["verbless"],
-        "- words": -np.array([sum(len(words_of(sentence)) for sentence in story) for story in texts], dtype=np.float64),
-    }
-
-
-def _likeness(features: NDArray[np.float32], reach: int) -> float:
-    """The mean over pairs of sentences at most `reach` apart."""
-    cosines = features @ features.T
-    pairs = [cosines[i, j] for i in range(len(features)) for j in range(i + 1, min(len(features), i + reach + 1))]
-    return float(np.mean(pairs)) if pairs else float("nan")
-
-
 def judged_by(model: str, texts: Text) -> dict[str, FloatArray]:
     """A model of ours as judge: log p of each story, a bound by 20 samples where the model has latents."""
     narrator = load(model)
@@ -161,11 +125,6 @@ def judged_by(model: str, texts: Text) -> dict[str, FloatArray]:
         f"log p of the story ({model})": np.array([score.log_p for score in scores]),
         f"worst sentence, log p ({model})": np.array([min(score.log_p_sentences) for score in scores]),
     }
-
-
-def variety(story: Sequence[str], n: int) -> float:
-    grams = [gram for sentence in story for gram in ngrams(words_of(sentence), n)]
-    return len(set(grams)) / len(grams) if grams else float("nan")
 
 
 def combined(measures: dict[str, FloatArray], ratings: FloatArray) -> FloatArray:

@@ -19,6 +19,8 @@ from numpy.typing import ArrayLike, NDArray
 from fabula.corpus.tokenize import detokenise
 from fabula.errors import UserError
 from fabula.evaluation.bootstrap import Interval, bootstrap
+from fabula.evaluation.counting import Text, ngrams, words_of
+from fabula.evaluation.quality import Reader, quality
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -113,6 +115,48 @@ def _sentence(words: Sequence[str]) -> str:
     first = 1 if told[0] in ('"', "''", "``") and len(told) > 1 else 0
     told[first] = told[first][:1].upper() + told[first][1:]
     return detokenise(['"' if word in ("``", "''") else word for word in told])
+
+
+def measures_of(texts: Text, reader: Reader) -> dict[str, FloatArray]:
+    """Every measure as a figure for each story, signed so that larger should mean better."""
+    from fabula.evaluation.pretrained import context_gain, embed, story_perplexity
+
+    found = story_perplexity(texts)
+    counted = quality(texts, reader)
+    shares = {name: counted.shares[name].per_story() for name in counted.shares}
+    with np.errstate(invalid="ignore"):
+        each = found.sentence_nats / np.where(found.sentence_tokens > 0, found.sentence_tokens, np.nan)
+    own = np.split(embed([sentence for story in texts for sentence in story]), np.cumsum([len(t) for t in texts])[:-1])
+    return {
+        "- story perplexity, log (SmolLM2)": -found.nats / found.tokens,
+        "- nats of the story (SmolLM2)": -found.nats,
+        "- worst sentence, nats per token (SmolLM2)": -np.nanmax(each, axis=1),
+        "what context saves, nats per token (SmolLM2)": context_gain(texts),
+        "likeness of neighbours (MiniLM)": np.array([_likeness(v, 1) for v in own]),
+        "likeness of all pairs (MiniLM)": np.array([_likeness(v, len(v)) for v in own]),
+        "- repeated sentences": -shares["repeated_sentences"],
+        "- repeated 4-grams": -shares["repeated_4grams"],
+        "- copied 4-grams": -shares["copied_4grams"],
+        "- longest copied": -counted.longest_copied.astype(np.float64),
+        "distinct-1 of the story": np.array([_variety(story, 1) for story in texts]),
+        "distinct-2 of the story": np.array([_variety(story, 2) for story in texts]),
+        "names given": shares["names_given"],
+        "pronouns agree": shares["pronouns_agree"],
+        "- verbless sentences": -shares["verbless"],
+        "- words": -np.array([sum(len(words_of(sentence)) for sentence in story) for story in texts], dtype=np.float64),
+    }
+
+
+def _likeness(features: NDArray[np.float32], reach: int) -> float:
+    """The mean over pairs of sentences at most `reach` apart."""
+    cosines = features @ features.T
+    pairs = [cosines[i, j] for i in range(len(features)) for j in range(i + 1, min(len(features), i + reach + 1))]
+    return float(np.mean(pairs)) if pairs else float("nan")
+
+
+def _variety(story: Sequence[str], n: int) -> float:
+    grams = [gram for sentence in story for gram in ngrams(words_of(sentence), n)]
+    return len(set(grams)) / len(grams) if grams else float("nan")
 
 
 def correlate(measure: ArrayLike, ratings: ArrayLike, *, draws: int = 1000, seed: int = 0) -> Correlation:
