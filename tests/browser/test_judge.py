@@ -33,13 +33,13 @@ def line(n: int) -> dict[str, object]:
 class Judge:
     """`fabula judge serve` of a fresh study for two people a pair."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *options: str) -> None:
         self.db = folder / "study.db"
         pairs = folder / "pairs.jsonl"
         pairs.write_text("".join(json.dumps(line(n)) + "\n" for n in range(PAIRS)))
         assert cli.main(["judge", "new", str(pairs), "--db", str(self.db), "--annotators", "2", "--seed", "4"]) == 0
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "fabula", "judge", "serve", "--db", str(self.db), "--port", "0"],
+            [sys.executable, "-m", "fabula", "judge", "serve", "--db", str(self.db), "--port", "0", *options],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -183,6 +183,14 @@ def test_nothing_is_lost_by_a_reload_a_closed_window_or_a_lost_answer(
     again.goto(f"{judge.url}/#code=ann")
     expect_pair(again, 2)
     elsewhere.close()
+
+
+def test_a_link_with_token_and_code_leads_to_the_first_pair(tmp_path: Path, page: Page) -> None:
+    judge = Judge(tmp_path, "--token", "a-long-token")
+    page.goto(f"{judge.url}/?token=a-long-token#code=ann")
+    expect_pair(page, 1)
+    assert "token" not in page.url
+    judge.stop()
 
 
 def test_what_a_system_wrote_is_shown_as_text(judge: Judge, page: Page) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -17,6 +18,7 @@ import httpx
 import pytest
 
 from fabula import cli
+from fabula.judge.pairs import parse_pair
 from fabula.judge.store import Store
 
 TEXTS = ["Kim found a box.", "It was red.", "Kim smiled.", "Kim kept the box."]
@@ -121,6 +123,12 @@ def test_what_is_wrong_with_a_call_is_one_line(
     assert "cannot write" in told(capsys, "report", "--db", db, "--bootstrap", "0", "--out", pairs)
     assert "token" in told(capsys, "serve", "--db", db, "--host", "0.0.0.0")
     assert "port" in told(capsys, "serve", "--db", db, "--port", "70000")
+
+
+def test_the_pair_of_the_readme_is_one() -> None:
+    readme = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+    (example,) = re.findall(r"^```json\n(.*)\n```$", readme, re.MULTILINE)
+    assert parse_pair(json.loads(example)).systems == ("SLDS", "LM")
 
 
 def test_a_study_with_answers_is_not_overwritten(

@@ -22,6 +22,8 @@ def made_pairs(number: int) -> list[Pair]:
     pairs = []
     for n in range(number):
         one, other = SYSTEMS[n % 3], SYSTEMS[(n + 1) % 3]
+        if n // 3 % 2:
+            one, other = other, one
         stories = [
             (f"Kim found box {n}.", f"{name} opened {n}.", f"{name} closed {n}.", f"Kim kept box {n}.")
             for name in (one, other)
