@@ -198,7 +198,11 @@ def test_regenerate_one_line_and_force_its_opening(desk: Desk) -> None:
     desk.type(*STORY).fill().take(1)
     before = desk.texts
     desk.away().row(3).hover()
-    desk.tool(3, "Regenerate this line").click()
+    with desk.page.expect_request("**/api/fill/stream") as asked:
+        desk.tool(3, "Regenerate this line").click()
+    body = asked.value.post_data_json
+    assert body is not None
+    assert body["sentences"] == [*before[:2], None, *before[3:]]  # the others are kept
     desk.done()
     assert all(len(card) == 1 for card in desk.offered())
     first = desk.offered()

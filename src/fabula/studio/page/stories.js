@@ -16,6 +16,10 @@ export function start() {
     $("stories").close();
     await saving.begin();
   });
+  $("stories-import").addEventListener("click", () => {
+    $("stories").close();
+    $("import").click();
+  });
   $("stories-more").addEventListener("click", more);
   $("stories").addEventListener("click", (event) => event.target === $("stories") && $("stories").close());
 }
