@@ -192,7 +192,7 @@ def look_at_dynamics(bench: Bench, unit: Unit) -> None:
     record = {
         **bench.common(unit, n=len(bench.rows), kind="exact", began=began),
         "labels": names,
-        "spectrum": [[rounded_list((v.real, v.imag), 4) for v in row] for row in values],
+        "spectrum": [[rounded_list((v.real, v.imag), 4) for v in row] for row in values.tolist()],
         "radius": rounded_list(values.abs().amax(1).tolist(), 4),
         "bias_norm": rounded_list(bias.norm(dim=1).tolist(), 4),
         "noise": rounded_list(Sigma.diagonal(dim1=1, dim2=2).mean(1).sqrt().tolist(), 4),

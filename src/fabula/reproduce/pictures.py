@@ -19,7 +19,7 @@ def ticks(low: float, high: float, count: int = 5) -> list[float]:
     span = high - low
     if not span > 0:
         return [low]
-    step = 10 ** math.floor(math.log10(span / count))
+    step = 10.0 ** math.floor(math.log10(span / count))
     step *= next(m for m in (1, 2, 5, 10) if span / (step * m) <= count)
     first = math.ceil(low / step - 1e-9)
     return [round(n * step, 10) for n in range(first, math.floor(high / step + 1e-9) + 1)]

@@ -13,12 +13,10 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from fabula.errors import UserError
 from fabula.evaluation.record import commit
@@ -106,6 +104,6 @@ def this_commit() -> str:
     return os.environ.get(COMMIT_VARIABLE) or commit()
 
 
-def rounded_list(values: Sequence[float] | np.ndarray[Any, Any], digits: int = 3) -> list[float]:
+def rounded_list(values: Iterable[float], digits: int = 3) -> list[float]:
     """An array for a record."""
     return [round(float(value), digits) for value in values]
