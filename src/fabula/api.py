@@ -25,7 +25,7 @@ from fabula.errors import UserError
 from fabula.evaluation.fit import fits
 from fabula.evaluation.story import Weighed, weigh
 from fabula.infill import decode, names
-from fabula.infill.bridge import draw_latents
+from fabula.infill.bridge import MAX_PATHS, draw_latents
 from fabula.infill.cast import Cast
 from fabula.infill.decode import Lexicon
 from fabula.infill.noise import Noise, seeded
@@ -53,6 +53,8 @@ PACKAGED = Path(__file__).parent / "data"
 EXPLAIN_WORDS, EXPLAIN_SAMPLES = 700, (8, 16)
 """Words x draws that `explain` reads along a story, and between how many draws of Z it chooses for that: a long story
 gets fewer."""
+POSTERIOR_SAMPLES = (200, 50)
+"""Draws of a posterior: where the free tags are few enough to enumerate, and where blocks alternate for each draw."""
 UNKNOWN_SHOWN = 10
 """Words that a note about unknown words names, at most."""
 
@@ -267,7 +269,7 @@ class Narrator:
 
     @torch.inference_mode()
     def posterior(
-        self, sentences: Sequence[str | None], *, arc: Arc = None, samples: int = 200, seed: int = 0
+        self, sentences: Sequence[str | None], *, arc: Arc = None, samples: int | None = None, seed: int = 0
     ) -> Posterior:
         """S and Z given the sentences that are there, as `bridge` draws them; a missing sentence is None or "_".
 
@@ -275,11 +277,14 @@ class Narrator:
         """
         if not isinstance(self.model, SLDS):
             raise UserError("a model without latents has no posterior over them", field="model")
-        if samples < 2:
+        if samples is not None and samples < 2:
             raise UserError(f"samples must be at least 2, not {samples}", field="samples")
         given = any(s is not None and s.strip() != BLANK for s in sentences)
         task = partial_task(sentences, self.labels, arc) if given else write_task(len(sentences), self.labels, arc)
         told = self.encode([task])
+        if samples is None:
+            enumerated = self.model.K ** sum(tag is None for tag in task.arc) <= MAX_PATHS
+            samples = POSTERIOR_SAMPLES[0 if enumerated else 1]
         noise = Noise([seeded(seed)], told.sentences, samples, told.device)
         phi = evidence(self.model, told.X, told.lengths).phi
         settled = settle(self.model, told, "free")

@@ -1,7 +1,8 @@
 """The model's work, away from the event loop: worker threads, a queue with a length, and an end when nobody waits.
 
 A job is an iterator that runs in a worker; what it yields comes back to the event loop one by one. Whoever listens
-closes the job when its client has left: a waiting job leaves the queue, a running one stops at its next `check`.
+closes the job when its client has left: a waiting job leaves the queue, a running one stops at its next `check`, and
+every operation on a tensor is one.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator
 from types import TracebackType
 from typing import Any
+
+from torch.overrides import TorchFunctionMode
 
 from fabula.web.errors import RefusedError
 
@@ -31,6 +34,16 @@ def check(*_: Any) -> None:
         raise LeftError
 
 
+class Attentive(TorchFunctionMode):
+    """Looks up at every operation on a tensor: whatever a model does, it stops within one of them."""
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        check()
+        return func(*args, **(kwargs or {}))
+
+
 class Job:
     """One piece of work and the way back from it: `async with job: async for answer in job`."""
 
@@ -44,10 +57,10 @@ class Job:
         """In a worker: every answer goes back, then the end or what went wrong."""
         _here.job = self
         try:
-            check()
-            for answer in self.work():
-                self._tell("answer", answer)
-                check()
+            with Attentive():
+                for answer in self.work():
+                    self._tell("answer", answer)
+                    check()
             self._tell("end", None)
         except LeftError:
             self._tell("end", None)

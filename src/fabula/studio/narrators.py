@@ -6,11 +6,8 @@ import threading
 from collections import OrderedDict
 from typing import Any
 
-from torch import nn
-
 from fabula.api import Narrator, describe, find, installed, load
 from fabula.errors import UserError
-from fabula.studio.jobs import check
 
 
 class Narrators:
@@ -30,12 +27,7 @@ class Narrators:
             raise UserError(f"no model is called {name!r} here; there are {known}", field="model")
         with self._lock:
             if name not in self._held:
-                narrator = load(self._folder if name == self.default else name, self.device)
-                # Whatever a model does, it reads or writes words: there a job finds out that nobody waits for it.
-                for module in narrator.model.modules():
-                    if isinstance(module, nn.Embedding):
-                        module.register_forward_pre_hook(check)
-                self._held[name] = narrator
+                self._held[name] = load(self._folder if name == self.default else name, self.device)
                 while len(self._held) > self.most:
                     self._held.popitem(last=False)
             self._held.move_to_end(name)
