@@ -136,6 +136,17 @@ def test_a_deadline_leaves_the_rest_for_later(toy: Path, tmp_path: Path, capsys:
     record = Records(tmp_path).read("train/lm")
     assert record is not None
     assert (record["stopped"], record["epochs"]) == ("time", 1)
+    # Every figure of it says so.
+    assert main([*words, "report"]) == 0
+    assert "| LM (cut after 1 of 3 epochs) |" in (tmp_path / "report.md").read_text(encoding="utf-8")
+
+
+def test_a_change_for_one_system_is_that_systems_alone(toy: Path, tmp_path: Path) -> None:
+    words = ["reproduce", "--small", "--data", str(toy), "--out", str(tmp_path), "--device", "cpu", "--only"]
+    assert main([*words, "train/lm,train/s2s", "--set", "train.epochs=2", "--set", "lm:train.epochs=1"]) == 0
+    records = [Records(tmp_path).read(f"train/{name}") for name in ("lm", "s2s")]
+    assert [record["epochs"] for record in records if record is not None] == [1, 2]
+    assert [record["changes"]["train.epochs"] for record in records if record is not None] == [1, 2]
 
 
 @pytest.mark.parametrize(
@@ -146,6 +157,7 @@ def test_a_deadline_leaves_the_rest_for_later(toy: Path, tmp_path: Path, capsys:
         (["--out", "r", "--small", "--only", "trian"], "neither a stage"),
         (["--out", "r", "--small", "--set", "train.epoch=3"], "no recipe has a setting train.epoch"),
         (["--out", "r", "--small", "--set", "train.epochs=0"], "epochs must be above 0"),
+        (["--out", "r", "--small", "--set", "slsd:train.epochs=2"], "no such system"),
         (["--out", "r", "--small", "--set", "epochs"], "--set wants KEY=VALUE"),
         (["--out", "r", "--small", "--model", "slds"], "--model wants NAME=RUN"),
         (["--out", "r", "--small", "--model", "slds=nowhere"], "not a checkpoint"),

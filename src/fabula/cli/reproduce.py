@@ -40,7 +40,11 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         "--model", action="append", default=[], metavar="NAME=RUN", help="a system's checkpoint that is there already"
     )
     parser.add_argument(
-        "--set", action="append", default=[], metavar="KEY=VALUE", help="change a setting of every trained recipe"
+        "--set",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="change a recipe's setting: everyone's, or SYSTEM:KEY=VALUE",
     )
     parser.add_argument("--cloze", type=Path, metavar="FILE", help="Story Cloze: its CSV, or the same encoded (.npz)")
     parser.add_argument("--recipes", type=Path, metavar="DIR", help="the recipes' folder (default: the clone's)")

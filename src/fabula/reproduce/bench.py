@@ -39,7 +39,7 @@ class Job:
     models: Mapping[str, Path] = field(default_factory=dict)
     """Checkpoints that are there already, by system."""
     changes: Mapping[str, Any] = field(default_factory=dict)
-    """Settings changed in every recipe that is trained; recorded."""
+    """Settings changed in every recipe that is trained, or, as `system:key`, in one system's; recorded."""
     cloze: Path | None = None
     seed: int = 0
     deadline: float | None = None
@@ -96,12 +96,17 @@ class Bench:
         """Where the system's checkpoint is or will be."""
         return Path(self.job.models.get(system.name) or self.job.out / "runs" / system.name)
 
+    def changes(self, system: System) -> dict[str, Any]:
+        """What differs from the recipe's file: the scale's changes, the caller's, those for this system, its own."""
+        general = {key: value for key, value in self.job.changes.items() if ":" not in key}
+        special = {key.partition(":")[2]: v for key, v in self.job.changes.items() if key.startswith(f"{system.name}:")}
+        return {**self.job.scale.changes, **general, **special, **system.changes}
+
     def recipe(self, system: System) -> Recipe:
-        """The system's recipe with its own changes, the scale's and the caller's, in this order."""
+        """The system's recipe, changed."""
         content = read_recipe(self.job.recipes / system.recipe).to_dict()
-        for changes in (self.job.scale.changes, self.job.changes, system.changes):
-            for path, value in changes.items():
-                change(content, path, value)
+        for path, value in self.changes(system).items():
+            change(content, path, value)
         content["name"] = system.name if system.changes else content["name"]
         return recipe_from(content)
 

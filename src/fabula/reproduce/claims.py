@@ -240,7 +240,7 @@ def bars(found: Found) -> list[Verdict]:
         verdict = NOT_RUN if best is None else MET if float(best[1].ours or 0) >= least else MISSED
         told = tuple(f"{name}: {number(figure)}" for name, figure in figures if figure.ours is not None)
         made.append(Verdict(title, verdict, told))
-    return [*made, *bridge_bars(found)]
+    return with_cuts(found, [*made, *bridge_bars(found)])
 
 
 def bridge_bars(found: Found) -> list[Verdict]:
@@ -310,11 +310,21 @@ def speed_bar(found: Found, own: str, rival: str, evidence: list[str]) -> str:
     return MET if seconds[0][1] < seconds[1][1] and seconds[0][0] < seconds[1][0] else MISSED
 
 
+def with_cuts(found: Found, verdicts: list[Verdict]) -> list[Verdict]:
+    """A verdict on systems whose training was cut short says so."""
+    cut = [found.title(system) for system in found.systems if found.title(system) != system.title]
+    if not cut:
+        return verdicts
+    note = f"beware: {'; '.join(cut)}"
+    return [Verdict(v.claim, v.verdict, (*v.evidence, note)) for v in verdicts]
+
+
 def claims(found: Found) -> list[Verdict]:
     """The paper's claims, in the order of the issue."""
-    return [
+    made = [
         *perplexity_claims(found),
         *supervision_claims(found),
         *control_claims(found),
         *infilling_claims(found),
     ]
+    return with_cuts(found, made)

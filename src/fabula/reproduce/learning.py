@@ -11,9 +11,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fabula.evaluation.likelihood import draw_posterior, likelihood, noise_for
+from fabula.evaluation.latent import lookahead_use
+from fabula.evaluation.likelihood import draw_posterior, macro_f1, noise_for
 from fabula.evaluation.measure import log_p_of_tags
-from fabula.evaluation.record import log_mean_exp, rounded
+from fabula.evaluation.record import log_mean_exp, mean_and_error, rounded
 from fabula.infill import decode
 from fabula.infill.decode import GREEDY
 from fabula.infill.page import page
@@ -29,11 +30,9 @@ from fabula.training.loop import train
 from fabula.training.objective import gumbel_softmax
 
 FloatArray = NDArray[np.float64]
-LATENT_FIGURES = (
-    "kl_z", "mutual_information", "active_units", "z_use", "z_use_se", "lookahead_use", "lookahead_use_se",
-    "accuracy_s", "f1_s",
-)  # fmt: skip
-STORIES_AT_ONCE = 128
+STORIES_AT_ONCE = 256
+LOOKED_AT = 200
+"""Stories on which the use of Z is measured."""
 CHANGED = 8
 """Stories whose second sentence is written under every state."""
 
@@ -72,7 +71,7 @@ def train_system(bench: Bench, unit: Unit) -> None:
     record = {
         **bench.common(unit, n=len(bench.corpus.split("train")), kind="exact", began=began),
         "settings": checkpoint.recipe.to_dict(),
-        "changes": {**job.scale.changes, **job.changes, **system.changes} if stopped != "given" else {},
+        "changes": bench.changes(system) if stopped != "given" else {},
         "stopped": stopped,
         "epochs": len(entries) or checkpoint.figures.get("epoch"),
         "best_epoch": checkpoint.figures.get("epoch"),
@@ -105,13 +104,9 @@ def measure_system(bench: Bench, unit: Unit) -> None:
     tokens = tokens_of(checkpoint.model, shelf)
     if isinstance(checkpoint.model, S2S) and log_p_S is not None:
         arrays["with_tags"] = arrays["nll"] - log_p_S
-    figures: dict[str, Any] = {}
-    if isinstance(checkpoint.model, SLDS):
-        own = likelihood(
-            checkpoint.model, shelf, characters=int(np.asarray(stories.characters).sum()), samples=min(samples, 5),
-            seed=bench.job.seed, posterior=posterior,
-        ).to_json()  # fmt: skip
-        figures = {name: own[name] for name in LATENT_FIGURES}
+    figures = latent_figures(checkpoint.model, bench) if isinstance(checkpoint.model, SLDS) else {}
+    if "kl_z" in arrays:
+        figures["kl_z"] = rounded(float(arrays.pop("kl_z").mean()))
     kinds = {"nll": "exact", "with_tags": "bound", "iw": "bound", "elbo": "bound", "authors": "estimate"}
     record = {
         **bench.common(unit, n=len(shelf), kind="estimate", began=began),
@@ -135,8 +130,11 @@ def tokens_of(model: Model, shelf: Shelf) -> NDArray[np.int64]:
 
 @torch.no_grad()
 def story_nlls(model: Model, shelf: Shelf, samples: int, seed: int, posterior: str) -> dict[str, FloatArray]:
-    """Negative log-likelihood of each story: exact (`nll`), or for a latent model IW bound, ELBO, authors' estimate."""
-    names = ("iw", "elbo", "authors") if isinstance(model, SLDS) else ("nll",)
+    """Negative log-likelihood of each story: exact (`nll`), or for a latent model IW bound, ELBO, authors' estimate.
+
+    Beside those of a latent model stands its KL of Z with S summed out.
+    """
+    names = ("iw", "elbo", "authors", "kl_z") if isinstance(model, SLDS) else ("nll",)
     found = {name: np.zeros(len(shelf)) for name in names}
     generator = torch.Generator(shelf.device).manual_seed(seed)
     model.eval()
@@ -146,18 +144,39 @@ def story_nlls(model: Model, shelf: Shelf, samples: int, seed: int, posterior: s
             found["nll"][rows] = -model.log_p_X(batch).double().sum(-1).cpu().numpy()
             continue
         evidence = model.evidence(batch)
-        log_w = []
+        log_w, kl = [], []
         for _ in range(samples):
             drawn = draw_posterior(model, evidence, batch, posterior, generator)
-            log_p_Z = model.log_p_Z(drawn.Z, batch, torch.full_like(batch.S, -1))
-            log_w.append((model.log_p_X(batch, drawn.Z).sum(-1) + log_p_Z - drawn.log_q).double())
+            kl.append((drawn.log_q - model.log_p_Z(drawn.Z, batch, torch.full_like(batch.S, -1))).double())
+            log_w.append(model.log_p_X(batch, drawn.Z).sum(-1).double() - kl[-1])
         weights = torch.stack(log_w, 1)
+        found["kl_z"][rows] = torch.stack(kl, 1).mean(1).cpu().numpy()
         soft = gumbel_softmax(evidence.log_q_S, 1.0, False, generator)
         drawn = model.draw_filtering(evidence, soft, batch.present, noise_for(model, batch, generator))
         authors = (model.log_p_X(batch, drawn.Z).sum(-1) - drawn.kl).double()
         for name, values in (("iw", log_mean_exp(weights, 1)), ("elbo", weights.mean(1)), ("authors", authors)):
             found[name][rows] = -values.cpu().numpy()
     return found
+
+
+@torch.no_grad()
+def latent_figures(model: SLDS, bench: Bench) -> dict[str, Any]:
+    """How well q(S | X) reads tags, on all test stories; and whether Z matters, on some."""
+    shelf = Shelf(bench.test, bench.device)
+    generator = torch.Generator(bench.device).manual_seed(bench.job.seed)
+    truth, guess = [], []
+    for rows in shelf.in_order(STORIES_AT_ONCE):
+        batch = shelf.cut(rows)
+        known = batch.S >= 0
+        truth.append(batch.S[known].cpu())
+        guess.append(model.evidence(batch).log_q_S.argmax(-1)[known].cpu())
+    ahead = lookahead_use(model, shelf.cut(np.asarray(bench.rows[:LOOKED_AT])), 5, generator)
+    figure = mean_and_error(ahead)
+    return {
+        "f1_s": rounded(macro_f1(torch.cat(truth), torch.cat(guess), model.K)) if model.K > 1 else None,
+        "lookahead_use": rounded(figure.value),
+        "lookahead_use_se": rounded(figure.se),
+    }
 
 
 @torch.no_grad()
@@ -230,7 +249,7 @@ def changed_sentences(model: SLDS, bench: Bench, names: list[str]) -> list[dict[
     for n in range(CHANGED):
         first = n % model.K
         noise = torch.randn(1, model.D, generator=generator).to(bench.device)
-        z = model.dynamics(torch.zeros_like(noise), model.one_hot(torch.tensor([first], device=bench.device)))
+        z = model.dynamics(torch.zeros_like(noise), model.one_hot(torch.tensor([[first]], device=bench.device))[:, 0])
         z_1 = z.rsample(noise)
         entry: dict[str, Any] = {"first_state": names[first]}
         for k, name in enumerate(names):

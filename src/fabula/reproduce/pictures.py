@@ -130,7 +130,7 @@ def spectra(values: Sequence[Sequence[Sequence[float]]], labels: Sequence[str], 
     path = " ".join(f"{'M' if n == 0 else 'L'}{x} {y}" for n, (x, y) in enumerate(map(frame.at, circle)))
     drawn = f'<path class="unit" d="{path}"/>'
     for k, of in enumerate(values):
-        drawn += dots(frame, [(v[0], v[1]) for v in of], k, 3, labels[k])
+        drawn += dots(frame, [(v[0], v[1]) for v in of], k, 3.0, labels[k])
     return figure(frame, frame.axes("real", "imaginary") + drawn, title, labels)
 
 
@@ -146,7 +146,7 @@ def plane(record: dict[str, object], title: str) -> str:
     drawn = ""
     for k, label in enumerate(labels):
         own = [(p[0], p[1]) for p, tag in zip(cloud, tags, strict=True) if tag == k]
-        drawn += f'<g class="faint">{dots(frame, own, k, 2, label)}</g>'
+        drawn += f'<g class="faint">{dots(frame, own, k, 2.0, label)}</g>'
     for k, path in enumerate(paths):
         steps = [(p[0], p[1]) for p in path]
         drawn += line(frame, steps, k, labels[k]) + dots(frame, steps, k, 3.4, labels[k])

@@ -108,7 +108,9 @@ def deviations(trained: list[dict[str, Any]]) -> list[str]:
         told.append(f"{', '.join(names)}: {changes or 'a checkpoint that was there, not trained for this report'}.")
     for record in trained:
         if record["stopped"] == "time":
-            told.append(f"{BY_NAME[record['system']].title} was ended by the clock after {record['epochs']} epochs.")
+            name = BY_NAME[record["system"]].title
+            asked = record["settings"]["train"]["epochs"]
+            told.append(f"{name} was ended by the clock after {record['epochs']} of {asked} epochs.")
     return told
 
 

@@ -15,7 +15,7 @@ from fabula.corpus.tokenize import detokenise
 from fabula.errors import UserError
 from fabula.reproduce import markdown, page, people
 from fabula.reproduce.bench import Bench, Job
-from fabula.reproduce.plan import FULL, SENTENCES, SMALL, narrowed, systems_for, units_of
+from fabula.reproduce.plan import BY_NAME, FULL, SENTENCES, SMALL, narrowed, systems_for, units_of
 from fabula.reproduce.report import build
 from fabula.reproduce.schedule import Outcome, Say, run_units
 from fabula.reproduce.scoring import SCORES, Scorer
@@ -50,6 +50,9 @@ def reproduce(
     began, scale = time.time(), SMALL if small else FULL
     where = pick_device(device)
     given = dict(models or {})
+    for key in changes or {}:
+        if ":" in key and key.partition(":")[0] not in BY_NAME:
+            raise UserError(f"--set {key}: no such system; systems: {', '.join(BY_NAME)}", field="set")
     folder = corpus_folder(data, out, small=small)
     job = Job(
         data=folder,

@@ -25,6 +25,8 @@ from fabula.reproduce.records import Records
 GRACE = 20.0
 """Seconds after the deadline at which workers that are still busy are ended."""
 
+DIED = "its process died"
+
 Say = Callable[[str], None]
 
 
@@ -124,6 +126,7 @@ class _Crew:
         self.busy: dict[Connection, tuple[Unit, float]] = {}
         self.processes: dict[Connection, BaseProcess] = {}
         self.last: dict[Connection, str] = {}
+        self.died: set[str] = set()
 
     def hire(self) -> Connection:
         ours, theirs = self.context.Pipe()
@@ -185,12 +188,16 @@ class _Crew:
         try:
             error: str | None = ours.recv()
         except EOFError:
-            error = "its process died"
+            error = DIED
             self.processes.pop(ours).join()
             ours.close()
             ours = self.hire()
         self.idle.append(ours)
-        if error is None:
+        if error == DIED and unit.name not in self.died:
+            # Where processes share a card through one server, the fault of one ends them all: each may try again.
+            self.died.add(unit.name)
+            self.waiting.insert(0, unit)
+        elif error is None:
             self.outcome.done.append(unit.name)
             self.say(f"{unit.name}  {time.perf_counter() - began:.1f} s")
         elif error == OutOfTimeError.__name__:

@@ -105,6 +105,13 @@ class Found:
         named = {name.split("/")[1].split(".")[0] for name in self.records.names()}
         return [system for system in SYSTEMS if (system.paper or system.name in named) and system.name != JUDGE]
 
+    def title(self, system: System) -> str:
+        """The system's name in the tables; a training that the clock cut short says so beside every figure of it."""
+        record = self.get(f"train/{system.name}")
+        if record is None or record["stopped"] != "time":
+            return system.title
+        return f"{system.title} (cut after {record['epochs']} of {record['settings']['train']['epochs']} epochs)"
+
     def nll(self, system: str, estimate: str) -> Interval | None:
         """Nats per story by one estimate, with its bootstrap."""
         record = self.get(f"likelihood/{system}")
@@ -184,7 +191,7 @@ def infilling(found: Found) -> list[Table]:
                 seen = "gold tags" if system.kind == "s2s" else "peeks" if sampler == "gibbs-peek" else "no"
                 figures = tuple(found.overlap(system.name, setting, sampler, metric) for metric in METRICS)
                 rows.append(
-                    Row(lead=(system.title, SAMPLER_NAMES[sampler], seen), figures=figures, own=not system.paper)
+                    Row(lead=(found.title(system), SAMPLER_NAMES[sampler], seen), figures=figures, own=not system.paper)
                 )
         tables.append(
             Table(
@@ -222,7 +229,7 @@ def perplexity(found: Found) -> Table:
             if system.kind == "slds"
             else Figure(words="–"),
         )
-        rows.append(Row(lead=(system.title,), figures=figures, own=not system.paper))
+        rows.append(Row(lead=(found.title(system),), figures=figures, own=not system.paper))
     return Table(
         title="Perplexity",
         intro="Test split. NLL is nats per story (the paper says per sentence). The first two columns are the "
@@ -250,7 +257,7 @@ def control(found: Found) -> Table:
         latent = (found.get(f"likelihood/{system.name}") or {}).get("latent") or {}
         rows.append(
             Row(
-                lead=(system.title,),
+                lead=(found.title(system),),
                 figures=(
                     found.control(system.name),
                     found.control(system.name, greedy=True),
@@ -320,7 +327,7 @@ def beyond(found: Found) -> Table:
         ]
         rows.append(
             Row(
-                lead=("people" if system is None else system.title, SAMPLER_NAMES.get(sampler, "–")),
+                lead=("people" if system is None else found.title(system), SAMPLER_NAMES.get(sampler, "–")),
                 figures=(
                     interval_figure(found.surprise(name), f"surprise/{name}", digits=1),
                     interval_figure(found.surprise(name, ""), f"surprise/{name}", digits=1),
@@ -383,7 +390,7 @@ def written(found: Found) -> Table:
                         record=f"cloze/{system.name}", digits=1,
                     )
                 )  # fmt: skip
-        rows.append(Row(lead=(system.title,), figures=tuple(figures), own=not system.paper))
+        rows.append(Row(lead=(found.title(system),), figures=tuple(figures), own=not system.paper))
     return Table(
         title="Beyond: stories as a whole, and right endings",
         intro="MAUVE between the stories a system writes (from the test stories' tags; LM and LDS: from nothing) and "
@@ -497,7 +504,7 @@ def paper_best(found: Found, setting: str, metric: str, systems: Sequence[str]) 
 def family(found: Found, setting: str, metric: str, *, ours: bool, peeking: bool) -> list[tuple[str, Figure]]:
     """Every figure of the SLDS family in one row of the infilling table."""
     return [
-        (f"{system.title}, {SAMPLER_NAMES[sampler]}", found.overlap(system.name, setting, sampler, metric))
+        (f"{found.title(system)}, {SAMPLER_NAMES[sampler]}", found.overlap(system.name, setting, sampler, metric))
         for system in found.systems
         if system.kind == "slds" and "sample" in system.stages and (ours or system.paper)
         for sampler in samplers_of(system)

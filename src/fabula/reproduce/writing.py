@@ -21,7 +21,7 @@ from fabula.models.slds import SLDS
 from fabula.reproduce.bench import Bench
 from fabula.reproduce.plan import BY_NAME, MIDDLE, SENTENCES, SETTINGS, Scale, System, Unit
 
-WRITTEN_AT_ONCE = 512
+WRITTEN_AT_ONCE = 2048
 TOP_K = 15
 """The paper's value for its baselines; the paper does not say how it wrote for its control table."""
 
@@ -113,7 +113,7 @@ def told(bench: Bench, system: System, S: Tensor, top_k: int, run: int) -> list[
         return free_stories(bench, model, len(S), top_k, seed)
     if isinstance(model, SLDS) and model.K == 1:
         S = torch.zeros_like(S)
-    return write_along(model, vocabulary, S, top_k=top_k, seed=seed)
+    return write_along(model, vocabulary, S, top_k=top_k, seed=seed, piece=WRITTEN_AT_ONCE)
 
 
 @torch.inference_mode()

@@ -214,7 +214,7 @@ class Run:
         figure, valid_terms = self.validate(kept)
         if not math.isfinite(figure):
             raise UserError(f"the validation figure is {figure} after epoch {p.epoch + 1}; nothing was replaced")
-        better = figure < p.best
+        better = figure < p.best or settings.keep == "last"
         entry = {
             "epoch": p.epoch + 1,
             "step": p.step,

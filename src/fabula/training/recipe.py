@@ -83,6 +83,9 @@ class TrainSettings:
     """At most. The paper stops by patience alone."""
     patience: int = 3
     """Epochs without a better validation figure before stopping (the paper's rule)."""
+    keep: Literal["best", "last"] = "best"
+    """Whose weights a run ends with. The figure pays for a hard S; where training mixes states softly it may rise while
+    the objective still improves: then `last` keeps what the objective made, and patience never stops a run."""
     batch: int = 256
     """Stories per step. The authors' code: 100."""
     learning_rate: float = 1e-3
