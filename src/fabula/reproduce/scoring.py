@@ -202,7 +202,7 @@ class Scorer:
             yield f"prose/{name}", {"n": len(stories), **found, "seconds": round(time.perf_counter() - began, 2)}
 
     def do_surprise(self, outcome: Outcome, systems: set[str]) -> Iterator[tuple[str, dict[str, Any]]]:
-        from fabula.evaluation.pretrained import story_perplexity
+        from fabula.evaluation.pretrained import context_gain, story_perplexity
 
         for name in self.middles("surprise", outcome, systems):
             if self.job.scale.name == "small" and name not in (HUMAN, "slds.bridge", "lm.rerank"):
@@ -212,6 +212,7 @@ class Scorer:
             found = story_perplexity(stories, [given_in(MIDDLE)] * len(stories))
             record = {
                 "n": len(stories), "ppl": rounded(found.perplexity), "written_ppl": rounded(found.written_perplexity),
+                "context_gain": rounded_list(context_gain(stories)),
                 "stories": {
                     "nats": rounded_list(found.nats), "tokens": [int(count) for count in found.tokens],
                     "written_nats": rounded_list(found.written_nats),
@@ -241,14 +242,15 @@ class Scorer:
     def do_calibration(self, outcome: Outcome, systems: set[str]) -> Iterator[tuple[str, dict[str, Any]]]:
         if self.ratings is None or systems or not self.wanted("calibration", "ratings", outcome, systems):
             return
-        from fabula.evaluation.calibrate import calibrate, read_ratings
+        from fabula.evaluation.calibrate import calibrate, measures_of, read_ratings
+        from fabula.evaluation.quality import Reader
 
         began = time.perf_counter()
         rated = read_ratings(self.ratings)
         if self.job.scale.name == "small":
             rated = rated[: self.job.scale.stories]
-        stories = [story.sentences for story in rated]
-        figures = calibrate(per_story(stories, self.bench), [story.rating for story in rated], seed=self.job.seed)
+        measures = measures_of([story.sentences for story in rated], Reader.of(self.bench.corpus))
+        figures = calibrate(measures, [story.rating for story in rated], seed=self.job.seed)
         record = {
             name: {
                 "pearson": rounded(found.pearson.value), "low": rounded(found.pearson.low),
@@ -280,31 +282,3 @@ def f1_interval(stories: Sequence[Sequence[str]], S: Any, tagger: Any, resamples
 
     found = bootstrap(macro, n, draws=resamples, seed=seed)
     return [rounded(found.low), rounded(found.high)]
-
-
-def per_story(stories: list[list[str]], bench: Bench) -> dict[str, Any]:
-    """Every per-story measure of the report, larger being better, of any stories."""
-    from fabula.evaluation.copying import copied
-    from fabula.evaluation.pretrained import story_perplexity
-    from fabula.evaluation.quality import Reader, repeated_4grams, repeated_sentences
-
-    found = story_perplexity(stories)
-    reader = Reader.of(bench.corpus)
-    own = copied(stories, reader.training)
-
-    def share(part: Any) -> Any:
-        return part.cases / np.maximum(part.of, 1)
-
-    def variety(story: list[str]) -> float:
-        from fabula.evaluation.quality import distinct
-
-        return distinct([story], 2)
-
-    return {
-        "story perplexity (SmolLM2), negative log": -np.log(np.exp(found.nats / found.tokens)),
-        "distinct-2 within a story": np.array([variety(story) for story in stories]),
-        "repeated sentences, negative": -share(repeated_sentences(stories)),
-        "repeated 4-grams, negative": -share(repeated_4grams(stories)),
-        "copied 4-grams": share(own.four_grams),
-        "longest copied n-gram": own.longest.astype(np.float64),
-    }

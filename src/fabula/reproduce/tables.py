@@ -163,6 +163,19 @@ class Found:
         record = self.get(f"lookahead/{name}")
         return None if record is None else np.asarray(record["stories"])
 
+    def context_gain(self, name: str) -> Interval | None:
+        record = self.get(f"surprise/{name}")
+        values = None if record is None else record.get("context_gain")
+        return None if values is None else mean(values, draws=self.scale.resamples)
+
+    def tracks(self, measure: str) -> str:
+        """How a measure goes with people's ratings of other machine-written stories, for its column's head."""
+        record = self.get("calibration/ratings") or {"measures": {}}
+        for name, own in record["measures"].items():
+            if name.startswith(measure) and own["pearson"] is not None:
+                return f" (r {own['pearson']:+.2f})"
+        return ""
+
     def surprise(self, name: str, part: str = "written_") -> Interval | None:
         record = self.get(f"surprise/{name}")
         if record is None:
@@ -331,6 +344,7 @@ def beyond(found: Found) -> Table:
                 figures=(
                     interval_figure(found.surprise(name), f"surprise/{name}", digits=1),
                     interval_figure(found.surprise(name, ""), f"surprise/{name}", digits=1),
+                    interval_figure(found.context_gain(name), f"surprise/{name}", digits=3),
                     interval_figure(
                         None if log_p is None else mean(log_p, draws=found.scale.resamples), f"lookahead/{name}"
                     ),
@@ -352,16 +366,20 @@ def beyond(found: Found) -> Table:
         title="Beyond: first and last sentence given, the middle three written",
         intro="Story perplexity under SmolLM2-135M, which none of the systems has met: of the written sentences in "
         "their story, and of the whole story. Look-ahead: log P(last sentence | first, what was written) under a "
-        "language model that only judges, and as a score from 0 (the paper's LM, left to right) to 1 (the human one).",
+        "language model that only judges, and as a score from 0 (the paper's LM, left to right) to 1 (the human one). "
+        "r: the measure's correlation with people's ratings, signed so that plus is as hoped (table below).",
         lead=("system", "sampler"),
         columns=(
-            "story PPL, written", "story PPL, all", "log P(ending)", "look-ahead score", "distinct-2",
-            "repeated sentences, %", "4-grams copied from training, %", "longest copied n-gram, words",
-            "s a story, in a batch", "s, one story",
+            f"story PPL, written{found.tracks('- story perplexity')}", "story PPL, all",
+            f"what context saves, nats a token{found.tracks('what context saves')}", "log P(ending)",
+            "look-ahead score", f"distinct-2{found.tracks('distinct-2')}",
+            f"repeated sentences, %{found.tracks('- repeated sentences')}",
+            f"4-grams copied from training, %{found.tracks('- copied 4-grams')}",
+            f"longest copied n-gram, words{found.tracks('- longest copied')}", "s a story, in a batch", "s, one story",
         ),
         rows=tuple(rows),
-        beside_paper=(False,) * 10,
-        larger_is_better=(False, False, True, True, True, False, False, False, False, False),
+        beside_paper=(False,) * 11,
+        larger_is_better=(False, False, True, True, True, True, False, False, False, False, False),
     )  # fmt: skip
 
 
