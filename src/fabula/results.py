@@ -68,7 +68,7 @@ class Filling:
 
     def to_json(self) -> dict[str, Any]:
         """Plain values, no times: the same seed gives the same bytes."""
-        return _plain(self)
+        return plain(self)
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ class Tagging:
     notes: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        return _plain(self)
+        return plain(self)
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ class Score:
     model: str
 
     def to_json(self) -> dict[str, Any]:
-        return _plain(self)
+        return plain(self)
 
 
 @dataclass(frozen=True)
@@ -155,7 +155,7 @@ class Explanation:
     model: str
 
     def to_json(self) -> dict[str, Any]:
-        return _plain(self)
+        return plain(self)
 
 
 @dataclass(frozen=True)
@@ -170,10 +170,11 @@ class Posterior:
     model: str
 
     def to_json(self) -> dict[str, Any]:
-        return _plain(self)
+        return plain(self)
 
 
-def _plain(answer: Any) -> dict[str, Any]:
+def plain(answer: Any) -> dict[str, Any]:
+    """A record as JSON takes it."""
     return {key: _rounded(value) for key, value in asdict(answer).items()}
 
 

@@ -11,6 +11,7 @@ from typing import Any
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse
 from sse_starlette import EventSourceResponse, ServerSentEvent
+from starlette.types import Message
 
 from fabula.api import Explanation, Filling, Narrator, Score, Tagging
 from fabula.errors import UserError
@@ -65,9 +66,15 @@ def router(narrators: Narrators, jobs: Jobs) -> APIRouter:
             for filling in narrators.get(body.model).fill_iter(**body.arguments()):
                 yield filling.to_json()
 
+        job = jobs.submit(work)
+
+        async def gone(_: Message) -> None:
+            job.close()  # also where the client has left before its first event
+
         return EventSourceResponse(
-            events(jobs.submit(work), body.samples), ping=PING_SECONDS, sep="\n", headers={"Cache-Control": "no-store"}
-        )
+            events(job, body.samples), ping=PING_SECONDS, sep="\n", headers={"Cache-Control": "no-store"},
+            client_close_handler_callable=gone,
+        )  # fmt: skip
 
     @routes.post("/write", summary="Write a story from nothing", response_model=Filling)
     async def write(request: Request, body: WriteBody) -> JSONResponse:
