@@ -25,7 +25,9 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--host", default="127.0.0.1", help="where to listen; 127.0.0.1, unless told, is this machine only")
+    parser.add_argument(
+        "--host", default="127.0.0.1", help="where to listen; 127.0.0.1, unless told, is this machine only"
+    )
     parser.add_argument("--port", type=int, default=8000, metavar="N", help="0 takes any that is free (default: 8000)")
     parser.add_argument("--model", default="default", metavar="NAME|DIR", help="an installed model or a checkpoint")
     parser.add_argument(
