@@ -53,7 +53,7 @@ def _damaged(host: Pair, story: int, pairs: Sequence[Pair], chance: random.Rando
     for donor in chance.sample(list(pairs), len(pairs)):
         side = chance.randrange(2)
         strangers = [donor.stories[side][i] for i in donor.written(side) if donor.stories[side][i] not in own]
-        if donor.id == host.id or not places or not strangers:
+        if not places or not strangers:
             continue
         before = list(strangers)
         while len(set(strangers)) > 1 and strangers == before:
