@@ -124,8 +124,8 @@ def test_sides_are_balanced_and_drawn_from_the_seed(pairs: int, checks: int, see
         names = pair.systems or (("better", "worse") if pair.better == 0 else ("worse", "better"))
         left.setdefault(tuple(sorted(names)), Counter())[names[int(item.swapped)]] += 1
         assert item.sides()[0] == pair.stories[int(item.swapped)]
-    for names, counts in left.items():
-        assert abs(counts[names[0]] - counts[names[1]]) <= 1
+    for (one, other), counts in left.items():
+        assert abs(counts[one] - counts[other]) <= 1
 
 
 def test_the_seed_changes_sides_and_order() -> None:
