@@ -101,7 +101,7 @@ def main() -> None:
     end = time.monotonic() + args.deadline
     records = []
     with ThreadPoolExecutor(args.at_once) as pool:
-        for record, said in pool.map(lambda run: train_one(*run, args, end), runs):
+        for record, said in pool.map(lambda run: train_one(run[0], run[1], args, end), runs):
             if record:
                 records.append(record)
             else:

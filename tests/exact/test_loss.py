@@ -14,7 +14,7 @@ from torch import Tensor
 from fabula.corpus.dataset import Corpus
 from fabula.models.slds import SLDS
 from fabula.training.loop import Run, labelled_rows
-from fabula.training.objective import Terms, log_q_of
+from fabula.training.objective import Latents, Terms, log_q_of
 from fabula.training.recipe import ObjectiveSettings, recipe_from
 
 
@@ -72,7 +72,9 @@ def test_heads_labels_and_sparsity_enter_the_loss(toy_corpus: Path, tmp_path: Pa
     again = run.train_shelf.cut(rows)
     taught = log_q_of(run.model.evidence(again), again.S).mean()
     expected = 7 + (2 + 1) + 3 + 2 - words.mean().item() - taught.item()
-    assert run.loss(TERMS, batch, Z, 10).item() == pytest.approx(expected, rel=1e-6)
+    evidence = run.model.evidence(batch)
+    latents = Latents(Z, evidence.phi, evidence.log_q_S.exp())
+    assert run.loss(TERMS, batch, latents, 10).item() == pytest.approx(expected, rel=1e-6)
     sparse = a_run(toy_corpus, tmp_path, {**base, "valence_penalty": 0.1})
     assert isinstance(sparse.model, SLDS)
     with torch.no_grad():

@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fabula.api import Filling, Narrator
+from fabula.corpus.people import looks_like_a_name
 from fabula.corpus.tokenize import tokenise
 from fabula.corpus.vocabulary import SPECIALS, Vocabulary
 from fabula.errors import UserError
-from fabula.infill.names import looks_like_a_name
 from fabula.infill.task import fill_task, parse_arc
 from fabula.models.build import build
 from fabula.training.checkpoint import Checkpoint

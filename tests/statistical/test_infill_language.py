@@ -100,15 +100,17 @@ def test_the_sampled_X_step_leaves_its_conditional_invariant(choice: Choice) -> 
 
 
 def enumerated(model: SLDS, story: Page, draws: int) -> tuple[Tensor, Tensor]:
-    """p(X_2 | X_1, X_3) with S and Z integrated out by draws from the prior, and its standard error."""
-    noise = Noise([seeded(99)], [3], draws, "cpu")
-    free = torch.full((1, 3), -1)
+    """p(the missing sentences | the given) with S and Z integrated out by draws from the prior, and its error."""
+    N, blanks = story.X.shape[1], story.missing[0].nonzero().squeeze(1).tolist()
+    noise = Noise([seeded(99)], [N], draws, "cpu")
+    free = torch.full((1, N), -1)
     silent = evidence(model, story.X, torch.zeros_like(story.lengths)).phi
     prior = bridge.draw_latents(model.scaffold, model.dynamics, free, silent, story.present, noise)
     columns = []
-    for sentence in ALL:
+    for sentences in itertools.product(ALL, repeat=len(blanks)):
         X = story.X.repeat(draws, 1, 1)
-        X[:, 1] = sentence
+        for i, sentence in zip(blanks, sentences, strict=True):
+            X[:, i] = sentence
         columns.append(log_p_of(model, X, prior.Z).sum(1))
     joint = torch.stack(columns, 1).double().exp()
     total = joint.mean(0)
@@ -147,3 +149,31 @@ def test_bridge_weighs_a_given_sentence_once(resample_below: float) -> None:
     error = (each.var(0) / islands + its_error**2).sqrt()
     assert float(((each.mean(0) - truth) / error).abs().max()) < 6
     assert 1 <= float(diagnostics.ess.min()) <= float(diagnostics.ess.max()) <= particles
+
+
+@pytest.mark.parametrize("ahead", [0.0, 0.7])
+def test_asking_ahead_leaves_the_target_as_it_is(ahead: float) -> None:
+    """p(X_2, X_3 | X_1, X_4): sentence 4 is asked after sentence 2 and its answer taken out again when it comes.
+
+    24 islands of 3,000 particles, resampled at every weighing; the 64 probabilities' marginals of X_2 and of X_3, 16
+    figures at 6 standard errors: a false alarm in less than 1e-5 of all seeds. Not taking the answer out is 10 and more
+    away, and so is a particle that loses its own answer when it is resampled.
+    """
+    model, islands, particles = tiny(), 24, 3_000
+    story = page([[[5, 6, 4], None, None, [6, 6, 4]]])
+    truth, its_error = enumerated(model, story, 20_000)
+    many = story.repeat(islands)
+    settings = bridge.BridgeSettings(
+        particles=particles, choice=Choice(top_k=0, max_words=4), correct=True, resample_below=1.0, ahead=ahead,
+        tags="free",
+    )  # fmt: skip
+    wrong = Potential(torch.full((islands, 4, 2), 0.4), torch.full((islands, 4, 2), 0.8)).where(many.given)
+    noise = Noise([seeded(5, i) for i in range(islands)], many.sentences, particles, "cpu")
+    found, _ = bridge.particles_of(model, LEXICON, many, wrong, settings, noise)
+    weights = found.log_weight.view(islands, particles).double().softmax(-1)
+    for blank, axis in ((1, 1), (2, 0)):
+        said = torch.nn.functional.one_hot(which(found.X[:, blank]), 8).view(islands, particles, 8).double()
+        each = (weights.unsqueeze(-1) * said).sum(1)
+        wanted = truth.view(8, 8).sum(axis)
+        error = (each.var(0) / islands + its_error.view(8, 8).square().sum(axis)).sqrt()
+        assert float(((each.mean(0) - wanted) / error).abs().max()) < 6

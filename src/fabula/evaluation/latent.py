@@ -65,7 +65,7 @@ def log_p_told(
         law = chain(model.dynamics, path, phi, present)
         weights.append(model.scaffold.log_prob(path, present) + law.log_evidence)
         Z = law.sample(noise)
-        each = torch.stack([model.log_p_X(batch, Z[:, m])[:, i] for m in range(noise.shape[1])], 1)
+        each = torch.stack([model.log_p_sentence(batch, Z[:, m], i) for m in range(noise.shape[1])], 1)
         told.append(log_mean_exp(each, 1))
     return torch.logsumexp(torch.stack(weights, 1).log_softmax(1) + torch.stack(told, 1), 1)
 

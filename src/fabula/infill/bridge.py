@@ -42,6 +42,9 @@ from fabula.models.slds import SLDS
 MAX_PATHS = 729
 """Free tag paths of a story that are enumerated: 3^6. Beyond, blocks alternate."""
 
+FIRST = 5
+"""Of the particles, one in so many is in the first island."""
+
 MATRICES_AT_ONCE = 1 << 25
 """Numbers held in the matrices of factorised chains (128 MiB); more rows are cut into pieces."""
 
@@ -275,11 +278,11 @@ def run(
 ) -> Iterator[tuple[Round, Diagnostics | None]]:
     """The particles' stories, ranked by log p of the given sentences that what was written can change.
 
-    The particles come in two independent islands, so that a first answer is there at half the time.
+    The particles come in two independent islands, the first a small one: a first answer is there soon.
     """
     page, phi = hear(model, page, settings.tags, settings.z_hears, gold)
-    half = settings.particles // 2
-    islands = [n for n in (half, settings.particles - half) if n]
+    first = settings.particles // FIRST
+    islands = [n for n in (first, settings.particles - first) if n]
     paths = enumerate_paths(model.scaffold, model.dynamics, page.S, phi, page.present)
     seen: list[Diagnostics] = []
     for particles in islands:

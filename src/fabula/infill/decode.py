@@ -313,7 +313,7 @@ def sentence(
     i: int,
     z: Float[Tensor, "batch latent"] | None,
     uniform: Float[Tensor, "batch word"] | None,
-    X: Int[Tensor, "batch sent word"] | None = None,
+    X: Int[Tensor, "batch sent width"] | None = None,
 ) -> tuple[Cursor, Sentences]:
     """Over sentence i of every story: read where given, written where missing, left alone where there is none."""
     parts = (page.given[:, i], page.missing[:, i])

@@ -12,7 +12,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from fabula.corpus.vocabulary import UNK
+from fabula.corpus.vocabulary import PAD, UNK
 from fabula.models.batch import Batch, gather_latent
 from fabula.models.chain import chain
 from fabula.models.dynamics import dynamics
@@ -143,3 +143,12 @@ class SLDS(nn.Module):
             previous = previous.masked_fill(lost.gather(1, batch.sentence), UNK)
         features = self.language(previous, gather_latent(Z, batch.sentence))
         return batch.per_sentence(self.language.log_prob(features, batch.tokens))
+
+    def log_p_sentence(self, batch: Batch, Z: Float[Tensor, "batch sent latent"], i: int) -> Float[Tensor, " batch"]:
+        """log p(X_i | Z_i, X_:i) of sentence i alone: what follows is not read, and only its own words are scored."""
+        stop = int((batch.starts[:, i] + batch.lengths[:, i]).max())
+        sentence, tokens = batch.sentence[:, :stop], batch.tokens[:, :stop]
+        features = self.language(batch.previous[:, :stop], gather_latent(Z, sentence))
+        row, place = ((sentence == i) & (tokens != PAD)).nonzero(as_tuple=True)
+        each = self.language.log_prob(features[row, place].unsqueeze(1), tokens[row, place].unsqueeze(1)).squeeze(1)
+        return each.new_zeros(len(tokens)).index_add(0, row, each)

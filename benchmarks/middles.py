@@ -1,0 +1,98 @@
+"""Write the middle three sentences of test stories, for measures that read texts; no sentence of the corpus is kept.
+
+    PYTHONPATH=src python benchmarks/middles.py --model default --data prepared/roc --temperature 0.85 --out ours.jsonl
+    PYTHONPATH=src python benchmarks/middles.py --model runs/lm-1024 --data prepared/roc --samples 1000 --plain \
+        --temperature 1 --out lm.jsonl
+
+One JSON line a story: {"id", "lines"}. A model with latents writes by `bridge`, one without as the best of its samples.
+The rules that `fabula fill` keeps are kept unless `--plain`. `--join FILE.csv` makes of such a file whole stories for
+benchmarks/quality.py, which hold the corpus's sentences and are not to be kept: `--stories ours.jsonl --join test.csv`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from fabula.api import find
+from fabula.corpus.dataset import Corpus
+from fabula.corpus.tokenize import detokenise
+from fabula.evaluation.lookahead import choose_stories
+from fabula.infill.cast import Cast
+from fabula.infill.decode import Lexicon
+from fabula.infill.noise import seeded
+from fabula.infill.page import page
+from fabula.infill.sampler import CAREFUL, FillSettings, fill
+from fabula.models.slds import SLDS
+from fabula.training.checkpoint import load
+from fabula.training.loop import pick_device
+
+
+def write(args: argparse.Namespace) -> None:
+    device = pick_device(args.device)
+    corpus, checkpoint = Corpus.open(args.data), load(find(args.model), device)
+    checkpoint.model.requires_grad_(False)
+    stories = corpus.split(args.split)
+    rows = choose_stories(stories, args.number, 5, args.seed)
+    texts = [[s.tolist() for s in stories.sentences(row)] for row in rows]
+    cast = Cast(checkpoint.people, corpus.vocabulary, device)
+    sampler = "bridge" if isinstance(checkpoint.model, SLDS) else "rerank"
+    chosen: dict[str, Any] = {"fluency": 0.0} if args.plain else dict(CAREFUL[sampler])
+    chosen |= {"sampler": sampler, "samples": args.samples, "temperature": args.temperature, "memory_gib": args.memory}
+    settings = FillSettings(top_k=15, tags="free", **chosen)
+    blanks = page([[t[0], None, None, None, t[4]] for t in texts], device=device)
+    seeds = [seeded(args.seed, n).initial_seed() for n in range(len(texts))]
+    lexicon = Lexicon.of(corpus.vocabulary, device, cast.names)
+    with args.out.open("w", encoding="utf-8") as file:
+        for row, (found, _) in zip(
+            rows, fill(checkpoint.model, lexicon, blanks, settings, seeds, cast=cast), strict=True
+        ):
+            best = found[0]
+            words = [corpus.vocabulary.decode(best.X[i, : int(best.lengths[i]) - 1].tolist()) for i in (1, 2, 3)]
+            line = {"id": stories.ids[row], "lines": [detokenise(sentence) for sentence in words]}
+            file.write(json.dumps(line, ensure_ascii=False) + "\n")
+
+
+def join(args: argparse.Namespace) -> None:
+    with args.join.open(encoding="utf-8", newline="") as file:
+        whole = {row["storyid"]: [row[f"sentence{i}"] for i in range(1, 6)] for row in csv.DictReader(file)}
+    lines = [json.loads(line) for line in args.stories.read_text(encoding="utf-8").splitlines()]
+    with args.out.open("w", encoding="utf-8") as file:
+        for line in lines:
+            first, *middle, last = whole[line["id"]]
+            middle = middle if args.human else line["lines"]
+            story = {"sentences": [first, *middle, last], "given": [True, False, False, False, True]}
+            file.write(json.dumps(story, ensure_ascii=False) + "\n")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", default="default")
+    parser.add_argument("--data", type=Path)
+    parser.add_argument("--split", default="test")
+    parser.add_argument("--number", type=int, default=500, help="stories")
+    parser.add_argument("--samples", type=int, default=50)
+    parser.add_argument("--temperature", type=float)
+    parser.add_argument("--plain", action="store_true", help="no rules: words as the model draws them")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--device", default="auto")
+    parser.add_argument("--memory", type=float, default=2.0, help="GiB of scores at once")
+    parser.add_argument("--stories", type=Path, help="with --join: a file this script wrote")
+    parser.add_argument("--join", type=Path, metavar="CSV")
+    parser.add_argument("--human", action="store_true", help="with --join: the true middles of the same stories")
+    parser.add_argument("--out", type=Path, required=True)
+    args = parser.parse_args()
+    if args.join:
+        join(args)
+    else:
+        with torch.inference_mode():
+            write(args)
+
+
+if __name__ == "__main__":
+    main()
