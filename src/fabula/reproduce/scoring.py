@@ -91,15 +91,15 @@ class Scorer:
         return True
 
     def pairs(self, unit: str) -> tuple[list[str], list[str]]:
-        """Written and true sentences of a sample unit, several of a story joined."""
+        """Written and true sentences of a sample unit, several of a story on a line each."""
         setting = unit.split(".")[1]
         texts = self.records.texts(unit)
-        told = [" ".join(english(line) for line in text["lines"]) for text in texts]
+        told = ["\n".join(english(line) for line in text["lines"]) for text in texts]
         true = [self.shelf.true(text["id"]) for text in texts]
-        return told, [" ".join(story[place] for place in SETTINGS[setting]) for story in true]
+        return told, ["\n".join(story[place] for place in SETTINGS[setting]) for story in true]
 
     def do_overlap(self, outcome: Outcome, systems: set[str]) -> Iterator[tuple[str, dict[str, Any]]]:
-        from fabula.evaluation.overlap import meteor_sets, rouge, rouge_paper
+        from fabula.evaluation.overlap import meteor_sets
 
         names = [name.removeprefix("sample/") for name in self.written if name.startswith("sample/")]
         names = [name for name in names if name.split(".")[1] in TABLE_SETTINGS]
@@ -112,22 +112,13 @@ class Scorer:
             began = time.perf_counter()
             sets = [self.pairs(f"sample/{name}") for name in some]
             meteors = meteor_sets(sets)
-            for name, (told, true), m in zip(some, sets, meteors, strict=True):
-                r = rouge(told, true)
-                record: dict[str, Any] = {
-                    "n": len(told),
-                    "rouge1": rounded(100 * float(r.rouge1.mean())),
-                    "rouge2": rounded(100 * float(r.rouge2.mean())),
-                    "rougeL": rounded(100 * float(r.rougeL.mean())),
+            for name, pair, m in zip(some, sets, meteors, strict=True):
+                record = {
+                    **rouges(*pair, perl=self.by_perl(name)),
+                    "n": len(pair[0]),
                     "meteor": rounded(100 * m.aggregate),
-                    "stories": {
-                        "rouge1": rounded_list(100 * r.rouge1), "rouge2": rounded_list(100 * r.rouge2),
-                        "rougeL": rounded_list(100 * r.rougeL), "meteor": rounded_list(100 * m.scores),
-                    },
-                }  # fmt: skip
-                if self.by_perl(name):
-                    p = rouge_paper(told, true)
-                    record["rouge_perl"] = [rounded(100 * value) for value in (p.rouge1, p.rouge2, p.rougeL)]
+                }
+                record["stories"]["meteor"] = rounded_list(100 * m.scores)
                 yield f"overlap/{name}", record | {"seconds": round(time.perf_counter() - began, 2)}
                 began = time.perf_counter()
 
@@ -136,8 +127,8 @@ class Scorer:
         return BY_NAME[system].paper and sampler == protocol(BY_NAME[system])
 
     def by_perl(self, name: str) -> bool:
-        """Whether the paper's own Perl scores it too: its own cells; at the small scale one system's."""
-        return self.is_protocol(name) and (self.job.scale.name == "full" or name.startswith("slds."))
+        """Whether the paper's own Perl scores it: always, but at the small scale one system is enough."""
+        return self.job.scale.name == "full" or name.startswith("slds.")
 
     def do_control(self, outcome: Outcome, systems: set[str]) -> Iterator[tuple[str, dict[str, Any]]]:
         import torch
@@ -260,6 +251,32 @@ class Scorer:
         }  # fmt: skip
         seconds = round(time.perf_counter() - began, 2)
         yield "calibration/ratings", {"n": len(rated), "measures": record, "seconds": seconds}
+
+
+def rouges(told: list[str], true: list[str], *, perl: bool) -> dict[str, Any]:
+    """ROUGE F1 in percent: by the paper's own program where it runs, and story by story by a quick one for intervals.
+
+    Sentences on lines of their own are joined for ROUGE-1, -2 and -L. `rougeLsum` is ROUGE-L with the lines left apart.
+    """
+    from rouge_score.rouge_scorer import RougeScorer
+
+    from fabula.evaluation.overlap import rouge, rouge_paper
+
+    joined = [[" ".join(text.splitlines()) for text in side] for side in (told, true)]
+    quick = rouge(*joined)
+    lines = RougeScorer(["rougeLsum"], use_stemmer=True)
+    apart = [lines.score(b, a)["rougeLsum"].fmeasure for a, b in zip(told, true, strict=True)]
+    stories = {"rouge1": quick.rouge1, "rouge2": quick.rouge2, "rougeL": quick.rougeL, "rougeLsum": np.array(apart)}
+    found: dict[str, Any] = {name: rounded(100 * float(values.mean())) for name, values in stories.items()}
+    found["by"] = "rouge-score"
+    if perl:
+        try:
+            paper, by_lines = rouge_paper(*joined), rouge_paper(told, true, by_lines=True)
+        except UserError:  # no Perl here: the quick program's figures stand
+            return found | {"stories": {name: rounded_list(100 * values) for name, values in stories.items()}}
+        own = {"rouge1": paper.rouge1, "rouge2": paper.rouge2, "rougeL": paper.rougeL, "rougeLsum": by_lines.rougeL}
+        found |= {name: rounded(100 * value) for name, value in own.items()} | {"by": "ROUGE-1.5.5"}
+    return found | {"stories": {name: rounded_list(100 * values) for name, values in stories.items()}}
 
 
 def f1_interval(stories: Sequence[Sequence[str]], S: Any, tagger: Any, resamples: int, seed: int) -> list[float | None]:

@@ -18,6 +18,7 @@ from fabula.reproduce.plan import (
     JUDGE,
     MIDDLE,
     PLAIN,
+    SETTINGS,
     SYSTEMS,
     TABLE_SETTINGS,
     Scale,
@@ -28,6 +29,9 @@ from fabula.reproduce.plan import (
 from fabula.reproduce.records import Records
 
 METRICS = {"rouge1": "ROUGE-1", "rouge2": "ROUGE-2", "rougeL": "ROUGE-L", "meteor": "METEOR"}
+BY_LINES = "rougeLsum"
+"""ROUGE-L of two sentences left apart. The paper's own figures of two missing sentences are of this kind: they stand to
+ROUGE-1 as those of one sentence do, which a joined text's cannot."""
 SETTING_NAMES = {
     "2": "2nd missing", "4": "4th missing", "12": "1st and 2nd missing", "34": "3rd and 4th missing",
     MIDDLE: "2nd to 4th missing",
@@ -137,8 +141,8 @@ class Found:
         name = f"overlap/{system}.{setting}.{sampler}"
         record = self.get(name)
         paper = self.paper["infilling"][setting].get(system)
-        theirs = None if paper is None else paper[list(METRICS).index(metric)]
-        if record is None:
+        theirs = None if paper is None else paper[list(METRICS).index("rougeL" if metric == BY_LINES else metric)]
+        if record is None or metric not in record:
             return Figure(paper=theirs)
         found = mean(record["stories"][metric], draws=self.scale.resamples)
         # METEOR counts over all pairs, so its own figure is not the stories' mean: the interval is moved to it.
@@ -195,6 +199,7 @@ def infilling(found: Found) -> list[Table]:
     tables = []
     for setting in TABLE_SETTINGS:
         rows = []
+        metrics = [*METRICS, *([BY_LINES] if len(SETTINGS[setting]) > 1 else [])]
         # The paper's protocol for everyone, then what else the latent systems can do.
         for step in ("protocol", "gibbs", "bridge"):
             for system in found.systems:
@@ -202,7 +207,7 @@ def infilling(found: Found) -> list[Table]:
                     continue
                 sampler = protocol(system) if step == "protocol" else step
                 seen = "gold tags" if system.kind == "s2s" else "peeks" if sampler == "gibbs-peek" else "no"
-                figures = tuple(found.overlap(system.name, setting, sampler, metric) for metric in METRICS)
+                figures = tuple(found.overlap(system.name, setting, sampler, metric) for metric in metrics)
                 rows.append(
                     Row(lead=(found.title(system), SAMPLER_NAMES[sampler], seen), figures=figures, own=not system.paper)
                 )
@@ -211,10 +216,10 @@ def infilling(found: Found) -> list[Table]:
                 title=f"Infilling: {SETTING_NAMES[setting]}",
                 intro="",
                 lead=("system", "sampler", "tags seen"),
-                columns=tuple(METRICS.values()),
+                columns=tuple(METRICS.get(metric, "ROUGE-L, sentences apart") for metric in metrics),
                 rows=tuple(rows),
-                beside_paper=(True,) * 4,
-                larger_is_better=(True,) * 4,
+                beside_paper=(True,) * len(metrics),
+                larger_is_better=(True,) * len(metrics),
             )
         )
     return tables
@@ -515,7 +520,7 @@ def best_of(figures: Sequence[tuple[str, Figure]]) -> tuple[str, Figure] | None:
 
 def paper_best(found: Found, setting: str, metric: str, systems: Sequence[str]) -> float:
     """The paper's largest figure among some of its systems."""
-    place = list(METRICS).index(metric)
+    place = list(METRICS).index("rougeL" if metric == BY_LINES else metric)
     return float(max(found.paper["infilling"][setting][name][place] for name in systems))
 
 
