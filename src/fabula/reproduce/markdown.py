@@ -7,6 +7,13 @@ from fabula.reproduce.report import Report
 from fabula.reproduce.tables import NOT_RUN, Figure, Table
 
 TITLES = {
+    "infilling": "1. Infilling",
+    "perplexity": "2. Perplexity",
+    "control": "3. Control",
+    "human": "4. Human evaluation",
+    "beyond": "5. Beyond the paper",
+}
+INTRODUCTIONS = {
     "infilling": "ROUGE-1.5.5 F1 and METEOR 1.5, the paper's own programs, against the true sentences, in percent; two "
     "missing sentences are scored joined, and ROUGE-L with its sentences apart too, as the paper's figures are. "
     "The paper's protocol: best of 50 Gibbs samples, burn-in included, one chain, S read off the whole story by "
