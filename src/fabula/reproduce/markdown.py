@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fabula.reproduce.claims import Verdict
 from fabula.reproduce.report import Report
+from fabula.reproduce.stories import english
 from fabula.reproduce.tables import NOT_RUN, Figure, Table
 
 TITLES = {
@@ -103,8 +104,8 @@ def render(report: Report) -> str:
             )
         parts += ["", "The second sentence under every state, the model's own first sentence before it, greedily:", ""]
         for entry in record["changed"][:4]:
-            parts.append(f"- {entry['first']}")
-            parts += [f"  - {label}: {entry[label]}" for label in record["labels"]]
+            parts.append(f"- {english(entry['first'])}")
+            parts += [f"  - {label}: {english(entry[label])}" for label in record["labels"]]
         parts.append("")
     parts += ["## Filled-in stories, the first of each unit", ""]
     for group in report.samples:

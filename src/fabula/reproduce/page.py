@@ -9,6 +9,7 @@ from fabula.reproduce import pictures
 from fabula.reproduce.claims import FAILS, HOLDS, MET, MISSED, Verdict
 from fabula.reproduce.markdown import INTRODUCTIONS, TITLES, gap, ours, paper
 from fabula.reproduce.report import Report
+from fabula.reproduce.stories import english
 from fabula.reproduce.tables import NOT_RUN, Figure, Table
 
 CLASSES = {HOLDS: "good", MET: "good", FAILS: "bad", MISSED: "bad", NOT_RUN: "none"}
@@ -171,8 +172,8 @@ def dynamics(report: Report) -> str:
             for k, label in enumerate(record["labels"])
         )
         changed = "".join(
-            f"<tr><td>{escape(e['first'])}</td>"
-            + "".join(f"<td>{escape(e[k])}</td>" for k in record["labels"])
+            f"<tr><td>{escape(english(e['first']))}</td>"
+            + "".join(f"<td>{escape(english(e[k]))}</td>" for k in record["labels"])
             + "</tr>"
             for e in record["changed"]
         )
