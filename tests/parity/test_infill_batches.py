@@ -113,12 +113,12 @@ def test_candidates_are_distinct_and_ranked() -> None:
         assert len({f.X.numpy().tobytes() for f in found}) == len(found)
 
 
-@pytest.mark.parametrize("particles", [1, 2, 5])
+@pytest.mark.parametrize("particles", [1, 2, 5, 12])
 def test_bridge_says_how_it_moved_with_its_last_round_only(particles: int) -> None:
-    """Two islands; with one particle there is only one of them."""
+    """Two islands, the first a fifth; with fewer than five particles there is only one of them."""
     settings = FillSettings(sampler="bridge", samples=particles, max_words=8)
     rounds = list(draw(a_model("slds", "sentence"), LEXICON, a_page(range(1)), settings, [seeded(0)]))
-    assert [len(r.score) for r, _ in rounds] == {1: [1], 2: [1, 1], 5: [2, 3]}[particles]
+    assert [len(r.score) for r, _ in rounds] == {1: [1], 2: [2], 5: [1, 4], 12: [2, 10]}[particles]
     assert [movement is not None for _, movement in rounds] == [False] * (len(rounds) - 1) + [True]
 
 

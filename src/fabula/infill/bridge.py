@@ -30,7 +30,7 @@ from fabula.infill.conditionals import draw_S
 from fabula.infill.decode import TOP_15, Choice, Lexicon
 from fabula.infill.noise import Noise
 from fabula.infill.page import Page, evidence
-from fabula.infill.repeats import repeated
+from fabula.infill.repeats import echoed, repeated
 from fabula.infill.samples import Diagnostics, Round, effective_size, score_following, split_r_hat
 from fabula.infill.tags import TagSource, settle
 from fabula.models.chain import Chain, chain
@@ -67,8 +67,8 @@ class BridgeSettings:
     ahead: float = 0.0
     """How much the next given sentence weighs the particles before it is reached; 0: not at all."""
     agreement: float = 0.0
-    """What a written sentence costs in the ranking, in nats, whose pronoun nobody can be meant by (`cast`), or that
-    repeats another."""
+    """What a fault of the writing costs in the ranking, in nats: a pronoun that nobody can be meant by (`cast`), a
+    sentence that repeats another, a word of content that stands twice in its sentence."""
     resample_below: float = 0.5
     """Particles are resampled at a given sentence where their effective number falls below this share."""
     rounds: int = 20
@@ -361,8 +361,8 @@ def particles_of(
     blank = Diagnostics.none(stories, N)
     score = score_following(log_p, lengths, wide, settings.fluency)
     if settings.agreement:
-        faults = repeated(X, wide) if cast is None else repeated(X, wide) + cast.clashes(X, wide)
-        score = score - settings.agreement * faults
+        faults = repeated(X, wide) + echoed(X, wide)
+        score = score - settings.agreement * (faults if cast is None else faults + cast.clashes(X, wide))
     found = Round(X, lengths, S, log_p, score, log_w)
     return found, blank._replace(ess=ess, tag_r_hat=latents.tag_r_hat, changed=_differing(X, page, P))
 

@@ -6,8 +6,12 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from fabula.corpus.vocabulary import EOS
+from fabula.corpus.vocabulary import EOS, PAD
 from fabula.infill.page import Page
+
+CONTENT = 154
+"""Ids from here on are words of content: vocabularies are sorted by frequency, and the 150 commonest words may well
+stand twice in a sentence."""
 
 
 def bar_repeats(
@@ -25,6 +29,13 @@ def bar_repeats(
     barred.scatter_(1, torch.where(met, follows, EOS), True)
     barred[:, EOS] = False
     return scores.masked_fill(barred, mark)
+
+
+def echoed(X: Int[Tensor, "batch sent word"], page: Page) -> Float[Tensor, " batch"]:
+    """How many words of content stand again in their own written sentence (`He was sad and sad`)."""
+    X = X.masked_fill(X < CONTENT, PAD).sort(-1).values
+    again = (X[..., 1:] == X[..., :-1]) & (X[..., 1:] != PAD)
+    return (again.sum(-1) * page.missing.to(X.device)).sum(1).float()
 
 
 def repeated(X: Int[Tensor, "batch sent word"], page: Page) -> Float[Tensor, " batch"]:

@@ -66,7 +66,7 @@ class FillSettings:
     ahead: float = 0.0
     """bridge: how much the next given sentence weighs what is written on the way to it."""
     agreement: float = 0.0
-    """bridge: what a repeated sentence, or a pronoun for nobody, costs in the ranking."""
+    """bridge: what a repeated sentence or word, or a pronoun for nobody, costs in the ranking."""
     no_repeat: int = 0
     """Runs of so many words stand only once in a story; 0: no such rule."""
     strangers: bool = True
