@@ -219,7 +219,10 @@ def test_every_system_keeps_both_ends_and_is_judged_on_the_same_stories() -> Non
     judge, writer = language_model(1), language_model(2)
     systems = lookahead(narrator(), judge, VOCABULARY, stories, rows, SMALL, lm=writer)
     names = [system.name for system in systems]
-    assert names == [BASELINE, Z_ONLY, "gibbs", "gibbs-top-3", WEIGHTS_ONLY, BRIDGE, "lm", "rerank-4", HUMAN, OTHER]
+    assert names == [
+        BASELINE, Z_ONLY, "gibbs", "gibbs-top-3", WEIGHTS_ONLY, BRIDGE, "bridge-ahead",
+        "lm", "rerank-4", HUMAN, OTHER,
+    ]  # fmt: skip
     by_name = {system.name: system for system in systems}
     human = by_name[HUMAN]
     truth = page([[s.tolist() for s in stories.sentences(row)] for row in rows])

@@ -179,7 +179,7 @@ def test_candidates_come_before_the_end(studio: str, monkeypatch: pytest.MonkeyP
             gate.wait()
 
     monkeypatch.setattr(Narrator, "fill_iter", held)
-    body = {"sentences": STORY, "samples": 4}
+    body = {"sentences": STORY, "samples": 10}
     with httpx.stream("POST", f"{studio}/api/fill/stream", json=body, timeout=SECONDS) as answer:
         named = (line.removeprefix("event: ") for line in answer.iter_lines() if line.startswith("event: "))
         assert [next(named) for _ in range(3)] == ["progress", "progress", "candidates"]

@@ -175,7 +175,7 @@ def test_a_stream_gets_better_and_ends_with_the_answer(client: httpx.Client) -> 
     events = stream(client, body)
     assert [name for name, _ in events] == [*["progress"], *["progress", "candidates"] * 2, "done"]
     assert [data for name, data in events if name == "progress"] == [
-        {"drawn": drawn, "samples": 12} for drawn in (0, 6, 12)
+        {"drawn": drawn, "samples": 12} for drawn in (0, 2, 12)
     ]
     first, second = (data for name, data in events if name == "candidates")
     assert first["candidates"][0]["score"] <= second["candidates"][0]["score"]
