@@ -5,9 +5,12 @@
 set -uo pipefail
 data=$1 judge=$2 out=$3 device=${4:-cuda} deadline=${5:-480} extra=${6:-} work=${WORK:-/tmp/default}
 export PYTHONPATH=src PYTHONUNBUFFERED=1 PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True
+short=":model.language.dropout=0.35:train.epochs=20:train.patience=20" names=":train.swap_names=0.5"
 here=$(dirname "$0"); mkdir -p "$out" "$work"; began=$(date +%s)
 python3 "$here/train_systems.py" --data "$data" --out "$work" --device "$device" --deadline "$deadline" --samples 50 \
-  --split valid --at-once 3 "recipes/slds.toml$extra" "recipes/slds-ahead.toml$extra" "recipes/lm-1024.toml$extra"
+  --split valid --at-once 3 \
+  "recipes/slds.toml:objective.whole_stories=0.5:objective.other_words=0.5$names$short$extra" \
+  "recipes/slds-ahead.toml$extra" "recipes/lm-1024.toml$short$extra"
 cp "$work/records.jsonl" "$out/"
 runs=()
 for name in slds slds-ahead lm-1024; do

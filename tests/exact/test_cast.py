@@ -8,7 +8,7 @@ import torch
 from fabula.corpus.dataset import Stories
 from fabula.corpus.people import People
 from fabula.corpus.vocabulary import EOS, PAD, SPECIALS, Vocabulary
-from fabula.infill import decode
+from fabula.infill import decode, repeats
 from fabula.infill.cast import Cast
 from fabula.infill.decode import Choice, Lexicon
 from fabula.infill.noise import Noise, seeded
@@ -172,3 +172,10 @@ def test_no_run_stands_twice_in_a_written_story() -> None:
 
     assert with_repeats(0) > 100
     assert with_repeats(3) == 0
+
+
+def test_words_of_content_echo_in_their_own_written_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(repeats, "CONTENT", VOCABULARY.index["ran"])
+    blanks = a_page("Tom ran .", None, None)
+    assert repeats.echoed(whole("Tom ran ran .", "Tom sat Tom .", "he ran on sat ran ."), blanks).tolist() == [1]
+    assert repeats.echoed(whole("Tom ran ran .", "Tom sat .", "he sat ."), blanks).tolist() == [0]

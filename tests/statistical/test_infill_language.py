@@ -177,3 +177,36 @@ def test_asking_ahead_leaves_the_target_as_it_is(ahead: float) -> None:
         wanted = truth.view(8, 8).sum(axis)
         error = (each.var(0) / islands + its_error.view(8, 8).square().sum(axis)).sqrt()
         assert float(((each.mean(0) - wanted) / error).abs().max()) < 6
+
+
+def test_context_gain_is_what_the_story_saves_a_written_sentence() -> None:
+    """Against words read one by one: in the story, and after an <eos> with nothing remembered; written ones only."""
+    model, particles = tiny(), 40
+    story = page([[[5, 6, 4], None, [6, 6, 4], None]])
+    scores = {}
+    for context in (0.0, 2.0):
+        settings = bridge.BridgeSettings(
+            particles=particles, choice=Choice(top_k=0, max_words=4), context=context, resample_below=0.0, tags="free"
+        )
+        noise = Noise([seeded(3)], story.sentences, particles, "cpu")
+        phi = evidence(model, story.X, story.lengths).phi
+        latents = bridge.draw_latents(
+            model.scaffold, model.dynamics, torch.full((1, 4), -1), phi, story.present,
+            Noise([seeded(3)], story.sentences, particles, "cpu"),
+        )  # fmt: skip
+        found, _ = bridge.particles_of(model, LEXICON, story, phi, settings, noise)
+        scores[context] = found.score
+    told = log_p_of(model, found.X, latents.Z)
+    saved, words = torch.zeros(particles), torch.zeros(particles)
+    for row in range(particles):
+        for i in (1, 3):
+            z = latents.Z[row : row + 1, i]
+            state = tuple(torch.zeros(1, 6) for _ in model.language.layers)
+            previous = torch.tensor([EOS])
+            for word in found.X[row, i, : int(found.lengths[row, i])]:
+                logits, state = model.language.step(previous, z, state)
+                saved[row] -= logits.log_softmax(-1)[0, int(word)]
+                previous = word[None]
+            saved[row] += told[row, i]
+            words[row] += found.lengths[row, i]
+    assert torch.allclose(scores[2.0] - scores[0.0], 2 * saved / words, atol=1e-4)

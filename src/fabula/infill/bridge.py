@@ -24,6 +24,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from fabula.corpus.vocabulary import EOS
 from fabula.infill import decode
 from fabula.infill.cast import Cast
 from fabula.infill.conditionals import draw_S
@@ -69,6 +70,8 @@ class BridgeSettings:
     agreement: float = 0.0
     """What a fault of the writing costs in the ranking, in nats: a pronoun that nobody can be meant by (`cast`), a
     sentence that repeats another, a word of content that stands twice in its sentence."""
+    context: float = 0.0
+    """What a nat per word counts in the ranking that the story so far saves the written sentences (`context_gain`)."""
     resample_below: float = 0.5
     """Particles are resampled at a given sentence where their effective number falls below this share."""
     rounds: int = 20
@@ -360,11 +363,36 @@ def particles_of(
             log_w = torch.where(poor.to(device).repeat_interleave(P), mean, log_w)
     blank = Diagnostics.none(stories, N)
     score = score_following(log_p, lengths, wide, settings.fluency)
+    if settings.context:
+        score = score + settings.context * context_gain(model, X, lengths, log_p, Z, wide, cursor)
     if settings.agreement:
         faults = repeated(X, wide) + echoed(X, wide)
         score = score - settings.agreement * (faults if cast is None else faults + cast.clashes(X, wide))
     found = Round(X, lengths, S, log_p, score, log_w)
     return found, blank._replace(ess=ess, tag_r_hat=latents.tag_r_hat, changed=_differing(X, page, P))
+
+
+def context_gain(
+    model: SLDS,
+    X: Int[Tensor, "batch sent word"],
+    lengths: Int[Tensor, "batch sent"],
+    log_p: Float[Tensor, "batch sent"],
+    Z: Float[Tensor, "batch sent latent"],
+    page: Page,
+    cursor: decode.Cursor,
+) -> Float[Tensor, " batch"]:
+    """log p(X_i | X_:i, Z_i) - log p(X_i | Z_i) of the written sentences, per word: what the story tells of them.
+
+    A sentence that could stand anywhere is as probable alone. Alone is after an `<eos>`, with nothing remembered.
+    """
+    blank = decode.Cursor(tuple(torch.zeros_like(h) for h in cursor.state), torch.full_like(cursor.previous, EOS))
+    saved, words = (torch.zeros(len(X), device=X.device) for _ in range(2))
+    for i in page.missing.any(0).nonzero().flatten().tolist():
+        own = lengths[:, i] * page.missing[:, i].to(X.device)
+        alone = decode.read(model.language, blank, X[:, i] * (own > 0)[:, None], own, Z[:, i])[1]
+        saved = saved + torch.where(own > 0, log_p[:, i] - alone, 0.0)
+        words = words + own
+    return saved / words.clamp(min=1)
 
 
 def next_given(page: Page) -> Int[Tensor, "story sent"]:

@@ -33,7 +33,7 @@ FLUENCY = 3.0
 evaluations use), the story wins whose ending is most expected, however odd the way there."""
 
 CAREFUL: Mapping[str, Mapping[str, Any]] = {
-    "bridge": {"ahead": 0.5, "agreement": 3.0, "no_repeat": 4, "strangers": False},
+    "bridge": {"ahead": 0.5, "context": 5.0, "agreement": 3.0, "no_repeat": 4, "strangers": False},
     "rerank": {"no_repeat": 4, "strangers": False},
     "gibbs": {},
 }
@@ -65,6 +65,8 @@ class FillSettings:
     """bridge: the weight of the writing's own mean log p per word in the ranking."""
     ahead: float = 0.0
     """bridge: how much the next given sentence weighs what is written on the way to it."""
+    context: float = 0.0
+    """bridge: what a nat per word that the story so far saves the written sentences counts in the ranking."""
     agreement: float = 0.0
     """bridge: what a repeated sentence or word, or a pronoun for nobody, costs in the ranking."""
     no_repeat: int = 0
@@ -143,7 +145,7 @@ def draw(
             model, lexicon, page,
             bridge.BridgeSettings(
                 particles=settings.samples, choice=choice, tags=settings.tags, fluency=settings.fluency,
-                ahead=settings.ahead, agreement=settings.agreement,
+                ahead=settings.ahead, context=settings.context, agreement=settings.agreement,
             ),
             generators, gold, cast,
         )  # fmt: skip
