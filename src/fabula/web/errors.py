@@ -145,7 +145,7 @@ def explain(errors: Sequence[Any]) -> tuple[str, str | None]:
     elif kind == "extra_forbidden":
         said = "is not known here"
     else:
-        said = str(first["msg"]).removeprefix("Value error, ").removeprefix("Input ")
+        said = str(first["msg"]).removeprefix("Value error, ").removeprefix("Input ").removeprefix("String ")
     more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
     return f"{field}: {said}{more}" if field else f"{said}{more}", field
 

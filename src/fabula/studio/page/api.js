@@ -23,7 +23,9 @@ async function failure(response) {
     // not the studio's own answer: a proxy's, say
   }
   const wait = Number.parseInt(response.headers.get("Retry-After") ?? "", 10);
-  return new Failure(error?.message ?? `the server answered ${response.status}`, {
+  // A field of the request is a line of the story to its writer.
+  const message = error?.message?.replace(/^(?:sentences|state\.lines)\[(\d+)\](?:\.\w+)?:/, (_, i) => `line ${Number(i) + 1}`);
+  return new Failure(message ?? `the server answered ${response.status}`, {
     status: response.status,
     field: error?.field ?? null,
     wait: Number.isFinite(wait) ? wait : null,

@@ -60,6 +60,7 @@ const equal = (a, b) => JSON.stringify(a) === JSON.stringify(b);
 
 async function run(body, only) {
   clear("fill");
+  clear("gone");
   if (body.sentences.every((sentence) => sentence !== null)) {
     warn("fill", "Every line has words already. Clear a line, or mark one with “Write this”, and Fabula writes it.");
     return;
@@ -129,7 +130,8 @@ function second(signal) {
 function failed(error, again) {
   const line = /^sentences?\[(\d+)\]/.exec(error.field ?? "")?.[1];
   const told = error.message.charAt(0).toUpperCase() + error.message.slice(1);
-  const bar = warn("fill", told.replace(/([^.!?])$/, "$1."), error.gone || error.status >= 500 ? [{ label: "Try again", act: again }] : []);
+  // What only says that no server answers goes away by itself when the next save finds one.
+  const bar = warn(error.gone ? "gone" : "fill", told.replace(/([^.!?])$/, "$1."), error.gone || error.status >= 500 ? [{ label: "Try again", act: again }] : []);
   if (line !== undefined) bar.dataset.line = line;
 }
 

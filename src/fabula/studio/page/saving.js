@@ -97,6 +97,7 @@ async function attempt() {
     if (tries) note("The server is back; everything is saved.");
     tries = 0;
     clear("saving");
+    clear("gone");
     show({ saved: dirty() ? "unsaved" : "saved" });
   } catch (error) {
     failed(error);
@@ -135,8 +136,7 @@ function place(doc, title) {
   stop();
   store.doc = doc;
   Object.assign(store.ui, { title, batch: null, preview: null, posterior: null, why: null, opening: new Set() });
-  clear("saving");
-  clear("fill");
+  for (const about of ["saving", "fill", "gone"]) clear(about);
   tries = 0;
 }
 
@@ -169,6 +169,7 @@ export async function open(storyId, branchId = null) {
 /** A new story: blank, or `doc`. */
 export async function begin(doc = empty(), title = "", hash = "") {
   if (!(await leave())) return false;
+  if (!hash) clear("loading");
   place(doc, title);
   Object.assign(store.ui, { story: null, branch: null, branches: [] });
   clean = { doc: hash ? doc : empty(), title: titleOf(empty(), "") };
