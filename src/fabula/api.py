@@ -182,7 +182,7 @@ class Narrator:
     ) -> Filling:
         """A story from nothing but its length and its arc."""
         task = write_task(sentences, self.labels, arc, starts)
-        return self._last(self._answers(task, candidates, samples or 10, sampler, seed, settings))
+        return self._last(self._answers(task, candidates, 10 if samples is None else samples, sampler, seed, settings))
 
     @torch.inference_mode()
     def tag(self, sentences: Sequence[str]) -> Tagging:
@@ -328,6 +328,8 @@ class Narrator:
         chosen, notes = self._settings(sampler, samples, settings)
         if candidates < 1:
             raise UserError(f"candidates must be at least 1, not {candidates}", field="candidates")
+        if not math.isfinite(settings.get("temperature") or 1.0):
+            raise UserError(f"a temperature is a number above 0, not {settings['temperature']}", field="temperature")
         with torch.inference_mode():
             swap = self._stand_ins(task)
         blanks = self.encode([task], [swap])

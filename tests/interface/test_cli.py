@@ -117,6 +117,7 @@ def test_a_wrong_call_is_one_line_and_two(words: list[str], capsys: pytest.Captu
         (UserError("the kettle\nis cold"), 2, "fabula models: the kettle is cold\n"),
         (KeyboardInterrupt(), 130, "fabula models: stopped\n"),
         (BrokenPipeError(), 0, ""),
+        (OSError(28, "No space left on device"), 2, "fabula models: cannot write: No space left on device\n"),
     ],
 )
 def test_how_a_command_may_end(raised: BaseException, code: int, told: str) -> None:
@@ -130,6 +131,19 @@ def test_how_a_command_may_end(raised: BaseException, code: int, told: str) -> N
     )
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert (ended.returncode, ended.stderr) == (code, told)
+
+
+@pytest.mark.parametrize(
+    ("words", "read"),
+    [
+        (["fill", "A.", "_", "--arc", "-+"], ["fill", "A.", "_", "--arc=-+"]),
+        (["write", "--arc", "--", "--json"], ["write", "--arc=--", "--json"]),
+        (["write", "--arc", "- +"], ["write", "--arc", "- +"]),
+        (["write", "--arc", "--json"], ["write", "--arc", "--json"]),
+    ],
+)
+def test_an_arc_may_begin_with_a_minus(words: list[str], read: list[str]) -> None:
+    assert cli.arcs(words) == read
 
 
 def test_a_fault_of_ours_is_one_and_shows_its_trace() -> None:

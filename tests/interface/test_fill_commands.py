@@ -79,6 +79,7 @@ def run(command: Any, *arguments: str) -> int:
         ([*STORY, "--samples", "0"], "samples must be at least 1"),
         ([*STORY, "--candidates", "0"], "candidates must be at least 1"),
         ([*STORY, "--temperature", "0"], "temperature above 0"),
+        ([*STORY, "--temperature", "nan"], "a temperature is a number above 0, not nan"),
         ([*STORY, "--starts", "1:She"], "sentence 1 is given"),
         ([*STORY, "--starts", "9:She"], "sentence 9 of a story of 4"),
         ([*STORY, "--starts", "She"], "--starts wants"),
@@ -95,6 +96,12 @@ def test_a_mistake_is_one_clear_line(arguments: list[str], says: str) -> None:
     assert says in str(caught.value)
     assert "\n" not in str(caught.value)
     assert len(str(caught.value)) < 300
+
+
+@pytest.mark.parametrize("command", [tag, score])
+def test_a_missing_sentence_is_for_fill(command: Any) -> None:
+    with pytest.raises(UserError, match="_ is a sentence that is missing"):
+        run(command, "Tom was sad.", "_")
 
 
 def test_no_model_says_what_to_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

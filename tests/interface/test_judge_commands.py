@@ -140,6 +140,7 @@ def test_a_study_with_answers_is_not_overwritten(
     for seed in ("1", "2"):
         assert cli.main(["judge", "new", str(pairs), "--db", str(fresh), "--seed", seed]) == 0
     assert Store(fresh).settings().seed == 2
+    assert f"now fabula judge serve --db {fresh}" in capsys.readouterr().out
 
 
 def test_the_report_is_printed_and_written(db: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,6 +6,7 @@ Exit codes: 0 done, 2 the user's mistake (one clear line, no traceback), 1 ours.
 from __future__ import annotations
 
 import argparse
+import errno
 import importlib
 import os
 import sys
@@ -31,6 +32,9 @@ COMMANDS = (
 )
 """The files of this folder, in the order the help shows them."""
 
+FULL = (errno.ENOSPC, errno.EDQUOT)
+"""A disk with no room left: nobody's fault in the code, wherever it happens."""
+
 
 class Parser(argparse.ArgumentParser):
     """A parser whose complaints are one line, like every other mistake's."""
@@ -52,9 +56,20 @@ def build_parser() -> argparse.ArgumentParser:
     return parser
 
 
+def arcs(argv: Sequence[str]) -> list[str]:
+    """`--arc -+` as `--arc=-+`: to argparse an arc that begins with a minus is an option."""
+    told: list[str] = []
+    for word in argv:
+        if told and told[-1] == "--arc" and word.startswith("-") and not word.strip("+-.?"):
+            told[-1] = f"--arc={word}"
+        else:
+            told.append(word)
+    return told
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; every mistake of the user's ends here as one line."""
-    args = build_parser().parse_args(argv)
+    args = build_parser().parse_args(arcs(sys.argv[1:] if argv is None else argv))
     try:
         code: int = args.run(args)
         sys.stdout.flush()
@@ -67,5 +82,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 130
     except BrokenPipeError:
         # The reader of our output went away (| head); that is its right.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _hush()
         return 0
+    except OSError as error:
+        if error.errno not in FULL:
+            raise
+        print(f"fabula {args.command}: cannot write: {error.strerror}", file=sys.stderr)
+        _hush()
+        return 2
+
+
+def _hush() -> None:
+    """What is still to be printed goes nowhere."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -26,7 +26,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     show.add_story(parser, blanks=True)
-    show.add_sampling(parser, candidates=3)
+    show.add_sampling(parser, candidates=3, samples="50; without latents 1000")
     parser.add_argument("--chains", type=int, metavar="N", help="Gibbs chains, which share the samples (17 at most)")
     parser.add_argument(
         "--x-step", choices=("greedy", "sampled"), default="greedy",

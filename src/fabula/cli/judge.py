@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shlex
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -151,7 +152,7 @@ def run_new(args: argparse.Namespace) -> int:
     checks = sum(item.pair.is_check for item in items)
     print(
         f"{store.path}: {len(items) - checks} pairs and {checks} attention checks, {args.annotators} annotators a pair"
-        "; now fabula judge serve"
+        f"; now fabula judge serve{f' --db {shlex.quote(str(args.db))}' if args.db else ''}"
     )
     return 0
 

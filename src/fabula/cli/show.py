@@ -33,7 +33,7 @@ def add_model(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_sampling(parser: argparse.ArgumentParser, candidates: int) -> None:
+def add_sampling(parser: argparse.ArgumentParser, candidates: int, samples: str) -> None:
     """The options of commands that write."""
     parser.add_argument(
         "--arc", metavar="TAGS",
@@ -45,9 +45,7 @@ def add_sampling(parser: argparse.ArgumentParser, candidates: int) -> None:
     parser.add_argument(
         "--candidates", type=int, default=candidates, metavar="N", help=f"stories to show ({candidates})"
     )
-    parser.add_argument(
-        "--samples", type=int, metavar="N", help="stories to draw and choose from (50; without latents 1000)"
-    )
+    parser.add_argument("--samples", type=int, metavar="N", help=f"stories to draw and choose from ({samples})")
     parser.add_argument(
         "--sampler", default="bridge", metavar="NAME",
         help="bridge (looks ahead first), gibbs (the paper's) or rerank (models without latents)",
@@ -98,6 +96,7 @@ def add_story(parser: argparse.ArgumentParser, blanks: bool) -> None:
     parser.add_argument(
         "--paragraph", action="store_true", help="the text is a paragraph: split it into sentences by rule"
     )
+    parser.set_defaults(blanks=blanks)
 
 
 def story(args: argparse.Namespace) -> list[str]:
@@ -111,6 +110,9 @@ def story(args: argparse.Namespace) -> list[str]:
         lines = list(args.sentences)
     if not lines:
         raise UserError(f"no story was given; see fabula {args.command} --help", field="sentences")
+    if "_" in lines and not args.blanks:
+        told = f"_ is a sentence that is missing, and fabula {args.command} reads whole stories: fill it in first"
+        raise UserError(told, field="sentences")
     if not args.paragraph:
         return lines
     from fabula.corpus.tokenize import split_paragraph

@@ -24,7 +24,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--sentences", type=int, metavar="N", help="how many sentences (the arc's length, else 5)")
-    show.add_sampling(parser, candidates=1)
+    show.add_sampling(parser, candidates=1, samples="10")
     show.add_model(parser)
     parser.set_defaults(run=run)
 

@@ -37,7 +37,8 @@ class Database:
                 path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
             )
         except (OSError, sqlite3.Error) as error:
-            raise UserError(f"cannot open {path}: {error}; choose another file with --db", field="db") from error
+            told = error.strerror if isinstance(error, OSError) and error.strerror else error
+            raise UserError(f"cannot open {path}: {told}; choose another file with --db", field="db") from error
         try:
             self._prepare(schema)
         except (sqlite3.Error, RefusedError) as error:
