@@ -53,7 +53,7 @@ def tally(report: Report) -> str:
     def count(found: list[Verdict]) -> str:
         words = {verdict.verdict for verdict in found}
         ordered = sorted(words, key=lambda word: (CLASSES.get(word, "open"), word))
-        return " ".join(f"{chip(word)} {sum(v.verdict == word for v in found)}" for word in ordered)
+        return ", ".join(f"{sum(v.verdict == word for v in found)} {chip(word)}" for word in ordered)
 
     return f"<p>Claims of the paper: {count(report.claims)}. Bars of this project: {count(report.bars)}.</p>"
 

@@ -147,7 +147,8 @@ class Found:
         found = mean(record["stories"][metric], draws=self.scale.resamples)
         # METEOR counts over all pairs, so its own figure is not the stories' mean: the interval is moved to it.
         shift = record[metric] - found.value
-        return Figure(ours=record[metric], low=found.low + shift, high=found.high + shift, paper=theirs, record=name)
+        low = max(0.0, found.low + shift)  # no overlap is below none
+        return Figure(ours=record[metric], low=low, high=found.high + shift, paper=theirs, record=name)
 
     def control(self, system: str, judge: str = "vader", greedy: bool = False) -> Figure:
         name = f"control/{system}"
