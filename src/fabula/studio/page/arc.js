@@ -211,8 +211,8 @@ function curve(doc, ui) {
   const parts = [];
   if (points.some((point) => point.spread !== null && !point.fixed)) {
     const wide = (point) => Math.max(2, (point.spread ?? 0) * (1 - 2 * PAD) * width);
-    const left = points.map((point) => [point.x - wide(point), point.y]);
-    const right = points.map((point) => [point.x + wide(point), point.y]).reverse();
+    const left = points.map((point) => [Math.max(x(0) * width - 2, point.x - wide(point)), point.y]);
+    const right = points.map((point) => [Math.min(x(1) * width + 2, point.x + wide(point)), point.y]).reverse();
     parts.push(s("path", { class: "band", d: `${through(left)}L${through(right).slice(1)}Z` }));
   }
   points.forEach((point, i) => {

@@ -46,8 +46,8 @@ export function svg(doc, title, labels, posterior, pointOf) {
   }
   const wide = (point) => (point.spread ?? 0) * (LOW - HIGH);
   if (points.some((point) => point.spread)) {
-    const upper = points.map((point) => [point.x, point.y - wide(point)]);
-    const lower = points.map((point) => [point.x, point.y + wide(point)]).reverse();
+    const upper = points.map((point) => [point.x, Math.max(HIGH, point.y - wide(point))]);
+    const lower = points.map((point) => [point.x, Math.min(LOW, point.y + wide(point))]).reverse();
     parts.push(s("path", { d: `${along(upper)}L${along(lower).slice(1)}Z`, fill: "#2f5d50", opacity: 0.12 }));
   }
   parts.push(s("path", { d: along(points.map((point) => [point.x, point.y])), fill: "none", stroke: "#2f5d50", "stroke-width": 3 }));
