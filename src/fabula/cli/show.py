@@ -110,6 +110,10 @@ def story(args: argparse.Namespace) -> list[str]:
         lines = list(args.sentences)
     if not lines:
         raise UserError(f"no story was given; see fabula {args.command} --help", field="sentences")
+    words = [line for line in lines if line != "_"]
+    if not args.paragraph and args.file is None and len(words) > 2 and not any(" " in line for line in words):
+        told = f'every sentence is a single word; put each one in quotes: fabula {args.command} "Tom was sad." ...'
+        raise UserError(told, field="sentences")
     if "_" in lines and not args.blanks:
         told = f"_ is a sentence that is missing, and fabula {args.command} reads whole stories: fill it in first"
         raise UserError(told, field="sentences")

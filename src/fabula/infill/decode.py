@@ -41,8 +41,12 @@ class Choice:
     """Whether the network runs in bf16 (CUDA); scores are summed in single precision all the same."""
 
     def __post_init__(self) -> None:
-        if self.top_k < 0 or self.temperature <= 0 or self.max_words < 3:
-            raise ValueError("top_k must be at least 0, temperature above 0, max_words at least 3")
+        if self.top_k < 0:
+            raise ValueError(f"top-k must be at least 0, not {self.top_k}; 0 is all words")
+        if not 0 < self.temperature < float("inf"):
+            raise ValueError(f"temperature must be above 0 and finite, not {self.temperature}")
+        if self.max_words < 3:
+            raise ValueError(f"max_words must be at least 3, not {self.max_words}")
         if self.no_repeat < 0 or self.no_repeat == 1:
             raise ValueError("no_repeat is a number of words, 2 or more, or 0")
 

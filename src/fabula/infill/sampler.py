@@ -83,8 +83,11 @@ class FillSettings:
     """Scores held at once, at most; a larger job is cut into pieces."""
 
     def __post_init__(self) -> None:
-        if self.samples < 1 or (self.chains is not None and self.chains < 1) or self.memory_gib <= 0:
-            raise ValueError("samples and chains are at least 1, memory_gib above 0")
+        for name in ("samples", "chains"):
+            if getattr(self, name) is not None and getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
+        if self.memory_gib <= 0:
+            raise ValueError(f"memory_gib must be above 0, not {self.memory_gib}")
         if self.x_step == "sampled" and self.top_k == 1:
             raise ValueError("a sampled X step needs words to choose among: top_k is 1")
         if self.sampler == "gibbs" and (self.no_repeat or not self.strangers):
