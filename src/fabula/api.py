@@ -328,8 +328,6 @@ class Narrator:
         chosen, notes = self._settings(sampler, samples, settings)
         if candidates < 1:
             raise UserError(f"candidates must be at least 1, not {candidates}", field="candidates")
-        if not math.isfinite(settings.get("temperature") or 1.0):
-            raise UserError(f"a temperature is a number above 0, not {settings['temperature']}", field="temperature")
         with torch.inference_mode():
             swap = self._stand_ins(task)
         blanks = self.encode([task], [swap])
