@@ -168,7 +168,7 @@ def test_words_new_to_the_model_are_named(kind: str, capsys: pytest.CaptureFixtu
 
 
 def test_the_usual_temperature_is_the_one_the_help_names(capsys: pytest.CaptureFixture[str]) -> None:
-    """0.8 where words are drawn, 1 for gibbs; saying so changes nothing, saying otherwise does."""
+    """0.9 where words are drawn, 1 for gibbs; saying so changes nothing, saying otherwise does."""
     arguments = ["--sentences", "4", "--samples", "6", "--json"]
     texts = []
     for extra in ([], ["--temperature", str(TEMPERATURE)], ["--temperature", "1"]):

@@ -56,7 +56,7 @@ def add_sampling(parser: argparse.ArgumentParser, candidates: int, samples: str)
     )
     parser.add_argument(
         "--temperature", type=float, metavar="T",
-        help="of the words that are drawn: lower safer, higher bolder, 1 the model's own (0.8; for gibbs 1)",
+        help="of the words that are drawn: lower safer, higher bolder, 1 the model's own (0.9; for gibbs 1)",
     )  # fmt: skip
     parser.add_argument("--verbose", action="store_true", help="also how the sampler moved")
     parser.add_argument(

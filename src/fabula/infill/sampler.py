@@ -23,7 +23,7 @@ from fabula.models.slds import SLDS
 SamplerName = Literal["gibbs", "bridge", "rerank"]
 SAMPLERS: tuple[SamplerName, ...] = ("bridge", "gibbs", "rerank")
 
-TEMPERATURE = 0.8
+TEMPERATURE = 0.9
 """Of the words that `bridge` and `rerank` draw, where nobody says otherwise: lines read better than at 1, where one
 unlikely word derails a story. The law so sharpened is then the target; evaluations say 1 themselves. A gibbs X step
 decodes greedily, or undoes the temperature in its weights: it proposes at 1."""
