@@ -30,7 +30,8 @@ from fabula.training.loop import train
 from fabula.training.objective import gumbel_softmax
 
 FloatArray = NDArray[np.float64]
-STORIES_AT_ONCE = 256
+STORIES_AT_ONCE = {"cpu": 256, "cuda": 1600}
+"""Of a likelihood: the sentences follow one another, so that a card wants as many stories as it can hold."""
 LOOKED_AT = 200
 """Stories on which the use of Z is measured."""
 CHANGED = 8
@@ -138,7 +139,7 @@ def story_nlls(model: Model, shelf: Shelf, samples: int, seed: int, posterior: s
     found = {name: np.zeros(len(shelf)) for name in names}
     generator = torch.Generator(shelf.device).manual_seed(seed)
     model.eval()
-    for rows in shelf.in_order(STORIES_AT_ONCE):
+    for rows in shelf.in_order(STORIES_AT_ONCE.get(shelf.device.type, 256)):
         batch = shelf.cut(rows)
         if not isinstance(model, SLDS):
             found["nll"][rows] = -model.log_p_X(batch).double().sum(-1).cpu().numpy()
@@ -165,7 +166,7 @@ def latent_figures(model: SLDS, bench: Bench) -> dict[str, Any]:
     shelf = Shelf(bench.test, bench.device)
     generator = torch.Generator(bench.device).manual_seed(bench.job.seed)
     truth, guess = [], []
-    for rows in shelf.in_order(STORIES_AT_ONCE):
+    for rows in shelf.in_order(STORIES_AT_ONCE.get(shelf.device.type, 256)):
         batch = shelf.cut(rows)
         known = batch.S >= 0
         truth.append(batch.S[known].cpu())
