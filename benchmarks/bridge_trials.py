@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +25,12 @@ from fabula.corpus.dataset import Corpus
 from fabula.evaluation.lookahead import choose_stories, log_p_ending
 from fabula.evaluation.record import mean_and_error
 from fabula.infill.cast import Cast
+from fabula.infill.consensus import by_consensus
 from fabula.infill.decode import Lexicon
 from fabula.infill.noise import seeded
 from fabula.infill.page import page
-from fabula.infill.sampler import CAREFUL, FillSettings, fill
+from fabula.infill.sampler import CAREFUL, FillSettings, draw, fill, take
+from fabula.infill.samples import Round, best
 from fabula.reproduce.plan import MIDDLE, SETTINGS, TABLE_SETTINGS
 from fabula.training.checkpoint import load
 
@@ -63,8 +66,16 @@ AHEAD: dict[str, dict[str, Any]] = {
     "fill-400": {**SHIPPED, "samples": 400},
     "fill-0.8-200": {**SHIPPED, "samples": 200, "temperature": 0.8},
 }
+CONSENSUS: dict[str, dict[str, Any]] = {
+    f"consensus-{temperature:g}{'-peek' if peek else ''}": {
+        **RAW, "temperature": temperature, "samples": 400, "tags": "peek" if peek else "read",
+    }
+    for temperature in (0.5, 0.7, 0.85, 1.0)
+    for peek in (False, True)
+}  # fmt: skip
+TRUSTS = (0.0, 0.3, 1.0)
 KEPT = 50
-"""Candidates of a story that are kept of a trial with many samples, to be ranked in other ways later; 1 of the others."""
+"""Candidates that are kept of a trial with many samples, to be ranked in other ways later; 1 of the others."""
 
 
 def stories_of(args: argparse.Namespace) -> tuple[Corpus, list[int], list[list[list[int]]]]:
@@ -86,6 +97,7 @@ def write(args: argparse.Namespace) -> None:
     torch.set_float32_matmul_precision("high")
     jobs = [(setting, name, OVERLAP[name]) for setting in TABLE_SETTINGS for name in OVERLAP]
     jobs += [(MIDDLE, name, AHEAD[name]) for name in AHEAD]
+    jobs += [(setting, name, CONSENSUS[name]) for setting in TABLE_SETTINGS for name in CONSENSUS]
     if args.only:
         jobs = [job for job in jobs if f"{job[0]}.{job[1]}" in args.only or job[0] in args.only]
     whole = page(stories, device=device)
@@ -97,19 +109,42 @@ def write(args: argparse.Namespace) -> None:
         )
         blank = page([[None if i in missing else w for i, w in enumerate(s)] for s in stories], device=device)
         gold = whole if settings.tags == "peek" else None
+        if name in CONSENSUS:
+            agree(args.out, setting, name, settings, (model, lexicon, blank, seeds, gold))
+            continue
         began = time.perf_counter()
         kept = KEPT if settings.samples > 50 and setting != MIDDLE else 1
         answers = fill(model, lexicon, blank, settings, seeds, kept, gold=gold, cast=cast)
         seconds = (time.perf_counter() - began) / len(stories)
         record: dict[str, Any] = {"setting": setting, "trial": name, "changes": changes, "seconds_a_story": seconds}
         if setting == MIDDLE and judge is not None:
-            best = [found[0] for found, _ in answers]
-            X = torch.nn.utils.rnn.pad_sequence([f.X.transpose(0, 1) for f in best]).permute(1, 2, 0)
-            log_p = log_p_ending(judge, X.to(device), torch.stack([f.lengths for f in best]).to(device))
+            firsts = [found[0] for found, _ in answers]
+            X = torch.nn.utils.rnn.pad_sequence([f.X.transpose(0, 1) for f in firsts]).permute(1, 2, 0)
+            log_p = log_p_ending(judge, X.to(device), torch.stack([f.lengths for f in firsts]).to(device))
             figure = mean_and_error(log_p.double().cpu())
             record |= {"log_p": figure.value, "log_p_se": figure.se}
         print(json.dumps(record), flush=True)
         keep(args.out / f"{setting}.{name}.npz", answers, missing, record)
+
+
+def agree(out: Path, setting: str, name: str, settings: FillSettings, job: tuple[Any, ...]) -> None:
+    """The sample that the others agree with, by how far their weights are trusted."""
+    model, lexicon, blank, seeds, gold = job
+    answers: dict[float, list[Any]] = {trust: [] for trust in TRUSTS}
+    for start in range(0, len(seeds), 50):
+        stop = min(start + 50, len(seeds))
+        generators = [seeded(seed) for seed in seeds[start:stop]]
+        piece, truth = blank.rows(start, stop), None if gold is None else gold.rows(start, stop)
+        with torch.inference_mode():
+            rounds = [r for r, _ in draw(model, lexicon, piece, settings, generators, truth)]
+            for trust in TRUSTS:
+                scored = [
+                    Round(*(t.cpu() for t in r)) for r in by_consensus(rounds, stop - start, piece.missing, trust)
+                ]
+                for story in range(stop - start):
+                    answers[trust].append(([take(*place) for place in best(scored, story, stop - start, 1)], None))
+    for trust, found in answers.items():
+        keep(out / f"{setting}.{name}-trust-{trust:g}.npz", found, SETTINGS[setting], {"settings": asdict(settings)})
 
 
 def keep(path: Path, answers: list[Any], missing: tuple[int, ...], record: dict[str, Any]) -> None:

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from fabula.infill import bridge, gibbs, rerank
 from fabula.infill.cast import Cast
+from fabula.infill.consensus import by_consensus
 from fabula.infill.decode import Choice, Lexicon
 from fabula.infill.noise import seeded
 from fabula.infill.page import Page
@@ -76,6 +77,8 @@ class FillSettings:
     max_words: int = 30
     x_step: Literal["greedy", "sampled"] = "greedy"
     score: Literal["given", "last"] = "given"
+    rank: Literal["score", "consensus"] = "score"
+    """Which sample is the answer: the best by the sampler's score, or the one most like the others (`consensus.py`)."""
     tags: TagSource = "read"
     bf16: bool = False
     """Whether the decoder's products run in bf16, on CUDA; latents and log-probabilities stay in single precision."""
@@ -182,6 +185,8 @@ def fill(
         for r, movement in draw(model, lexicon, piece, settings, generators, truth, cast):
             rounds.append(Round(*(t.cpu() for t in r)))
             diagnostics = movement or diagnostics
+        if settings.rank == "consensus":
+            rounds = by_consensus(rounds, stop - start, piece.missing)
         for story in range(stop - start):
             found = [take(r, row) for r, row in best(rounds, story, stop - start, candidates)]
             answers.append((found, Diagnostics(*(figure[story : story + 1] for figure in diagnostics))))
