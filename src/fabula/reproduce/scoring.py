@@ -21,7 +21,7 @@ import numpy as np
 
 from fabula.errors import UserError
 from fabula.evaluation.record import rounded
-from fabula.reproduce.bench import Bench, Job, OutOfTimeError
+from fabula.reproduce.bench import Bench, Job, OutOfTimeError, device_name
 from fabula.reproduce.plan import BY_NAME, HUMAN, MIDDLE, SETTINGS, TABLE_SETTINGS, protocol
 from fabula.reproduce.records import rounded_list
 from fabula.reproduce.schedule import Outcome, Say
@@ -78,7 +78,8 @@ class Scorer:
         system, _, detail = rest.partition(".")
         return {
             "stage": stage, "system": system, "detail": detail, "scale": self.job.scale.name, "seed": self.job.seed,
-            "data_hash": self.bench.corpus.hash, "kind": "estimate", "device": "cpu",
+            "data_hash": self.bench.corpus.hash, "kind": "estimate",
+            "device": device_name(self.bench.device) if stage == "surprise" else "cpu",
         }  # fmt: skip
 
     def wanted(self, kind: str, rest: str, outcome: Outcome, systems: set[str]) -> bool:
@@ -200,10 +201,10 @@ class Scorer:
                 continue
             began = time.perf_counter()
             stories = self.middle(name, self.job.scale.read)
-            found = story_perplexity(stories, [given_in(MIDDLE)] * len(stories))
+            found = story_perplexity(stories, [given_in(MIDDLE)] * len(stories), device=self.job.device)
             record = {
                 "n": len(stories), "ppl": rounded(found.perplexity), "written_ppl": rounded(found.written_perplexity),
-                "context_gain": rounded_list(context_gain(stories)),
+                "context_gain": rounded_list(context_gain(stories, device=self.job.device)),
                 "stories": {
                     "nats": rounded_list(found.nats), "tokens": [int(count) for count in found.tokens],
                     "written_nats": rounded_list(found.written_nats),

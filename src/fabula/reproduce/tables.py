@@ -38,6 +38,8 @@ SETTING_NAMES = {
 }  # fmt: skip
 SAMPLER_NAMES = {
     "gibbs-peek": "gibbs, tags peeked at", "gibbs": "gibbs, no peeking", "bridge": "bridge", "rerank": "best of many",
+    "bridge-more": "bridge, more samples, asking ahead", "fill": "as fabula fill writes",
+    "consensus": "bridge, chosen by consensus",
 }  # fmt: skip
 NOT_RUN = "not run"
 FloatArray = NDArray[np.float64]
@@ -202,7 +204,7 @@ def infilling(found: Found) -> list[Table]:
         rows = []
         metrics = [*METRICS, *([BY_LINES] if len(SETTINGS[setting]) > 1 else [])]
         # The paper's protocol for everyone, then what else the latent systems can do.
-        for step in ("protocol", "gibbs", "bridge"):
+        for step in ("protocol", "gibbs", "bridge", "bridge-more", "fill", "consensus"):
             for system in found.systems:
                 if "sample" not in system.stages or (step != "protocol" and step not in samplers_of(system)[1:]):
                     continue
