@@ -213,7 +213,7 @@ def score(args: argparse.Namespace) -> None:
 
 
 def read(args: argparse.Namespace) -> None:
-    """SmolLM2's perplexity of whole stories and of what was written, the middle three missing; people's for comparison."""
+    """SmolLM2's perplexity of whole stories and of what was written, the middle three missing; people's beside it."""
     from fabula.evaluation.pretrained import story_perplexity
     from fabula.reproduce.stories import english, given_in
 
