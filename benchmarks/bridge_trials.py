@@ -67,6 +67,12 @@ AHEAD: dict[str, dict[str, Any]] = {
     "ahead-0.8-fluent-200": {"ahead": 0.5, "temperature": 0.8, "fluency": 3.0, "samples": 200},
     "ahead-0.9-fluent-400": {"ahead": 0.5, "temperature": 0.9, "fluency": 3.0, "samples": 400},
     "ahead-0.9-1000": {**RAW, "ahead": 0.5, "temperature": 0.9, "samples": 1000},
+    "greedy": {**RAW, "top_k": 1},
+    "greedy-500": {**RAW, "top_k": 1, "ahead": 0.5, "samples": 500},
+    **{
+        f"ahead-{t:g}-fluent-{f:g}-500": {"ahead": 0.5, "temperature": t, "fluency": f, "samples": 500}
+        for t, f in ((0.3, 3.0), (0.3, 6.0), (0.4, 3.0), (0.4, 6.0), (0.5, 6.0), (0.5, 10.0), (0.9, 3.0))
+    },
     "fill": SHIPPED,
     "fill-200": {**SHIPPED, "samples": 200},
     "fill-400": {**SHIPPED, "samples": 400},

@@ -152,7 +152,7 @@ def samplers_of(system: System) -> tuple[str, ...]:
     if not system.latent:
         return ("rerank",)
     if system.name == SHIPPED:
-        return ("gibbs-peek", "gibbs", "bridge", "bridge-more", "fill", "consensus")
+        return ("gibbs-peek", "gibbs", "bridge", "bridge-more", "bridge-sharp", "fill", "consensus-peek", "consensus")
     if system.kind == "lds":
         # One state: there are no tags to peek at.
         return ("gibbs", "bridge")
@@ -204,7 +204,7 @@ def units_of(systems: Iterable[System]) -> list[Unit]:
             add("cloze", 7)
         if system.name in ("slds", "lm", "default", "lm-1024"):
             for sampler in samplers_of(system):
-                if sampler not in ("gibbs-peek", "consensus"):
+                if sampler.startswith(("bridge", "rerank", "fill")) or sampler == "gibbs":
                     add("speed", 9, sampler, alone=True)
     if {JUDGE, "lm"} <= {s.name for s in chosen}:
         found.append(Unit("lookahead", HUMAN, "", (f"train/{JUDGE}",), (5, -2)))

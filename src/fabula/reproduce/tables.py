@@ -38,8 +38,8 @@ SETTING_NAMES = {
 }  # fmt: skip
 SAMPLER_NAMES = {
     "gibbs-peek": "gibbs, tags peeked at", "gibbs": "gibbs, no peeking", "bridge": "bridge", "rerank": "best of many",
-    "bridge-more": "bridge, more samples, asking ahead", "fill": "as fabula fill writes",
-    "consensus": "bridge, chosen by consensus",
+    "bridge-more": "bridge, 500 samples, asking ahead", "bridge-sharp": "the same, words nearly greedy", "fill": "as fabula fill writes",
+    "consensus-peek": "bridge, chosen by consensus, tags peeked at", "consensus": "bridge, chosen by consensus",
 }  # fmt: skip
 NOT_RUN = "not run"
 FloatArray = NDArray[np.float64]
@@ -204,12 +204,21 @@ def infilling(found: Found) -> list[Table]:
         rows = []
         metrics = [*METRICS, *([BY_LINES] if len(SETTINGS[setting]) > 1 else [])]
         # The paper's protocol for everyone, then what else the latent systems can do.
-        for step in ("protocol", "gibbs", "bridge", "bridge-more", "fill", "consensus"):
+        for step in (
+            "protocol",
+            "gibbs",
+            "bridge",
+            "bridge-more",
+            "bridge-sharp",
+            "fill",
+            "consensus-peek",
+            "consensus",
+        ):
             for system in found.systems:
                 if "sample" not in system.stages or (step != "protocol" and step not in samplers_of(system)[1:]):
                     continue
                 sampler = protocol(system) if step == "protocol" else step
-                seen = "gold tags" if system.kind == "s2s" else "peeks" if sampler == "gibbs-peek" else "no"
+                seen = "gold tags" if system.kind == "s2s" else "peeks" if sampler.endswith("-peek") else "no"
                 figures = tuple(found.overlap(system.name, setting, sampler, metric) for metric in metrics)
                 rows.append(
                     Row(lead=(found.title(system), SAMPLER_NAMES[sampler], seen), figures=figures, own=not system.paper)
@@ -534,7 +543,7 @@ def family(found: Found, setting: str, metric: str, *, ours: bool, peeking: bool
         for system in found.systems
         if system.kind == "slds" and "sample" in system.stages and (ours or system.paper)
         for sampler in samplers_of(system)
-        if peeking or sampler != "gibbs-peek"
+        if peeking or not sampler.endswith("-peek")
     ]
 
 

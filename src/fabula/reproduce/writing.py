@@ -28,9 +28,12 @@ TOP_K = 15
 """The paper's value for its baselines; the paper does not say how it wrote for its control table."""
 
 
-MORE = 4
+MORE, AGREEING = 10, 8
+"""How many times the paper's samples: still in less time than the LM's best of many; where consensus is asked."""
 AGREED = 0.7
 """The temperature of samples that are chosen by consensus."""
+SHARP, SHARP_FLUENCY = 0.3, 3.0
+"""A greedy writer's words are the likeliest, whatever they say: against gibbs, bridge is sharpened to the like."""
 
 
 def settings_of(sampler: str, scale: Scale, bench: Bench) -> FillSettings:
@@ -44,16 +47,17 @@ def settings_of(sampler: str, scale: Scale, bench: Bench) -> FillSettings:
         return FillSettings(sampler="rerank", samples=scale.reranked, top_k=TOP_K, **common)
     if sampler == "bridge":
         return FillSettings(sampler="bridge", samples=scale.samples, tags="read", top_k=TOP_K, **common)
-    if sampler == "bridge-more":
-        # Four times the samples, still in less time than the LM's best of many; asking ahead and ranked as shipped.
+    if sampler in ("bridge-more", "bridge-sharp"):
+        # Ten times the samples, still in less time than the LM's best of many; asking ahead and ranked as shipped.
         more = {"samples": MORE * scale.samples, "ahead": CAREFUL["bridge"]["ahead"], "top_k": TOP_K}
-        return FillSettings(**more, memory_gib=bench.job.memory_gib)
+        sharp = {"temperature": SHARP, "fluency": SHARP_FLUENCY} if sampler == "bridge-sharp" else {}
+        return FillSettings(**more, **sharp, memory_gib=bench.job.memory_gib)
     if sampler == "fill":
         return FillSettings(samples=scale.samples, memory_gib=bench.job.memory_gib, **CAREFUL["bridge"])
-    if sampler == "consensus":
-        return FillSettings(
-            samples=2 * MORE * scale.samples, top_k=TOP_K, rank="consensus", **{**common, "temperature": AGREED}
-        )
+    if sampler.startswith("consensus"):
+        tags = "peek" if sampler.endswith("-peek") else "read"
+        more = {"samples": AGREEING * scale.samples, "top_k": TOP_K, "rank": "consensus", "tags": tags}
+        return FillSettings(**{**common, "temperature": AGREED}, **more)
     # One chain, as the paper has it: its 50 samples are 50 states, burn-in included.
     tags = "peek" if sampler == "gibbs-peek" else "read"
     return FillSettings(sampler="gibbs", samples=scale.samples, chains=1, tags=tags, **common)  # type: ignore[arg-type]
