@@ -38,7 +38,8 @@ SETTING_NAMES = {
 }  # fmt: skip
 SAMPLER_NAMES = {
     "gibbs-peek": "gibbs, tags peeked at", "gibbs": "gibbs, no peeking", "bridge": "bridge", "rerank": "best of many",
-    "bridge-more": "bridge, 500 samples, asking ahead", "bridge-sharp": "the same, words nearly greedy", "fill": "as fabula fill writes",
+    "bridge-more": "bridge, 500 samples, asking ahead", "bridge-sharp": "the same, words nearly greedy",
+    "fill": "as fabula fill writes",
     "consensus-peek": "bridge, chosen by consensus, tags peeked at", "consensus": "bridge, chosen by consensus",
 }  # fmt: skip
 NOT_RUN = "not run"

@@ -49,15 +49,16 @@ def settings_of(sampler: str, scale: Scale, bench: Bench) -> FillSettings:
         return FillSettings(sampler="bridge", samples=scale.samples, tags="read", top_k=TOP_K, **common)
     if sampler in ("bridge-more", "bridge-sharp"):
         # Ten times the samples, still in less time than the LM's best of many; asking ahead and ranked as shipped.
-        more = {"samples": MORE * scale.samples, "ahead": CAREFUL["bridge"]["ahead"], "top_k": TOP_K}
-        sharp = {"temperature": SHARP, "fluency": SHARP_FLUENCY} if sampler == "bridge-sharp" else {}
-        return FillSettings(**more, **sharp, memory_gib=bench.job.memory_gib)
+        more: dict[str, Any] = {"samples": MORE * scale.samples, "ahead": CAREFUL["bridge"]["ahead"], "top_k": TOP_K}
+        if sampler == "bridge-sharp":
+            more |= {"temperature": SHARP, "fluency": SHARP_FLUENCY}
+        return FillSettings(**more, memory_gib=bench.job.memory_gib)
     if sampler == "fill":
         return FillSettings(samples=scale.samples, memory_gib=bench.job.memory_gib, **CAREFUL["bridge"])
     if sampler.startswith("consensus"):
         tags = "peek" if sampler.endswith("-peek") else "read"
-        more = {"samples": AGREEING * scale.samples, "top_k": TOP_K, "rank": "consensus", "tags": tags}
-        return FillSettings(**{**common, "temperature": AGREED}, **more)
+        agreed = {"samples": AGREEING * scale.samples, "temperature": AGREED, "rank": "consensus", "tags": tags}
+        return FillSettings(**{**common, **agreed}, top_k=TOP_K)
     # One chain, as the paper has it: its 50 samples are 50 states, burn-in included.
     tags = "peek" if sampler == "gibbs-peek" else "read"
     return FillSettings(sampler="gibbs", samples=scale.samples, chains=1, tags=tags, **common)  # type: ignore[arg-type]
