@@ -32,7 +32,7 @@ MORE, AGREEING = 10, 8
 """How many times the paper's samples: still in less time than the LM's best of many; where consensus is asked."""
 AGREED = 0.7
 """The temperature of samples that are chosen by consensus."""
-SHARP, SHARP_FLUENCY = 0.3, 3.0
+SHARP, SHARP_FLUENCY = 0.5, 6.0
 """A greedy writer's words are the likeliest, whatever they say: against gibbs, bridge is sharpened to the like."""
 
 
