@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from fabula.errors import UserError
-from fabula.reproduce import claims, markdown, page
+from fabula.reproduce import bars, claims, markdown, page
 from fabula.reproduce.plan import BY_NAME, FULL, SETTINGS, SYSTEMS, TABLE_SETTINGS, narrowed, systems_for, units_of
 from fabula.reproduce.records import Records
 from fabula.reproduce.report import build, mixed_weights
@@ -49,7 +49,7 @@ def write_control(records: Records, system: str, f1: float) -> None:
 
 
 def verdict(found: Found, start: str) -> str:
-    (one,) = (v.verdict for v in [*claims.claims(found), *claims.bars(found)] if v.claim.startswith(start))
+    (one,) = (v.verdict for v in [*claims.claims(found), *bars.bars(found)] if v.claim.startswith(start))
     return one
 
 
@@ -66,7 +66,7 @@ def test_perplexity_is_judged_story_by_story(tmp_path: Path, slds: float, word: 
 
 def test_what_was_not_run_is_said_so(tmp_path: Path) -> None:
     found = Found(Records(tmp_path), FULL)
-    verdicts = [*claims.claims(found), *claims.bars(found)]
+    verdicts = [*claims.claims(found), *bars.bars(found)]
     assert {v.verdict for v in verdicts} == {"not run"}
     tables = infilling(found)
     assert len(tables) == 4
@@ -102,10 +102,10 @@ def test_the_bar_of_every_row_is_the_papers_best(tmp_path: Path) -> None:
     records = Records(tmp_path)
     for setting in TABLE_SETTINGS:
         write_overlap(records, "slds-25", setting, "gibbs-peek", 30.0)
-    assert verdict(Found(records, FULL), "in each row of the infilling table") == claims.MET
+    assert verdict(Found(records, FULL), "in each row of the infilling table") == bars.MET
     write_overlap(records, "slds-25", "34", "gibbs-peek", 23.64)
-    told = next(v for v in claims.bars(Found(records, FULL)) if v.claim.startswith("in each row"))
-    assert told.verdict == claims.MISSED
+    told = next(v for v in bars.bars(Found(records, FULL)) if v.claim.startswith("in each row"))
+    assert told.verdict == bars.MISSED
     # The paper's best on the 3rd and 4th: ROUGE-1 23.65, the others below 23.64.
     assert [line for line in told.evidence if line.startswith("missed")] == [
         line for line in told.evidence if "3rd and 4th missing, ROUGE-1" in line

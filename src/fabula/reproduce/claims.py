@@ -1,4 +1,4 @@
-"""The paper's claims and our own bars, each with a verdict that the figures decide: other figures, other words."""
+"""The paper's claims, each with a verdict that the figures decide: other figures, other words."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fabula.evaluation.bootstrap import Interval, difference
-from fabula.reproduce.plan import BY_NAME, MIDDLE, SETTINGS, TABLE_SETTINGS
+from fabula.reproduce.plan import BY_NAME, SETTINGS
 from fabula.reproduce.tables import (
     BY_LINES,
     METRICS,
@@ -17,12 +17,9 @@ from fabula.reproduce.tables import (
     Figure,
     Found,
     best_of,
-    family,
-    paper_best,
 )
 
 HOLDS, FAILS, OPEN = "holds", "does not hold", "cannot be told"
-MET, MISSED = "met", "missed"
 
 
 @dataclass(frozen=True)
@@ -194,130 +191,6 @@ def compared(setting: str) -> dict[str, str]:
     return {
         BY_LINES if m == "rougeL" else m: f"{t}, sentences apart" if m == "rougeL" else t for m, t in METRICS.items()
     }
-
-
-def bars(found: Found) -> list[Verdict]:
-    """What the project set itself: the paper's best figures, control, and bridge against the other samplers."""
-    made = []
-    evidence, verdicts = [], []
-    for setting in TABLE_SETTINGS:
-        for metric, title in compared(setting).items():
-            want = paper_best(found, setting, metric, PAPER_FAMILY)
-            best = best_of(family(found, setting, metric, ours=True, peeking=True))
-            fair = best_of(family(found, setting, metric, ours=True, peeking=False))
-            if best is None:
-                verdicts.append(NOT_RUN)
-                continue
-            verdicts.append(MET if float(best[1].ours or 0) >= want else MISSED)
-            blind = "" if fair is None else f"; without peeking {number(fair[1])} ({fair[0]})"
-            where = f"{SETTING_NAMES[setting]}, {title}"
-            evidence.append(f"{verdicts[-1]}: {where}: {number(best[1])} ({best[0]}) against {want:.2f}{blind}")
-    counts = ", ".join(f"{verdicts.count(w)} {w}" for w in (MET, MISSED, NOT_RUN) if w in verdicts)
-    verdict = MISSED if MISSED in verdicts else NOT_RUN if NOT_RUN in verdicts else MET
-    title = "in each row of the infilling table the best SLDS-family system is at or above the paper's best"
-    made.append(Verdict(title, verdict, (f"of 16 rows: {counts}", *evidence)))
-    reach = []
-    for metric, name in compared("12").items():
-        want, best = (
-            paper_best(found, "12", metric, ("s2s",)),
-            best_of(family(found, "12", metric, ours=True, peeking=True)),
-        )
-        if best is not None:
-            word = "reached" if float(best[1].ours or 0) >= want else "not reached"
-            reach.append(f"{name}: {number(best[1])} ({best[0]}) against the paper's S2S {want:.2f}: {word}")
-    met = bool(reach) and all(line.endswith(": reached") for line in reach)
-    made.append(
-        Verdict(
-            "on 1st and 2nd missing, reach for S2S's figures",
-            (MET if met else MISSED) if reach else NOT_RUN,
-            tuple(reach),
-        )
-    )
-    for title, systems, least in (
-        ("control macro-F1 of at least 96.1 with all labels", ("slds", "default"), 96.1),
-        (
-            "control macro-F1 of at least 75 with 1 % of labels (reaching for 90)",
-            ("ours-1", "slds-1-summed", "slds-1-hard", "slds-1"),
-            75.0,
-        ),
-    ):
-        figures = [
-            (f"{BY_NAME[name].title}, {'greedy' if greedy else 'top-k 15'}", found.control(name, greedy=greedy))
-            for name in systems
-            for greedy in (False, True)
-        ]
-        best = best_of(figures)
-        verdict = NOT_RUN if best is None else MET if float(best[1].ours or 0) >= least else MISSED
-        told = tuple(f"{name}: {number(figure)}" for name, figure in figures if figure.ours is not None)
-        made.append(Verdict(title, verdict, told))
-    return with_cuts(found, [*made, *bridge_bars(found)])
-
-
-def bridge_bars(found: Found) -> list[Verdict]:
-    """bridge against gibbs and the LM's best of many, middle three missing, story by story."""
-    made = []
-    for system in ("default", "slds"):
-        title = BY_NAME[system].title
-        verdicts, evidence = [], []
-        for rival in (f"{system}.gibbs", "lm.rerank", "lm-1024.rerank"):
-            own, other = found.log_p_ending(f"{system}.bridge"), found.log_p_ending(rival)
-            if own is None or other is None or len(own) != len(other):
-                verdicts.append(NOT_RUN)
-                evidence.append(f"look-ahead against {rival}: {NOT_RUN}")
-            else:
-                gap = difference(own, other, draws=found.scale.resamples)
-                verdicts.append(MET if gap.low > 0 else MISSED)
-                evidence.append(f"look-ahead, bridge - {rival}: {said(gap, ' nats')} (se {gap.se:.2f})")
-            verdicts.append(surprise_bar(found, f"{system}.bridge", rival, evidence))
-            verdicts.append(speed_bar(found, f"{system}.bridge", rival, evidence))
-        verdict = MISSED if MISSED in verdicts else NOT_RUN if NOT_RUN in verdicts else MET
-        made.append(
-            Verdict(
-                f"{title}: bridge beats gibbs and the LM's best of {found.scale.reranked:,} on look-ahead and story "
-                f"perplexity, at less time a story ({SETTING_NAMES[MIDDLE]})",
-                verdict,
-                tuple(evidence),
-            )
-        )
-    return made
-
-
-def surprise_bar(found: Found, own: str, rival: str, evidence: list[str]) -> str:
-    records = [found.get(f"surprise/{name}") for name in (own, rival)]
-    if records[0] is None or records[1] is None:
-        evidence.append(f"story perplexity against {rival}: {NOT_RUN}")
-        return NOT_RUN
-    # Nats per token of each story's written sentences, paired.
-    rates = [
-        [
-            nats / max(tokens, 1)
-            for nats, tokens in zip(r["stories"]["written_nats"], r["stories"]["written_tokens"], strict=True)
-        ]
-        for r in records
-        if r is not None
-    ]
-    if len(rates[0]) != len(rates[1]):
-        return NOT_RUN
-    gap = difference(rates[0], rates[1], draws=found.scale.resamples)
-    ppl = [r["written_ppl"] for r in records if r is not None]
-    told = f"nats a token {said(gap, digits=3)} (se {gap.se:.3f})"
-    evidence.append(f"story perplexity of what was written, bridge {ppl[0]:.1f}, {rival} {ppl[1]:.1f}; {told}")
-    return MET if gap.high < 0 else MISSED
-
-
-def speed_bar(found: Found, own: str, rival: str, evidence: list[str]) -> str:
-    records = [found.get(f"speed/{name}") for name in (own, rival)]
-    if records[0] is None or records[1] is None:
-        if rival.startswith("lm-1024"):
-            return MET  # the larger LM is not timed: the smaller one's time stands for it
-        evidence.append(f"time against {rival}: {NOT_RUN}")
-        return NOT_RUN
-    seconds = [(r["seconds_one_story"], r["seconds_a_story_together"]) for r in records if r is not None]
-    evidence.append(
-        f"seconds a story, bridge {seconds[0][1]:.3f} in a batch ({seconds[0][0]:.2f} alone), "
-        f"{rival} {seconds[1][1]:.3f} ({seconds[1][0]:.2f} alone), on {records[0]['device']}"
-    )
-    return MET if seconds[0][1] < seconds[1][1] and seconds[0][0] < seconds[1][0] else MISSED
 
 
 def with_cuts(found: Found, verdicts: list[Verdict]) -> list[Verdict]:

@@ -6,7 +6,8 @@ from html import escape
 from importlib import resources
 
 from fabula.reproduce import pictures
-from fabula.reproduce.claims import FAILS, HOLDS, MET, MISSED, Verdict
+from fabula.reproduce.bars import MET, MISSED
+from fabula.reproduce.claims import FAILS, HOLDS, Verdict
 from fabula.reproduce.markdown import INTRODUCTIONS, TITLES, gap, ours, paper
 from fabula.reproduce.report import Report
 from fabula.reproduce.stories import english

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from fabula.reproduce.claims import Verdict, bars, claims
+from fabula.reproduce.bars import bars
+from fabula.reproduce.claims import Verdict, claims
 from fabula.reproduce.plan import BY_NAME, MIDDLE, SETTINGS, SYSTEMS, Scale, System, samplers_of
 from fabula.reproduce.records import Records
 from fabula.reproduce.stories import english

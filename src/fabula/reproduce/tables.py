@@ -537,14 +537,16 @@ def paper_best(found: Found, setting: str, metric: str, systems: Sequence[str]) 
     return float(max(found.paper["infilling"][setting][name][place] for name in systems))
 
 
-def family(found: Found, setting: str, metric: str, *, ours: bool, peeking: bool) -> list[tuple[str, Figure]]:
-    """Every figure of the SLDS family in one row of the infilling table."""
+def family(
+    found: Found, setting: str, metric: str, *, ours: bool, peeking: bool = True, samplers: Sequence[str] = ()
+) -> list[tuple[str, Figure]]:
+    """Every figure of the SLDS family in one row of the infilling table; by some samplers only, if they are named."""
     return [
         (f"{found.title(system)}, {SAMPLER_NAMES[sampler]}", found.overlap(system.name, setting, sampler, metric))
         for system in found.systems
         if system.kind == "slds" and "sample" in system.stages and (ours or system.paper)
         for sampler in samplers_of(system)
-        if peeking or not sampler.endswith("-peek")
+        if (peeking or not sampler.endswith("-peek")) and (not samplers or sampler in samplers)
     ]
 
 
