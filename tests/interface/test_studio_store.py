@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from fabula.errors import UserError
+from fabula.judge.store import Store as JudgeStore
 from fabula.studio import store as stores
 from fabula.studio.store import Store
 from fabula.web import database
@@ -79,6 +80,19 @@ def test_what_is_written_is_on_disk_when_it_returns(tmp_path: Path) -> None:
     store.new_story("x", STATE)
     with sqlite3.connect(tmp_path / "s.db") as other:
         assert other.execute("SELECT title FROM story").fetchall() == [("x",)]
+
+
+def test_the_file_of_a_study_is_not_the_studios(tmp_path: Path) -> None:
+    """It is left as it was; a study that came into the studio's own file does no harm there."""
+    study, stories = tmp_path / "study.db", tmp_path / "s.db"
+    JudgeStore(study).close()
+    with pytest.raises(UserError, match=r"study\.db belongs to fabula judge: choose another file with --db"):
+        Store(study)
+    with sqlite3.connect(study) as other:
+        assert not other.execute("SELECT 1 FROM sqlite_master WHERE name = 'story'").fetchall()
+    Store(stories).close()
+    JudgeStore(stories).close()
+    Store(stories).close()
 
 
 def test_a_file_that_will_not_do_is_one_clear_line(tmp_path: Path) -> None:

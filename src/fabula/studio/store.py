@@ -39,7 +39,7 @@ class Store:
     """What people wrote. Every method is one transaction, and returns when it is on disk."""
 
     def __init__(self, path: Path) -> None:
-        self.database = Database(path, SCHEMA)
+        self.database = Database(path, SCHEMA, own="story")
 
     def close(self) -> None:
         self.database.close()

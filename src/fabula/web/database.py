@@ -16,6 +16,8 @@ BUSY_SECONDS = 5.0
 """How long a write waits for another process to finish its own."""
 APPLICATION = 0x46414255
 """`FABU`, in the file's header: another program's database is left alone."""
+MAKERS = {"story": "fabula studio", "judge_study": "fabula judge"}
+"""Whose file it is, by a table that the command makes in it."""
 
 
 def default_path(name: str) -> Path:
@@ -27,8 +29,11 @@ def default_path(name: str) -> Path:
 class Database:
     """A connection that threads share, one at a time."""
 
-    def __init__(self, path: Path, schema: str) -> None:
-        """Open or create the file; `schema` is a script of CREATE ... IF NOT EXISTS."""
+    def __init__(self, path: Path, schema: str, own: str | None = None) -> None:
+        """Open or create the file; `schema` is a script of CREATE ... IF NOT EXISTS.
+
+        `own` is a table that the file has unless it is new: without it, it is another command's.
+        """
         self.path = path
         self._lock = threading.Lock()
         try:
@@ -40,7 +45,7 @@ class Database:
             told = error.strerror if isinstance(error, OSError) and error.strerror else error
             raise UserError(f"cannot open {path}: {told}; choose another file with --db", field="db") from error
         try:
-            self._prepare(schema)
+            self._prepare(schema, own)
         except (sqlite3.Error, RefusedError) as error:
             self._connection.close()
             raise UserError(self._told(error), field="db") from error
@@ -48,12 +53,15 @@ class Database:
             self._connection.close()
             raise
 
-    def _prepare(self, schema: str) -> None:
+    def _prepare(self, schema: str, own: str | None) -> None:
         run = self._connection.execute
         mark = run("PRAGMA application_id").fetchone()[0]
-        tables = run("SELECT count(*) FROM sqlite_master").fetchone()[0]
+        tables = [name for (name,) in run("SELECT name FROM sqlite_master")]
         if mark != APPLICATION and (mark or tables):
             raise UserError(f"{self.path} is another program's database; choose another file with --db", field="db")
+        if own is not None and tables and own not in tables:
+            maker = next((maker for table, maker in MAKERS.items() if table in tables), "another command")
+            raise UserError(f"{self.path} belongs to {maker}: choose another file with --db", field="db")
         # WAL: readers never wait. FULL: a commit returns when it is on disk, and survives a cut in power.
         run("PRAGMA journal_mode = WAL")
         run("PRAGMA synchronous = FULL")
