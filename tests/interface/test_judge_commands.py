@@ -18,8 +18,10 @@ import httpx
 import pytest
 
 from fabula import cli
+from fabula.errors import UserError
 from fabula.judge.pairs import parse_pair
 from fabula.judge.store import Store
+from fabula.studio.store import Store as Studio
 
 TEXTS = ["Kim found a box.", "It was red.", "Kim smiled.", "Kim kept the box."]
 
@@ -136,11 +138,38 @@ def test_a_study_with_answers_is_not_overwritten(
 ) -> None:
     assert "4 answers" in told(capsys, "new", pairs, "--db", db)
     assert Store(db).judgements()[1] == 4
-    fresh = tmp_path / "fresh.db"
-    for seed in ("1", "2"):
-        assert cli.main(["judge", "new", str(pairs), "--db", str(fresh), "--seed", seed]) == 0
-    assert Store(fresh).settings().seed == 2
-    assert f"now fabula judge serve --db {fresh}" in capsys.readouterr().out
+    assert "4 answers" in told(capsys, "new", pairs, "--db", db, "--force")
+    assert Store(db).judgements()[1] == 4
+
+
+def test_a_study_without_answers_is_replaced_when_told_to(
+    pairs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    db = tmp_path / "fresh.db"
+    words = ["new", str(pairs), "--db", str(db)]
+    assert cli.main(["judge", *words, "--seed", "1"]) == 0
+    assert f"now fabula judge serve --db {db}" in capsys.readouterr().out
+    message = told(capsys, *words, "--seed", "2")
+    assert f"{db} holds a study already: name another file with --db, or replace it with --force" in message
+    assert Store(db).settings().seed == 1
+    assert cli.main(["judge", *words, "--seed", "2", "--force"]) == 0
+    assert Store(db).settings().seed == 2
+
+
+def test_the_studios_file_is_not_a_studys(pairs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Unless told to: the studio answers for a study beside its stories."""
+    db = tmp_path / "studio.db"
+    studio = Studio(db)
+    for words in (["serve"], ["report"], ["export", "--out", tmp_path / "out"]):
+        assert "there is no study in studio.db: name its file with --db" in told(capsys, *words, "--db", db)
+    message = told(capsys, "new", pairs, "--db", db)
+    assert f"{db} belongs to fabula studio: name another file with --db, or keep both in it with --force" in message
+    with pytest.raises(UserError, match="no study"):
+        Store(db).settings()
+    studio.new_story("kept", {})
+    assert cli.main(["judge", "new", str(pairs), "--db", str(db), "--force"]) == 0
+    assert len(Store(db).items()) == 4
+    assert [story["title"] for story in studio.stories(9, 0)] == ["kept"]
 
 
 def test_the_report_is_printed_and_written(db: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -66,6 +66,9 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         "--checks", type=int, default=0, metavar="N",
         help="attention checks to make of the pairs: a story against itself with another's middle (0)",
     )  # fmt: skip
+    new.add_argument(
+        "--force", action="store_true", help="also where FILE holds a study without answers, or the studio's stories"
+    )
     new.set_defaults(run=run_new)
 
     serve = kind("serve", "let people judge", "Serve a study's pages: / for annotators, /errors for its curator.")
@@ -148,7 +151,7 @@ def run_new(args: argparse.Namespace) -> int:
     settings = StudySettings(seed=args.seed, annotators=args.annotators, checks=args.checks)
     items = lay_out(read_pairs(args.pairs), settings)
     store = _store(args, create=True)
-    store.create_study(items, settings)
+    store.create_study(items, settings, force=args.force)
     checks = sum(item.pair.is_check for item in items)
     print(
         f"{store.path}: {len(items) - checks} pairs and {checks} attention checks, {args.annotators} annotators a pair"

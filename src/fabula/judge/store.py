@@ -121,8 +121,11 @@ class Store:
 
     # --- the study ---------------------------------------------------------------------------------------------------
 
-    def create_study(self, items: Sequence[Item], settings: StudySettings) -> None:
-        """Begin a study in this file; one with answers is never overwritten."""
+    def create_study(self, items: Sequence[Item], settings: StudySettings, *, force: bool = False) -> None:
+        """Begin a study in this file; one with answers is never overwritten.
+
+        `force` replaces one without, and begins a study beside the studio's stories.
+        """
         with self._write() as db:
             (answers,) = db.execute("SELECT count(*) FROM judge_judgements").fetchone()
             if answers:
@@ -131,6 +134,8 @@ class Store:
                     f"{self.path} holds a study with {answers:,} answers, which is not overwritten: name another file",
                     field="db",
                 )
+            if not force:
+                self._check_free(db)
             for table in ("errors", "leases", "annotators", "items", "study"):
                 db.execute(f"DELETE FROM judge_{table}")
             now = int(self.clock())
@@ -141,6 +146,15 @@ class Store:
                 ((item.number, item.pair.id, json.dumps(asdict(item.pair)), item.swapped) for item in items),
             )
 
+    def _check_free(self, db: sqlite3.Connection) -> None:
+        """Neither a study nor the studio's stories are here already."""
+        if db.execute("SELECT 1 FROM judge_study").fetchone():
+            told = f"{self.path} holds a study already: name another file with --db, or replace it with --force"
+            raise RefusedError(409, told, field="db")
+        if db.execute("SELECT 1 FROM sqlite_master WHERE name = 'story'").fetchone():
+            told = f"{self.path} belongs to fabula studio: name another file with --db, or keep both in it with --force"
+            raise RefusedError(409, told, field="db")
+
     def settings(self) -> StudySettings:
         with self._read() as db:
             return self._settings(db)
@@ -148,9 +162,8 @@ class Store:
     def _settings(self, db: sqlite3.Connection) -> StudySettings:
         row = db.execute("SELECT * FROM judge_study").fetchone()
         if row is None:
-            raise RefusedError(
-                404, f"there is no study in {self.path.name} yet: make one with fabula judge new PAIRS.jsonl"
-            )
+            told = f"there is no study in {self.path.name}: name its file with --db, or make one with fabula judge new"
+            raise RefusedError(404, told)
         if row["format"] != FORMAT:
             raise UserError(f"{self.path} was written by another version of Fabula (format {row['format']})")
         return StudySettings(**json.loads(row["settings"]))
