@@ -44,7 +44,8 @@ from fabula.training.checkpoint import Checkpoint
 
 __all__ = [
     "Candidate", "Explanation", "Filling", "Movement", "Narrator", "Posterior", "Reasons", "Score", "Sentence",
-    "Tagging", "Word", "describe", "find", "installed", "load", "models_folder",
+    "Tagging", "Word", "describe", "find", "installed", "load", "models_fault",
+    "models_folder",
 ]  # fmt: skip
 
 Arc = str | Sequence[str | None] | None
@@ -74,6 +75,15 @@ def models_folder() -> Path:
     return Path(os.environ.get(MODELS_VARIABLE) or Path.home() / ".cache" / "fabula" / "models")
 
 
+def models_fault() -> str | None:
+    """What is wrong with FABULA_MODELS in one phrase; None where it is not set, or names a folder with models."""
+    folder = models_folder()
+    if not os.environ.get(MODELS_VARIABLE) or any(folder.glob("*/config.json")):
+        return None
+    what = "holds no model in a folder of its own" if folder.is_dir() else "is no folder"
+    return f"{MODELS_VARIABLE} is set to {folder}, which {what}"
+
+
 def installed() -> dict[str, Path]:
     """Every model that has a name, with its folder; `default` is the packaged one, else what `fabula demo` trains."""
     found: dict[str, Path] = {}
@@ -94,12 +104,13 @@ def find(name_or_path: str | Path) -> Path:
     path = Path(name_or_path)
     if path.is_dir():
         return path
+    fault = models_fault()
+    why = f"; {fault}" if fault else ""
     if str(name_or_path) == "default":
-        raise UserError(
-            "no model is installed: run `fabula demo` to train the toy model, or name a checkpoint's folder"
-        )
+        told = "no model is installed: run `fabula demo` to train the toy model, or name a checkpoint's folder"
+        raise UserError(told + why)
     have = f"; installed: {', '.join(known)}" if known else ""
-    raise UserError(f"no model and no folder is called {str(name_or_path)!r}{have}", field="model")
+    raise UserError(f"no model and no folder is called {str(name_or_path)!r}{have}{why}", field="model")
 
 
 def describe(name: str, folder: Path) -> dict[str, Any]:

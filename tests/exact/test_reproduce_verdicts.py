@@ -76,6 +76,47 @@ def test_what_was_not_run_is_said_so(tmp_path: Path) -> None:
     assert "not run" in page.render(build(Records(tmp_path), FULL))
 
 
+@pytest.mark.parametrize(("one", "word"), [(150.0, claims.HOLDS), (170.0, claims.PARTLY)])
+def test_less_supervision_is_judged_at_every_step(tmp_path: Path, one: float, word: str) -> None:
+    records = Records(tmp_path)
+    write_likelihood(records, "slds", {"authors": 160.0, "iw": 160.0})
+    for name in ("slds-1", "slds-10", "slds-25"):
+        write_likelihood(records, name, {"authors": 150.0, "iw": 150.0})
+    assert verdict(Found(records, FULL), "less supervision lowers perplexity") == "not run"
+    write_likelihood(records, "slds-50", {"authors": one, "iw": one})
+    assert verdict(Found(records, FULL), "less supervision lowers perplexity") == word
+
+
+def write_middle(records: Records, name: str, log_p: float, nats: float, seconds: float) -> None:
+    noise = np.random.default_rng(2).normal(size=STORIES)
+    system = name.partition(".")[0]
+    records.write(f"lookahead/{name}", {"system": system, "stage": "lookahead", "stories": (log_p + noise).tolist()})
+    stories = {
+        "nats": (100 * nats + noise).tolist(),
+        "tokens": [100] * STORIES,
+        "written_nats": [],
+        "written_tokens": [],
+    }
+    surprise = {"system": system, "stage": "surprise", "ppl": float(np.exp(nats)), "stories": stories}
+    records.write(f"surprise/{name}", surprise)
+    speed = {"seconds_one_story": seconds, "seconds_a_story_together": seconds, "device": "cpu"}
+    records.write(f"speed/{name}", {"system": system, "stage": "speed", **speed})
+
+
+@pytest.mark.parametrize(
+    ("log_p", "nats", "seconds", "word"),
+    [(-25.0, 2.9, 1.0, bars.MET), (-27.0, 2.9, 1.0, claims.OPEN), (-29.0, 2.9, 1.0, bars.MISSED),
+     (-25.0, 3.1, 1.0, bars.MISSED), (-25.0, 2.9, 3.0, bars.MISSED)],
+)  # fmt: skip
+def test_bridge_must_win_in_every_part(tmp_path: Path, log_p: float, nats: float, seconds: float, word: str) -> None:
+    """Look-ahead, story perplexity and time, against gibbs and the LM; what its error covers cannot be told."""
+    records = Records(tmp_path)
+    write_middle(records, "slds.gibbs", -27.0, 3.0, 2.0)
+    write_middle(records, "lm.rerank", -28.0, 3.5, 2.0)
+    write_middle(records, "slds.bridge", log_p, nats, seconds)
+    assert verdict(Found(records, FULL), "SLDS, bridge: beats gibbs") == word
+
+
 @pytest.mark.parametrize(("few", "word"), [(50.0, claims.HOLDS), (95.5, claims.OPEN), (97.0, claims.FAILS)])
 def test_control_is_compared_beyond_both_intervals(tmp_path: Path, few: float, word: str) -> None:
     records = Records(tmp_path)

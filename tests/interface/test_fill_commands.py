@@ -113,6 +113,40 @@ def test_no_model_says_what_to_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
         run(fill, *STORY)
 
 
+@pytest.mark.parametrize(
+    ("place", "what"), [("none", "is no folder"), ("file", "is no folder"), ("empty", "holds no model")]
+)
+def test_a_wrong_place_for_models_is_named(
+    place: str,
+    what: str,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Where a model is not found, and in the list; a model that is found needs no word about it."""
+    (tmp_path / "file").write_text("no folder", encoding="utf-8")
+    (tmp_path / "empty").mkdir()
+    says = f"FABULA_MODELS is set to {tmp_path / place}, which {what}"
+    with pytest.raises(UserError) as caught:
+        run(tag, "Tom was sad.", "Tom was glad.", "--model", "nothing")
+    assert "FABULA_MODELS" not in str(caught.value)
+    monkeypatch.setenv("FABULA_MODELS", str(tmp_path / place))
+    for name in ("nothing", "default"):
+        with pytest.raises(UserError) as caught:
+            run(tag, "Tom was sad.", "Tom was glad.", "--model", name)
+        assert says in str(caught.value)
+    monkeypatch.setattr("fabula.api.PACKAGED", folder)
+    capsys.readouterr()
+    run(models, "--json")
+    listed = capsys.readouterr()
+    assert says in listed.err
+    assert listed.err.count("\n") == 1
+    assert len(json.loads(listed.out)) == 3
+    run(tag, "Tom was sad.", "Tom was glad.")
+    assert capsys.readouterr().err == ""
+
+
 @pytest.mark.parametrize("command", [fill, write])
 def test_the_same_seed_gives_the_same_bytes(command: Any, capsys: pytest.CaptureFixture[str]) -> None:
     arguments = [*(STORY if command is fill else ["--sentences", "4"]), "--samples", "6", "--json"]
@@ -275,7 +309,9 @@ def test_models_lists_what_is_installed(folder: Path, capsys: pytest.CaptureFixt
     assert listed["default"]["kind"] == "slds"
     assert listed["default"]["figures"] == {"ppl": 12.5}
     run(models)
-    assert "ppl 12.5" in capsys.readouterr().out
+    printed = capsys.readouterr()
+    assert "ppl 12.5" in printed.out
+    assert printed.err == ""
 
 
 @pytest.mark.parametrize("command", [fill, write, tag, score, models])

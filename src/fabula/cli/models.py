@@ -29,9 +29,12 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 
 def run(args: argparse.Namespace) -> int:
-    from fabula.api import describe, installed, models_folder
+    from fabula.api import describe, installed, models_fault, models_folder
 
     found = [describe(name, folder) for name, folder in sorted(installed().items())]
+    fault = models_fault()
+    if fault:
+        print(f"note: {fault}", file=sys.stderr)
     if args.json:
         json.dump(found, sys.stdout, ensure_ascii=False, indent=1)
         print()

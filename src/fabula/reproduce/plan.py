@@ -159,6 +159,13 @@ def samplers_of(system: System) -> tuple[str, ...]:
     return ("gibbs-peek", "gibbs", "bridge")
 
 
+def timed(system: System) -> tuple[str, ...]:
+    """The samplers whose time is taken: each way of its own of the systems that are held against each other."""
+    if system.name not in ("slds", "lm", "default", "lm-1024"):
+        return ()
+    return tuple(s for s in samplers_of(system) if not s.endswith("-peek") and not s.startswith("consensus"))
+
+
 def protocol(system: System) -> str:
     """The sampler of the paper's second table."""
     return samplers_of(system)[0]
@@ -202,10 +209,8 @@ def units_of(systems: Iterable[System]) -> list[Unit]:
                 add("sample", 6, f"{setting}.{sampler}")
         if system.kind != "s2s":  # it has no p(X) of its own
             add("cloze", 7)
-        if system.name in ("slds", "lm", "default", "lm-1024"):
-            for sampler in samplers_of(system):
-                if sampler.startswith(("bridge", "rerank", "fill")) or sampler == "gibbs":
-                    add("speed", 9, sampler, alone=True)
+        for sampler in timed(system):
+            add("speed", 9, sampler, alone=True)
     if {JUDGE, "lm"} <= {s.name for s in chosen}:
         found.append(Unit("lookahead", HUMAN, "", (f"train/{JUDGE}",), (5, -2)))
         found.append(Unit("lookahead", PLAIN, "", (f"train/{JUDGE}", "train/lm"), (5, -1)))

@@ -95,7 +95,11 @@ class Records:
 
 def compact(content: dict[str, Any]) -> str:
     """A key a line; what belongs to it on the same line, so that arrays stay short."""
-    lines = (f" {json.dumps(key)}: {json.dumps(value, ensure_ascii=False)}" for key, value in content.items())
+
+    def written(value: Any) -> str:
+        return json.dumps(value, ensure_ascii=False, separators=(",", ": "))
+
+    lines = (f" {json.dumps(key)}: {written(value)}" for key, value in content.items())
     return "{\n" + ",\n".join(lines) + "\n}\n"
 
 

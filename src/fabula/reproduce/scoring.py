@@ -119,7 +119,7 @@ class Scorer:
                     "n": len(pair[0]),
                     "meteor": rounded(100 * m.aggregate),
                 }
-                record["stories"]["meteor"] = rounded_list(100 * m.scores)
+                record["stories"]["meteor"] = percents(m.scores)
                 yield f"overlap/{name}", record | {"seconds": round(time.perf_counter() - began, 2)}
                 began = time.perf_counter()
 
@@ -274,10 +274,15 @@ def rouges(told: list[str], true: list[str], *, perl: bool) -> dict[str, Any]:
         try:
             paper, by_lines = rouge_paper(*joined), rouge_paper(told, true, by_lines=True)
         except UserError:  # no Perl here: the quick program's figures stand
-            return found | {"stories": {name: rounded_list(100 * values) for name, values in stories.items()}}
+            return found | {"stories": {name: percents(values) for name, values in stories.items()}}
         own = {"rouge1": paper.rouge1, "rouge2": paper.rouge2, "rougeL": paper.rougeL, "rougeLsum": by_lines.rougeL}
         found |= {name: rounded(100 * value) for name, value in own.items()} | {"by": "ROUGE-1.5.5"}
-    return found | {"stories": {name: rounded_list(100 * values) for name, values in stories.items()}}
+    return found | {"stories": {name: percents(values) for name, values in stories.items()}}
+
+
+def percents(shares: Any) -> list[float]:
+    """Story by story, for intervals only: a tenth of a percent is fine enough."""
+    return rounded_list(100 * shares, 1)
 
 
 def f1_interval(stories: Sequence[Sequence[str]], S: Any, tagger: Any, resamples: int, seed: int) -> list[float | None]:

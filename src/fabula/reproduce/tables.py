@@ -25,6 +25,7 @@ from fabula.reproduce.plan import (
     System,
     protocol,
     samplers_of,
+    timed,
 )
 from fabula.reproduce.records import Records
 
@@ -38,7 +39,7 @@ SETTING_NAMES = {
 }  # fmt: skip
 SAMPLER_NAMES = {
     "gibbs-peek": "gibbs, tags peeked at", "gibbs": "gibbs, no peeking", "bridge": "bridge", "rerank": "best of many",
-    "bridge-more": "bridge, 500 samples, asking ahead", "bridge-sharp": "the same, words nearly greedy",
+    "bridge-more": "bridge, 500 samples, asking ahead", "bridge-sharp": "bridge, 500 samples, sharp words",
     "fill": "as fabula fill writes",
     "consensus-peek": "bridge, chosen by consensus, tags peeked at", "consensus": "bridge, chosen by consensus",
 }  # fmt: skip
@@ -344,6 +345,7 @@ def beyond(found: Found) -> Table:
         elif name == HUMAN:
             score = Figure(words="1")
         speed = found.get(f"speed/{name}")
+        untimed = "" if system is not None and sampler in timed(system) else "–"
         shares = [
             Figure(
                 ours=100 * part["value"],
@@ -372,10 +374,10 @@ def beyond(found: Found) -> Table:
                     Figure(ours=prose.get("longest_copied_mean"), record=f"prose/{name}", digits=1),
                     Figure(ours=speed["seconds_a_story_together"], record=f"speed/{name}", digits=3)
                     if speed
-                    else Figure(words="–" if system is None else ""),
+                    else Figure(words=untimed),
                     Figure(ours=speed["seconds_one_story"], record=f"speed/{name}", digits=3)
                     if speed
-                    else Figure(words="–" if system is None else ""),
+                    else Figure(words=untimed),
                 ),
                 own=system is not None and not system.paper,
             )
