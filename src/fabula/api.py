@@ -354,15 +354,20 @@ class Narrator:
                 return
             rounds.append(r)
             found = [take(*place) for place in best(rounds, 0, 1, candidates)]
+            drawn = min(chosen.samples, sum(len(r.score) for r in rounds))
+            few: tuple[str, ...] = ()
+            if drawn == chosen.samples and len(found) < candidates:
+                what = f"only {len(found)} of the {candidates} candidates"
+                few = (f"{what}: no other story was among the samples ({drawn}); draw more of them",)
             yield Filling(
                 candidates=tuple(self._candidate(task, swap, one) for one in found),
                 model=self.name,
                 sampler=chosen.sampler if isinstance(self.model, SLDS) else "rerank",
                 samples=chosen.samples,
-                drawn=min(chosen.samples, sum(len(r.score) for r in rounds)),
+                drawn=drawn,
                 seed=seed,
                 diagnostics=_movement(movement, len(task.sentences)),
-                notes=notes,
+                notes=notes + few,
                 names=swap,
             )
 

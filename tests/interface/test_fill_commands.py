@@ -201,6 +201,25 @@ def test_words_new_to_the_model_are_named(kind: str, capsys: pytest.CaptureFixtu
     assert len(note) < 200
 
 
+@pytest.mark.parametrize("sampler", ["bridge", "gibbs", "rerank"])
+def test_fewer_candidates_than_asked_for_are_noted(sampler: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """At the end only: on the way others may still come."""
+    kind = "lm" if sampler == "rerank" else "default"
+    arguments = [*STORY, "--model", kind, "--sampler", sampler]
+    run(fill, *arguments, "--samples", "2", "--candidates", "5", "--json")
+    answer = json.loads(capsys.readouterr().out)
+    found = len(answer["candidates"])
+    assert found <= 2
+    note = f"only {found} of the 5 candidates: no other story was among the samples (2); draw more of them"
+    assert answer["notes"] == [note]
+    run(fill, *arguments, "--samples", "2", "--candidates", "5")
+    assert f"note: {note}\n" in capsys.readouterr().out
+    *early, last = fabula.load(kind).fill_iter(STORY, sampler=sampler, samples=40, candidates=41)
+    assert len(last.notes) == 1
+    assert sum(len(answer.notes) for answer in early) == 0
+    assert not fabula.load(kind).fill(STORY, sampler=sampler, samples=40, candidates=1).notes
+
+
 def test_the_usual_temperature_is_the_one_the_help_names(capsys: pytest.CaptureFixture[str]) -> None:
     """0.9 where words are drawn, 1 for gibbs; saying so changes nothing, saying otherwise does."""
     arguments = ["--sentences", "4", "--samples", "6", "--json"]
