@@ -197,8 +197,15 @@ class Narrator:
 
     @torch.inference_mode()
     def tag(self, sentences: Sequence[str]) -> Tagging:
-        """The tag of every sentence: argmax q(S_i | X), or the corpus's own tagger for a model that has no q(S)."""
-        task = story_task(sentences, self.labels)
+        """The tag of every sentence: argmax q(S_i | X), or the corpus's own tagger for a model that has no q(S).
+
+        A sentence alone is no story, and yet has a tag.
+        """
+        if len(sentences) == 1:
+            twice = story_task([*sentences, *sentences], self.labels)  # it keeps a story's rules all the same
+            task = Task(twice.sentences[:1], twice.arc[:1])
+        else:
+            task = story_task(sentences, self.labels)
         if isinstance(self.model, SLDS) and self.model.K > 1:
             told = self.encode([task])
             q = evidence(self.model, told.X, told.lengths).log_q_S[0].exp().tolist()

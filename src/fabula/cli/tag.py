@@ -10,6 +10,7 @@ from fabula.cli import show
 
 EXAMPLES = """examples:
   fabula tag "Tom lost his dog." "He cried." "The dog came home."
+  fabula tag "The dog came home."
   fabula tag --file story.txt --json
   echo "Tom lost his dog. He cried. The dog came home." | fabula tag - --paragraph
 """
@@ -19,7 +20,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser = subparsers.add_parser(
         "tag",
         help="say the arc of a story",
-        description="Say the tag of every sentence of a story: q(S_i | X), the model's own reading.",
+        description="Say the tag of every sentence of a story, or of one alone: q(S_i | X), the model's own reading.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

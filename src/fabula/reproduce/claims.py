@@ -113,6 +113,12 @@ def soft_claim(found: Found) -> Verdict:
         )
         if name == "slds-1-hard":
             verdicts = [below(change), apart(soft, other)]
+    pairs = [(name, found.ppl(name, "authors"), found.ppl(name, "iw")) for name in PAPER_FAMILY]
+    hidden = [f"{BY_NAME[n].title} {soft.value:.1f} and {hard.value:.1f}" for n, soft, hard in pairs if soft and hard]
+    if hidden:
+        evidence.append(
+            f"PPL with a soft S, as the paper measures, and with one that is committed to: {', '.join(hidden)}"
+        )
     return Verdict(
         "the soft Gumbel-Softmax is why: it fits better and controls worse than hard",
         together(verdicts),

@@ -13,7 +13,7 @@ from fabula.training.checkpoint import write_file
 COMPARISONS = (
     ("slds", "gibbs-peek", "lm", "rerank"),
     ("slds", "gibbs-peek", "s2s", "rerank"),
-    ("default", "bridge", "lm-1024", "rerank"),
+    ("default", "fill", "lm-1024", "rerank"),
 )
 """The paper's two, by its own protocol; then ours, which looks ahead, against our best LM."""
 GIVEN = [place for place in range(5) if place not in SETTINGS[MIDDLE]]

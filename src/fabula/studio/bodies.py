@@ -90,9 +90,9 @@ class WriteBody(Sampling):
 
 
 class TagBody(Body):
-    """A whole story to tag."""
+    """A whole story, or a sentence alone, to tag."""
 
-    sentences: Story
+    sentences: Annotated[list[Text], Field(min_length=1, max_length=SENTENCES[1])]
     model: Model = None
 
 
