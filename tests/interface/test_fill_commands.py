@@ -312,6 +312,21 @@ def test_tag_and_score(kind: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert "perplexity" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("kind", ["default", "lm", "s2s"])
+def test_a_sentence_alone_has_a_tag(kind: str) -> None:
+    """Where sentences are read one by one, as here, the same as in a story; and the rules of a story's hold for it."""
+    narrator = fabula.load(kind)
+    alone, story = narrator.tag(["Tom was sad."]), narrator.tag(["Tom was sad.", "Tom was glad."])
+    assert alone.sentences == ("Tom was sad.",)
+    assert alone.tags == story.tags[:1]
+    assert alone.probabilities[0] == pytest.approx(story.probabilities[0], abs=1e-6)
+    for sentence, says in (("  ", "sentence 1 is empty"), ("word " * 300, "sentence 1 has 300 words")):
+        with pytest.raises(UserError, match=says):
+            narrator.tag([sentence])
+    with pytest.raises(UserError, match="2 to 64 sentences, not 0"):
+        narrator.tag([])
+
+
 def test_posterior_keeps_the_given_tags() -> None:
     posterior = fabula.load("default").posterior([*STORY], arc="-??+", samples=50)
     assert posterior.tags[0] == {"negative": 1.0, "neutral": 0.0, "positive": 0.0}

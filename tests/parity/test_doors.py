@@ -83,6 +83,7 @@ def client(
             ["write", "--sentences", "3", "--arc=-.?", "--candidates", "2", "--samples", "4"],
         ),
         ("tag", {"sentences": TOLD}, lambda n: n.tag(TOLD), ["tag", *TOLD]),
+        ("tag", {"sentences": TOLD[:1]}, lambda n: n.tag(TOLD[:1]), ["tag", *TOLD[:1]]),
         (
             "score",
             {"sentences": TOLD, "seed": 4, "samples": 7},
