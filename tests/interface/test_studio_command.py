@@ -58,7 +58,7 @@ def started() -> Iterator[list[Studio]]:
 def test_mistakes_are_one_line(tmp_path: Path, random_models: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text = tmp_path / "notes.txt"
     text.write_text("notes " * 1000, encoding="utf-8")
-    db, model = ["--db", str(tmp_path / "s.db")], ["--model", str(random_models / "default")]
+    db, model = ["--db", str(tmp_path / "new" / "s.db")], ["--model", str(random_models / "default")]
     with bind("127.0.0.1", 0) as taken:
         port = str(taken.getsockname()[1])
         for words, says in (
@@ -66,12 +66,14 @@ def test_mistakes_are_one_line(tmp_path: Path, random_models: Path, capsys: pyte
             (["--port", port], f"port {port} is taken: choose another with --port"),
             (["--port", "0", *model, "--db", str(text)], "is not a database"),
             (["--port", "0", *db, "--model", "nothing"], "no model and no folder is called 'nothing'"),
+            (["--port", "0", *db, "--model", str(tmp_path)], "is not a checkpoint"),
         ):
             assert main(["studio", *words]) == 2
             told = capsys.readouterr().err
             assert told.startswith("fabula studio: ")
             assert says in told
             assert told.count("\n") == 1
+    assert not (tmp_path / "new").exists()
 
 
 @pytest.mark.parametrize("name", ["fastapi", "sse_starlette"])

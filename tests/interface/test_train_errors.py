@@ -177,6 +177,22 @@ def test_a_place_that_cannot_be_written(refused: Refused, written: Path, tmp_pat
         assert f"cannot write into {out}" in refused("train", written, "--data", toy_corpus, "--out", out)
 
 
+def test_a_mistake_leaves_no_empty_folder(refused: Refused, written: Path, tmp_path: Path, toy_corpus: Path) -> None:
+    """Neither the run's nor those above it, unless they were there before."""
+    file, corpus, new = tmp_path / "two.txt", tmp_path / "corpus", tmp_path / "new"
+    file.write_text("Tom ran.\nTom won.\n\nMia sang.\nMia slept.\n")
+    prepare([file], corpus, cutoff=1, jobs=1, progress=False)
+    to = ["--out", new / "runs" / "one"]
+    assert "no split 'valid'" in refused("train", written, "--data", corpus, *to)
+    assert not new.exists()
+    (new / "runs").mkdir(parents=True)
+    assert "nothing to resume" in refused("train", written, "--data", toy_corpus, "--resume", *to)
+    assert list(new.rglob("*")) == [new / "runs"]
+    too_long = new / "a" / ("b" * 300)  # and so is the line that names it
+    assert main(["train", str(written), "--data", str(toy_corpus), "--out", str(too_long)]) == 2
+    assert list(new.rglob("*")) == [new / "runs"]
+
+
 def test_resuming_another_run(
     refused: Refused, recipe: dict[str, Any], to_toml: Any, written: Path, copied: Path, tmp_path: Path,
     toy_corpus: Path, other_labels: Path,

@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from fabula.errors import UserError
@@ -54,13 +56,6 @@ def run(args: argparse.Namespace) -> int:
     if (args.out / "config.json").exists() and not (args.resume or args.force):
         raise UserError(f"{args.out} already holds a run; continue it with --resume or replace it with --force")
     pick_device(args.device)  # before anything of an earlier run is touched
-    try:
-        args.out.mkdir(parents=True, exist_ok=True)
-        if not args.resume:
-            for old in ("log.jsonl", "resume/state.json"):
-                (args.out / old).unlink(missing_ok=True)
-    except OSError as error:
-        raise UserError(f"cannot write into {args.out}: {error.strerror}", field="out") from error
 
     def report(entry: dict[str, object]) -> None:
         if not args.quiet:
@@ -71,11 +66,34 @@ def run(args: argparse.Namespace) -> int:
                 file=sys.stderr,
             )
 
-    checkpoint = train(
-        recipe, corpus, args.out, device=args.device, resume=args.resume, bar=not args.quiet, report=report
-    )
+    with run_folder(args.out, fresh=not args.resume):
+        checkpoint = train(
+            recipe, corpus, args.out, device=args.device, resume=args.resume, bar=not args.quiet, report=report
+        )
     if args.json:
         print(json.dumps({"recipe": recipe.name, "corpus_hash": corpus.hash, **checkpoint.figures}))
     else:
         print(f"{args.out}: {recipe.name}, {checkpoint.figures['valid_nll']:.2f} nats a story on the validation split")
     return 0
+
+
+@contextmanager
+def run_folder(out: Path, *, fresh: bool) -> Iterator[None]:
+    """The folder of a run, without the log of an earlier one where it is to be fresh.
+
+    Folders that were made for it and in which nothing came to lie are gone at the end.
+    """
+    missing = [folder for folder in (out, *out.parents) if not folder.exists()]
+    try:
+        try:
+            out.mkdir(parents=True, exist_ok=True)
+            if fresh:
+                for old in ("log.jsonl", "resume/state.json"):
+                    (out / old).unlink(missing_ok=True)
+        except OSError as error:
+            raise UserError(f"cannot write into {out}: {error.strerror}", field="out") from error
+        yield
+    finally:
+        for folder in missing:
+            with suppress(OSError):
+                folder.rmdir()

@@ -40,9 +40,9 @@ def warm(narrator: Narrator) -> Iterator[None]:
 
 def create_app(settings: StudioSettings) -> FastAPI:
     """The application of a studio. Its model is loaded and its file open when this returns: mistakes come before."""
-    store, judgements = Store(settings.db), JudgeStore(settings.db)
     narrators = Narrators(settings.model, settings.device, settings.loaded)
     narrators.get(None)
+    store, judgements = Store(settings.db), JudgeStore(settings.db)  # last: a mistake leaves no new file behind
     jobs = Jobs(settings.workers, settings.queue, one_thread)
 
     @asynccontextmanager
