@@ -283,7 +283,7 @@ class Narrator:
     def _weigh(self, batch: Batch, samples: int, seed: int) -> Weighed:
         assert not isinstance(self.model, S2S)
         generator = torch.Generator(self.device).manual_seed(seed)
-        return weigh(self.model, batch, samples, self.checkpoint.recipe.objective.posterior, generator)
+        return weigh(self.model, batch, samples, self.checkpoint.recipe.objective.law, generator)
 
     @torch.inference_mode()
     def posterior(

@@ -295,7 +295,7 @@ def test_log_q_of_counts_known_tags_only(model: SLDS) -> None:
 
 
 @pytest.mark.parametrize("noise", ["diagonal", "full"])
-@pytest.mark.parametrize("posterior", POSTERIORS)
+@pytest.mark.parametrize("posterior", [*POSTERIORS, "switching"])
 def test_importance_weights_are_unbiased(posterior: str, noise: str) -> None:
     """The weights of `fabula evaluate`: E[w] = p(X), and E[log mean of 20 w] lies between the ELBO and log p(X)."""
     model = tiny(noise)
@@ -314,6 +314,39 @@ def test_importance_weights_are_unbiased(posterior: str, noise: str) -> None:
     tighter = torch.logsumexp(log_w.view(2, -1, 20), -1) - torch.tensor(20.0).log()
     below(tighter, log_p_X)
     assert (tighter.mean(1) > log_w.mean(1)).all()
+
+
+@torch.no_grad()
+def test_a_bound_that_commits_to_states_is_one(model: SLDS) -> None:
+    """What validation measures for the paper's objective: unbiased and below log p(X), states drawn, S summed out."""
+    log_p_X = truth([enumerate_story(model, row) for row in range(2)], None)
+    settings = ObjectiveSettings(kind="collapsed", clamp_tags=False)
+    generator = torch.Generator().manual_seed(6)
+    found, latents = terms(model, a_batch().repeat(DRAWS), settings, generator=generator, law="switching")
+    assert latents is not None
+    assert set(latents.s.unique().tolist()) == {0.0, 1.0}
+    unbiased(found.bound().view(2, DRAWS), log_p_X)
+    below(found.bound().view(2, DRAWS), log_p_X)
+
+
+@torch.no_grad()
+def test_where_states_are_unsure_and_far_apart_mixing_them_is_no_posterior() -> None:
+    """Halfway between two states Z is likely under neither: a mixed law pays for it, one that commits does not."""
+    model = tiny()
+    model.dynamics.bias.copy_(torch.tensor([3.0, -3.0]).view(K, 1))
+    batch = a_batch().repeat(200)
+    bounds = {}
+    for law in ("filtering", "switching"):
+        draw = draw_posterior(model, model.evidence(batch), batch, law, torch.Generator().manual_seed(7))
+        log_w = model.log_p_X(batch, draw.Z).sum(-1) + model.log_p_Z(draw.Z, batch, batch.S) - draw.log_q
+        bounds[law] = float(log_w.mean())
+    assert bounds["switching"] > bounds["filtering"] + 5
+
+
+def test_the_law_of_a_bound_is_that_of_its_training() -> None:
+    assert ObjectiveSettings(kind="paper").law == "switching"
+    assert ObjectiveSettings(kind="collapsed").law == "filtering"
+    assert ObjectiveSettings(kind="paper", posterior="smoothing").law == "smoothing"
 
 
 def test_terms_have_the_papers_names() -> None:

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from fabula.corpus.dataset import Stories
+from fabula.evaluation.likelihood import draw_by
 from fabula.models.batch import Batch, Shelf
 from fabula.models.build import build
 from fabula.models.lm import LM
@@ -99,7 +100,7 @@ def test_evidence(kind: str, encoder: str, noise: str, tags: str) -> None:
 
 
 @SLDS_KINDS
-@pytest.mark.parametrize("posterior", ["filtering", "smoothing"])
+@pytest.mark.parametrize("posterior", ["filtering", "smoothing", "switching"])
 def test_draws_densities_and_words(kind: str, encoder: str, noise: str, tags: str, posterior: str) -> None:
     """Z with given noise, log q, KL, log p(Z) with S summed out (known tags clamped), log p(X | Z)."""
     model = made(kind, encoder, noise, tags)
@@ -107,9 +108,9 @@ def test_draws_densities_and_words(kind: str, encoder: str, noise: str, tags: st
 
     def figure(batch: Batch, rows: slice) -> tuple[Tensor, ...]:
         evidence = model.evidence(batch)
-        draw_Z = model.draw_smoothing if posterior == "smoothing" else model.draw_filtering
         s = evidence.log_q_S.exp()
-        draw = draw_Z(evidence, s, batch.present, noise_of(batch, rows))
+        half = torch.full(batch.lengths.shape, 0.5, dtype=s.dtype)
+        draw = draw_by(model, evidence, batch.present, posterior, noise_of(batch, rows), half)
         again = model.log_q_Z(draw.Z, evidence.phi, s, batch.present, posterior)
         return (
             draw.Z,

@@ -22,6 +22,7 @@ from torch import Tensor
 from fabula.corpus.dataset import Corpus, Stories
 from fabula.corpus.vocabulary import Vocabulary
 from fabula.errors import UserError
+from fabula.evaluation.likelihood import draw_by
 from fabula.evaluation.record import log_mean_exp
 from fabula.models.batch import Batch, Shelf
 from fabula.models.build import Model
@@ -174,23 +175,23 @@ def _weighted(
 ) -> Float[Tensor, " batch"]:
     """log 1/M sum_m p(X | Z_m) p(Z_m) / q(Z_m | X), S summed out, Z_m ~ q."""
     evidence = model.evidence(batch)
-    s = evidence.log_q_S.exp()
-    draw = model.draw_smoothing if posterior == "smoothing" else model.draw_filtering
-    noise = _noise(chosen, samples, batch.lengths.shape[1], model.D, seed).to(s)
+    noise, uniform = (t.to(evidence.log_q_S) for t in _noise(chosen, samples, batch.lengths.shape[1], model.D, seed))
     free = torch.full_like(batch.S, UNKNOWN)
     log_w = []
     for m in range(samples):
-        Z, log_q, _ = draw(evidence, s, batch.present, noise[:, m])
+        Z, log_q, _ = draw_by(model, evidence, batch.present, posterior, noise[:, m], uniform[:, m])
         log_w.append(model.log_p_X(batch, Z).sum(-1) + model.log_p_Z(Z, batch, free) - log_q)
     return log_mean_exp(torch.stack(log_w, 1).double(), 1)
 
 
 def _noise(
     questions: NDArray[np.int64], samples: int, sentences: int, D: int, seed: int
-) -> Float[Tensor, "batch sample sent latent"]:
-    """Of each question its own, whatever the batch; once more for the other ending."""
-    drawn = [
-        np.random.default_rng([seed, int(question)]).standard_normal((samples, sentences, D), dtype=np.float32)
-        for question in questions
-    ]
-    return torch.from_numpy(np.stack(drawn)).repeat_interleave(2, 0)
+) -> tuple[Float[Tensor, "batch sample sent latent"], Float[Tensor, "batch sample sent"]]:
+    """Normal and uniform numbers: of each question its own, whatever the batch; once more for the other ending."""
+    normal, uniform = [], []
+    for question in questions:
+        own = np.random.default_rng([seed, int(question)])
+        normal.append(own.standard_normal((samples, sentences, D), dtype=np.float32))
+        uniform.append(own.random((samples, sentences), dtype=np.float32))
+    both = (torch.from_numpy(np.stack(drawn)).repeat_interleave(2, 0) for drawn in (normal, uniform))
+    return next(both), next(both)

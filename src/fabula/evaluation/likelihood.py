@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from numpy.typing import NDArray
 from torch import Tensor
 from tqdm import tqdm
@@ -203,12 +203,28 @@ def _latent(
 
 
 def draw_posterior(model: SLDS, evidence: Evidence, batch: Batch, posterior: str, generator: torch.Generator) -> Draw:
-    """Z ~ q(Z | X) with the dynamics mixed by q(S | X): a proper law of Z given X, so the weights make a bound."""
-    s = evidence.log_q_S.exp()
-    noise = noise_for(model, batch, generator)
-    if posterior == "smoothing":
-        return model.draw_smoothing(evidence, s, batch.present, noise)
-    return model.draw_filtering(evidence, s, batch.present, noise)
+    """Z ~ q(Z | X), a proper law of Z given X, so the weights make a bound; `posterior` is an objective's `law`."""
+    uniform = None
+    if posterior == "switching":
+        uniform = torch.rand(batch.lengths.shape, generator=generator, device=batch.lengths.device)
+    return draw_by(model, evidence, batch.present, posterior, noise_for(model, batch, generator), uniform)
+
+
+def draw_by(
+    model: SLDS,
+    evidence: Evidence,
+    present: Bool[Tensor, "batch sent"],
+    posterior: str,
+    noise: Float[Tensor, "batch sent latent"],
+    uniform: Float[Tensor, "batch sent"] | None,
+) -> Draw:
+    """The same by given numbers. Dynamics are mixed by q(S | X), or states are drawn from it (`switching`)."""
+    if posterior == "switching":
+        assert uniform is not None
+        below = evidence.log_q_S.exp().cumsum(-1)[..., :-1] <= uniform.unsqueeze(-1)
+        return model.draw_switching(evidence, model.one_hot(below.sum(-1)), present, noise)
+    drawing = model.draw_smoothing if posterior == "smoothing" else model.draw_filtering
+    return drawing(evidence, evidence.log_q_S.exp(), present, noise)
 
 
 def noise_for(model: SLDS, batch: Batch, generator: torch.Generator) -> Float[Tensor, "batch sent latent"]:

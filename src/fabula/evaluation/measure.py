@@ -58,7 +58,7 @@ def measure_likelihood(
         log_p_S=log_p_S,
         samples=samples,
         seed=seed,
-        posterior=checkpoint.recipe.objective.posterior,
+        posterior=checkpoint.recipe.objective.law,
         bar=bar,
     )
     record = figures.to_json()

@@ -14,6 +14,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from fabula.evaluation.likelihood import draw_by
 from fabula.models.batch import Batch, gather_latent
 from fabula.models.gaussian import Potential
 from fabula.models.lm import LM
@@ -52,6 +53,7 @@ def weigh(model: SLDS | LM, batch: Batch, samples: int, posterior: str, generato
         return Weighed(log_p_words.sum(1, keepdim=True), log_p_words)
     n, N = batch.lengths.shape
     noise = torch.randn(samples, N, model.D, generator=generator, device=batch.tokens.device)
+    uniform = torch.rand(samples, N, generator=generator, device=batch.tokens.device)
     seen = model.evidence(batch)
     log_w = noise.new_zeros(n * samples)
     log_p_words = noise.new_zeros(batch.tokens.shape)
@@ -59,8 +61,7 @@ def weigh(model: SLDS | LM, batch: Batch, samples: int, posterior: str, generato
         story, draw = rows // samples, rows % samples
         wide = batch.rows(story)
         own = Evidence(Potential(seen.phi.mean[story], seen.phi.precision[story]), seen.log_q_S[story])
-        drawing = model.draw_smoothing if posterior == "smoothing" else model.draw_filtering
-        drawn = drawing(own, own.log_q_S.exp(), wide.present, noise[draw])
+        drawn = draw_by(model, own, wide.present, posterior, noise[draw], uniform[draw])
         features = model.language(wide.previous, gather_latent(drawn.Z, wide.sentence))
         words = model.language.log_prob(features, wide.tokens)
         free = torch.full_like(wide.S, UNKNOWN) if model.K > 1 else model.tags(wide)

@@ -86,6 +86,22 @@ class SLDS(nn.Module):
             kl = kl + torch.where(present[:, i], q.kl(p), 0.0)
         return Draw(torch.stack(Z, 1), log_q, kl)
 
+    def draw_switching(
+        self,
+        evidence: Evidence,
+        s: Float[Tensor, "batch sent state"],
+        present: Bool[Tensor, "batch sent"],
+        noise: Float[Tensor, "batch sent latent"],
+    ) -> Draw:
+        """The same for states that are committed to: s_i, one of the corners, was drawn from q(S_i | X).
+
+        log q(Z | X) has the states summed out, exactly: q(S_i | X) knows nothing of the other states, so each step is a
+        mixture of K Gaussians. Where q(S | X) is unsure, this law stays near the dynamics; mixing them does not.
+        """
+        drawn = self.draw_filtering(evidence, s, present, noise)
+        log_q = self.log_q_Z(drawn.Z, evidence.phi, evidence.log_q_S.exp(), present, "switching")
+        return drawn._replace(log_q=log_q)
+
     def draw_smoothing(
         self,
         evidence: Evidence,
@@ -110,15 +126,21 @@ class SLDS(nn.Module):
         present: Bool[Tensor, "batch sent"],
         posterior: str,
     ) -> Float[Tensor, " batch"]:
-        """log q(Z | s, phi) of a given Z, under the filtering or the smoothing posterior."""
+        """log q(Z | s, phi) of a given Z, under the posterior of this name; under `switching` s is q(S | X)."""
         log_q = Z.new_zeros(Z.shape[0])
         z_prev = torch.zeros_like(Z[:, 0])
+        corners = torch.eye(self.K, dtype=Z.dtype, device=Z.device).unsqueeze(1).expand(-1, len(Z), -1)
         for i in range(Z.shape[1]):
-            p = self.dynamics(z_prev, s[:, i])
-            law = p.times(phi.at(i)) if posterior == "filtering" else p
-            log_q = log_q + torch.where(present[:, i], law.log_prob(Z[:, i]), 0.0)
+            if posterior == "switching":
+                laws = [self.dynamics(z_prev, corner).times(phi.at(i)) for corner in corners]
+                each = torch.stack([law.log_prob(Z[:, i]) for law in laws], -1)
+                step = (s[:, i].clamp(min=1e-30).log() + each).logsumexp(-1)
+            else:
+                p = self.dynamics(z_prev, s[:, i])
+                step = (p.times(phi.at(i)) if posterior == "filtering" else p).log_prob(Z[:, i])
+            log_q = log_q + torch.where(present[:, i], step, 0.0)
             z_prev = Z[:, i]
-        if posterior == "filtering":
+        if posterior != "smoothing":
             return log_q
         evidence = chain(self.dynamics, s, phi, present).log_evidence
         return log_q + (phi.log(Z) * present).sum(-1) - evidence

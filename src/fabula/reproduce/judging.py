@@ -81,7 +81,7 @@ def choose_endings(bench: Bench, unit: Unit) -> None:
     system, job, began = BY_NAME[unit.system], bench.job, time.perf_counter()
     assert job.cloze is not None
     checkpoint, samples = bench.checkpoint(system), job.scale.bound_samples
-    posterior = checkpoint.recipe.objective.posterior
+    posterior = checkpoint.recipe.objective.law
     found = cloze(checkpoint.model, job.cloze, samples=samples, seed=job.seed, posterior=posterior)
     record = {
         **bench.common(unit, n=len(found.right), kind="estimate", began=began),

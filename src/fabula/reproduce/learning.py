@@ -99,7 +99,7 @@ def measure_system(bench: Bench, unit: Unit) -> None:
     checkpoint = bench.checkpoint(system)
     stories, samples = bench.test, bench.job.scale.bound_samples
     shelf = Shelf(stories, bench.device)
-    posterior = checkpoint.recipe.objective.posterior
+    posterior = checkpoint.recipe.objective.law
     log_p_S = log_p_of_tags(stories, bench.corpus.transitions)
     arrays = story_nlls(checkpoint.model, shelf, samples, bench.job.seed, posterior)
     tokens = tokens_of(checkpoint.model, shelf)

@@ -271,7 +271,8 @@ class Run:
         sums: dict[str, float] = {}
         total = 0.0
         for rows in self.valid_shelf.in_order(256):
-            t, _ = terms(self.model, self.valid_shelf.cut(rows), honest, generator=generator, half=self.half)
+            batch = self.valid_shelf.cut(rows)
+            t, _ = terms(self.model, batch, honest, generator=generator, half=self.half, law=self.recipe.objective.law)
             total -= float(t.bound().sum())
             for name, value in t._asdict().items():
                 sums[name] = sums.get(name, 0.0) + float(value.sum())

@@ -24,7 +24,7 @@ from fabula.models.build import Model
 from fabula.models.gaussian import Potential
 from fabula.models.recognition import Evidence
 from fabula.models.slds import SLDS, Draw
-from fabula.training.recipe import ObjectiveSettings
+from fabula.training.recipe import Law, ObjectiveSettings
 
 
 class Terms(NamedTuple):
@@ -60,9 +60,11 @@ def terms(
     *,
     generator: torch.Generator | None = None,
     half: bool = False,
+    law: Law | None = None,
 ) -> tuple[Terms, Latents | None]:
     """The objective's terms for a batch, and the latents they came from.
 
+    `law` is the q(Z | X) of a bound that is only measured, where it is not the recipe's own posterior (`collapsed`);
     `half` runs the networks in bfloat16; densities of Z are always computed in the parameters' own precision.
     """
     networks = torch.autocast(batch.tokens.device.type, dtype=torch.bfloat16, enabled=half)
@@ -90,7 +92,11 @@ def terms(
         if model.training and settings.hide_tags:
             seen, weights = hide_tags(model, seen, weights, heard, present, settings.hide_tags)
         s = torch.where((seen >= 0).unsqueeze(-1), model.one_hot(seen), weights)
-    draw = draw_Z(model, evidence._replace(phi=evidence.phi.where(heard)), s, batch, settings, generator)
+        if law == "switching":
+            s = gumbel_softmax(evidence.log_q_S, 1.0, True, generator).detach().round()
+    draw = draw_Z(
+        model, evidence._replace(phi=evidence.phi.where(heard)), s, batch, law or settings.posterior, generator
+    )
     Z = draw.Z
     if model.training and settings.evidence_dropout and (settings.own_gain, settings.link_gain) != (1.0, 1.0):
         Z = scale_gradient(Z, gains(heard, present, settings))
@@ -151,14 +157,14 @@ def draw_Z(
     evidence: Evidence,
     s: Float[Tensor, "batch sent state"],
     batch: Batch,
-    settings: ObjectiveSettings,
+    law: Law,
     generator: torch.Generator | None,
 ) -> Draw:
-    """Z from the posterior the recipe names."""
-    noise = _noise(model, batch, generator)
-    if settings.posterior == "filtering":
-        return model.draw_filtering(evidence, s, batch.present, noise)
-    return model.draw_smoothing(evidence, s, batch.present, noise)
+    """Z from the posterior of this name."""
+    draws = {
+        "filtering": model.draw_filtering, "smoothing": model.draw_smoothing, "switching": model.draw_switching
+    }  # fmt: skip
+    return draws[law](evidence, s, batch.present, _noise(model, batch, generator))
 
 
 def kl_of_tags(model: SLDS, evidence: Evidence, s: Float[Tensor, "batch sent state"], batch: Batch) -> Tensor:

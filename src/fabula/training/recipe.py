@@ -12,6 +12,9 @@ from typing import Any, Literal, TypeVar
 from fabula.errors import UserError
 from fabula.models.settings import ModelSettings, not_negative, positive, shares
 
+Law = Literal["filtering", "smoothing", "switching"]
+"""What q(Z | X) a bound is measured with; `switching` is filtering under a state that each sentence commits to."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class ObjectiveSettings:
@@ -61,6 +64,14 @@ class ObjectiveSettings:
     """Weight of a head that predicts, from Z_i, the content words of the story's other sentences. Ours."""
     own_words: float = 0.0
     """Weight of a head that predicts, from Z_i, the content words of sentence i itself. Ours."""
+
+    @property
+    def law(self) -> Law:
+        """The q(Z | X) of a bound: a model that was trained with a sampled S is measured with one that is committed to.
+
+        Where S was summed out, q mixes the dynamics by q(S | X), as in training.
+        """
+        return "switching" if self.kind == "paper" and self.posterior == "filtering" else self.posterior
 
     def __post_init__(self) -> None:
         positive(self, "temperature")
