@@ -185,8 +185,13 @@ def test_nothing_is_lost_by_a_reload_a_closed_window_or_a_lost_answer(
     elsewhere.close()
 
 
-def test_a_link_with_token_and_code_leads_to_the_first_pair(tmp_path: Path, page: Page) -> None:
+def test_a_link_with_token_and_code_leads_to_the_first_pair(tmp_path: Path, page: Page, watch: Watch) -> None:
+    """Whoever comes without the token is told in a line what to open."""
     judge = Judge(tmp_path, "--token", "a-long-token")
+    watch.allow("401")
+    page.goto(f"{judge.url}/")
+    expect(page.locator("body")).to_contain_text("A token is needed: open the address with ?token=")
+    expect(page.locator("body")).not_to_contain_text("{")
     page.goto(f"{judge.url}/?token=a-long-token#code=ann")
     expect_pair(page, 1)
     assert "token" not in page.url

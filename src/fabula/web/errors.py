@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import logging
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
@@ -9,7 +10,7 @@ from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse
+from fastapi.responses import HTMLResponse, JSONResponse
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -63,6 +64,19 @@ def answer(
 ) -> JSONResponse:
     """The error shape as a response."""
     return JSONResponse(body(status, message, field), status, dict(headers or {}))
+
+
+def page(status: int, message: str, headers: Mapping[str, str] | None = None) -> HTMLResponse:
+    """The same line for a person who opened an address in a browser."""
+    line = html.escape(message[:1].upper() + message[1:])
+    head = '<meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>Fabula</title>'
+    text = f'<!doctype html>\n<html lang="en">{head}<h1>Fabula</h1><p>{line}.</p></html>\n'
+    return HTMLResponse(text, status, dict(headers or {}))
+
+
+def wants_page(accept: str) -> bool:
+    """Whether a request's Accept is a browser's that opens an address; a program, or our own page, asks otherwise."""
+    return "text/html" in accept and "json" not in accept
 
 
 def of(error: UserError) -> dict[str, Any]:

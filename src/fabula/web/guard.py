@@ -145,8 +145,12 @@ class Guard:
             welcome = RedirectResponse("/", 303)
             welcome.set_cookie(COOKIE, self.token, httponly=True, samesite="strict", path="/")
             return welcome
+        wanted = {"WWW-Authenticate": "Bearer"}
+        if scope["method"] in SAFE and errors.wants_page(headers.get("accept", "")):
+            told = "a token is needed: open the address with ?token= that the server printed when it was started"
+            return errors.page(401, told, wanted)
         told = "a token is needed: open the address that the server printed, or send Authorization: Bearer TOKEN"
-        return errors.answer(401, told, "Authorization", {"WWW-Authenticate": "Bearer"})
+        return errors.answer(401, told, "Authorization", wanted)
 
     def _is_token(self, offered: str) -> bool:
         assert self.token is not None
