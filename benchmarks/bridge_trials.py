@@ -33,6 +33,7 @@ from fabula.infill.noise import seeded
 from fabula.infill.page import page
 from fabula.infill.sampler import CAREFUL, FillSettings, draw, fill, take
 from fabula.infill.samples import Round, best
+from fabula.models.lm import LM
 from fabula.reproduce.plan import MIDDLE, SETTINGS, TABLE_SETTINGS
 from fabula.training.checkpoint import load
 
@@ -129,7 +130,7 @@ def write(args: argparse.Namespace) -> None:
         answers = fill(model, lexicon, blank, settings, seeds, kept, gold=gold, cast=cast)
         seconds = (time.perf_counter() - began) / len(stories)
         record: dict[str, Any] = {"setting": setting, "trial": name, "changes": changes, "seconds_a_story": seconds}
-        if setting == MIDDLE and judge is not None:
+        if setting == MIDDLE and isinstance(judge, LM):
             firsts = [found[0] for found, _ in answers]
             X = torch.nn.utils.rnn.pad_sequence([f.X.transpose(0, 1) for f in firsts]).permute(1, 2, 0)
             log_p = log_p_ending(judge, X.to(device), torch.stack([f.lengths for f in firsts]).to(device))

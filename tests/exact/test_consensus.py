@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from typing import Any
 
 import torch
 from hypothesis import given, settings
@@ -18,7 +19,7 @@ def slowly(words: list[list[list[int]]], weights: list[list[float]]) -> list[lis
         pairs = {(a, b) for a, b in pairwise(sample) if a > EOS and b > EOS}
         return {w for w in sample if w > EOS}, pairs
 
-    def f1(a: set, b: set) -> float:
+    def f1(a: set[Any], b: set[Any]) -> float:
         return 2 * len(a & b) / (len(a) + len(b)) if a or b else 0.0
 
     found = []

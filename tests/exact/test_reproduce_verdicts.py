@@ -76,6 +76,25 @@ def test_what_was_not_run_is_said_so(tmp_path: Path) -> None:
     assert "not run" in page.render(build(Records(tmp_path), FULL))
 
 
+def test_a_loose_bound_fails_nobody(tmp_path: Path) -> None:
+    """A bound that gains 30 nats by its samples may show that a model is good, never that it is bad."""
+    records = Records(tmp_path)
+    for name in ("slds", "slds-1", "slds-10", "slds-25"):
+        write_likelihood(records, name, {"authors": 150.0, "elbo": 151.0, "iw": 150.0 - (name != "slds")})
+    for elbo, word in ((201.0, claims.PARTLY), (231.0, claims.PARTLY)):
+        write_likelihood(records, "slds-50", {"authors": 149.0, "elbo": elbo, "iw": 200.0})
+        found = Found(records, FULL)
+        assert verdict(found, "less supervision lowers an honest perplexity") == word
+        (told,) = (v for v in claims.claims(found) if v.claim.startswith("less supervision lowers an honest"))
+        assert any("loose" in line for line in told.evidence) == (elbo == 231.0)
+        assert claims.bounded(found, "slds-50", found.nll_difference(("slds-50", "iw"), ("slds", "iw"))) == (
+            claims.OPEN if elbo == 231.0 else claims.FAILS
+        )
+    shown = next(row for row in perplexity(Found(records, FULL)).rows if row.lead == ("SLDS-50",))
+    assert markdown.ours(shown.figures[3]).startswith("≤ ")
+    assert ", loose" in markdown.ours(shown.figures[3])
+
+
 @pytest.mark.parametrize(("one", "word"), [(150.0, claims.HOLDS), (170.0, claims.PARTLY)])
 def test_less_supervision_is_judged_at_every_step(tmp_path: Path, one: float, word: str) -> None:
     records = Records(tmp_path)
@@ -117,11 +136,12 @@ def test_bridge_must_win_in_every_part(tmp_path: Path, log_p: float, nats: float
     assert verdict(Found(records, FULL), "SLDS, bridge: beats gibbs") == word
 
 
-@pytest.mark.parametrize(("few", "word"), [(50.0, claims.HOLDS), (95.5, claims.OPEN), (97.0, claims.FAILS)])
+@pytest.mark.parametrize(("few", "word"), [(50.0, claims.HOLDS), (95.5, claims.OPEN), (99.0, claims.FAILS)])
 def test_control_is_compared_beyond_both_intervals(tmp_path: Path, few: float, word: str) -> None:
     records = Records(tmp_path)
     write_control(records, "slds", 96.5)
-    write_control(records, "slds-1", few)
+    for name in ("slds-1", "slds-10", "slds-25", "slds-50"):
+        write_control(records, name, few)
     assert verdict(Found(records, FULL), "less supervision loses control") == word
 
 
@@ -130,6 +150,7 @@ def test_the_softness_explains_only_if_it_fits_better_and_controls_worse(tmp_pat
     for soft_nll, soft_f1, word in (
         (150.0, 50.0, claims.HOLDS),
         (150.0, 90.0, claims.FAILS),
+        (150.0, 80.0, claims.OPEN),
         (160.0, 50.0, claims.FAILS),
     ):
         write_likelihood(records, "slds-1", {"authors": soft_nll, "iw": soft_nll})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fabula.reproduce.claims import Verdict
-from fabula.reproduce.report import Report
+from fabula.reproduce.report import Report, Trained
 from fabula.reproduce.stories import english
 from fabula.reproduce.tables import NOT_RUN, Figure, Table
 
@@ -32,12 +32,13 @@ def ours(figure: Figure) -> str:
         return figure.words
     if figure.ours is None:
         return NOT_RUN
-    sign = "≤ " if figure.kind == "bound" else ""
+    sign = "≤ " if figure.kind.endswith("bound") else ""
     spread = f" ± {figure.spread:.{figure.digits}f}" if figure.spread is not None else ""
     interval = ""
     if figure.low is not None and figure.high is not None:
         interval = f" [{figure.low:.{figure.digits}f}, {figure.high:.{figure.digits}f}]"
-    return f"{sign}{figure.ours:.{figure.digits}f}{spread}{interval}"
+    loose = ", loose" if figure.kind == "loose bound" else ""
+    return f"{sign}{figure.ours:.{figure.digits}f}{loose}{spread}{interval}"
 
 
 def paper(figure: Figure) -> str:
@@ -89,11 +90,8 @@ def render(report: Report) -> str:
         parts += [table(t) for t in tables]
     parts += ["## How the systems were trained", ""]
     parts += [f"- {line}" for line in report.deviations]
-    parts += ["", row_of(["system", "epochs", "best epoch", "nats a story, valid", "stopped by", "parameters"])]
-    parts += [row_of(["---"] * 6)]
-    for record in report.trained:
-        cells = [record["system"], record["epochs"], record["best_epoch"], record["valid_nll"], record["stopped"]]
-        parts.append(row_of([*(str(cell) for cell in cells), f"{record['parameters']:,}"]))
+    parts += ["", row_of(list(Trained.HEADS)), row_of(["---"] * len(Trained.HEADS))]
+    parts += [row_of(list(line.cells)) for line in report.trained]
     parts += ["", "## The learned dynamics", ""]
     for system, record in report.dynamics:
         parts.append(f"### {system.title}")

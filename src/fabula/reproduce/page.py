@@ -9,7 +9,7 @@ from fabula.reproduce import pictures
 from fabula.reproduce.bars import MET, MISSED
 from fabula.reproduce.claims import FAILS, HOLDS, Verdict
 from fabula.reproduce.markdown import INTRODUCTIONS, TITLES, gap, ours, paper
-from fabula.reproduce.report import Report
+from fabula.reproduce.report import Report, Trained
 from fabula.reproduce.stories import english
 from fabula.reproduce.tables import NOT_RUN, Figure, Table
 
@@ -141,19 +141,17 @@ def better(figure: Figure, larger: bool | None) -> str:
 def training(report: Report) -> str:
     listed = "".join(f"<li>{escape(line)}</li>" for line in report.deviations)
     rows = "".join(
-        f"<tr><th class='lead'>{escape(r['system'])}</th><td>{r['epochs']}</td><td>{r['best_epoch']}</td>"
-        f"<td>{r['valid_nll']}</td><td>{escape(r['stopped'])}</td><td>{r['parameters']:,}</td>"
-        f"<td>{r['train_seconds']}</td></tr>"
-        for r in report.trained
+        f"<tr><th class='lead'>{escape(title)}</th>{''.join(f'<td>{escape(cell)}</td>' for cell in cells)}</tr>"
+        for title, *cells in (line.cells for line in report.trained)
     )
+    heads = "".join(f"<th>{escape(head)}</th>" for head in Trained.HEADS[1:])
     picture = pictures.curves(
-        report.curves, "Validation: negative bound, S summed out, by epoch", "epoch", "nats a story"
+        report.curves, "Validation: negative bound, S summed out, where it is tight, by epoch", "epoch", "nats a story"
     )
     return (
         f"<p>The recipes are recipes/paper/*.toml; what was changed for this report:</p><ul>{listed}</ul>{picture}"
-        "<div class='scroll'><table><thead><tr><th class='lead'>system</th><th>epochs</th><th>best epoch</th>"
-        "<th>nats a story, valid</th><th>stopped by</th><th>parameters</th><th>seconds</th></tr></thead>"
-        f"<tbody>{rows}</tbody></table></div>"
+        "<div class='scroll'><table><thead><tr><th class='lead'>system</th>"
+        f"{heads}</tr></thead><tbody>{rows}</tbody></table></div>"
     )
 
 
@@ -193,8 +191,8 @@ def dynamics(report: Report) -> str:
 def stories(report: Report) -> str:
     parts = [
         "<p>First and last sentence given, the middle three written: the first stories of the seeded draw, the same "
-        "for everyone, chosen by nobody. Given sentences belong to the corpus and are not printed; a story's id finds "
-        "them.</p>"
+        "for everyone, chosen by nobody. Given sentences belong to the corpus and are not printed; who has it can show "
+        "them here with fabula reproduce --texts.</p>"
     ]
     for group in report.samples:
         items = []

@@ -37,6 +37,25 @@ class Samples:
 
 
 @dataclass(frozen=True)
+class Trained:
+    """One training in a line of the table."""
+
+    title: str
+    epochs: str
+    kept: str
+    valid: str
+    stopped: str
+    parameters: str
+    seconds: str
+
+    HEADS = ("system", "epochs", "epoch kept", "nats a story, valid", "ended by", "parameters", "seconds")
+
+    @property
+    def cells(self) -> tuple[str, ...]:
+        return self.title, self.epochs, self.kept, self.valid, self.stopped, self.parameters, self.seconds
+
+
+@dataclass(frozen=True)
 class Report:
     scale: Scale
     facts: dict[str, str]
@@ -45,7 +64,7 @@ class Report:
     bars: list[Verdict]
     tables: dict[str, list[Table]]
     curves: dict[str, list[tuple[float, float]]]
-    trained: list[dict[str, Any]]
+    trained: list[Trained]
     dynamics: list[tuple[System, dict[str, Any]]]
     samples: list[Samples]
     units: list[dict[str, Any]]
@@ -62,7 +81,8 @@ def build(records: Records, scale: Scale, given: Given | None = None) -> Report:
     curves = {
         BY_NAME[record["system"]].title: [(float(e["epoch"]), float(e["valid_nll"])) for e in record["log"]]
         for record in trained
-        if len(record["log"]) > 1
+        # Where the bound is loose its curve is of q(Z | X), and would press all others flat.
+        if len(record["log"]) > 1 and not found.loose(record["system"])
     }
     return Report(
         scale=scale,
@@ -72,12 +92,23 @@ def build(records: Records, scale: Scale, given: Given | None = None) -> Report:
         bars=bars(found),
         tables=all_tables(found),
         curves=curves,
-        trained=trained,
+        trained=[training_line(found, record) for record in trained],
         dynamics=dynamics,
         samples=samples(records, scale, given),
         units=units,
         mixed=mixed_weights(units),
     )
+
+
+def training_line(found: Found, record: dict[str, Any]) -> Trained:
+    """A checkpoint that was given has no time of its own here; a bound that is loose is no figure of the model."""
+    nll, given = record["valid_nll"], record["stopped"] == "given"
+    return Trained(
+        BY_NAME[record["system"]].title, str(record["epochs"]), str(record["best_epoch"]),
+        "–" if nll is None else f"{nll:.1f}" + (" (bound too loose)" if found.loose(record["system"]) else ""),
+        "not trained here" if given else record["stopped"], f"{record['parameters']:,}",
+        "–" if given else f"{record['train_seconds']:.0f}",
+    )  # fmt: skip
 
 
 def facts(units: list[dict[str, Any]]) -> dict[str, str]:

@@ -151,8 +151,8 @@ class Scorer:
                 record[tagger_name] = {
                     "f1": rounded_list(sampled.f1), "mean": rounded(sampled.mean), "spread": rounded(sampled.spread),
                     "greedy": rounded(best.mean),
-                    "interval": f1_interval(runs[0], S, tagger, self.job.scale.resamples, self.job.seed),
-                    "greedy_interval": f1_interval(greedy[0], S, tagger, self.job.scale.resamples, self.job.seed),
+                    "interval": f1_interval(runs, S, tagger, self.job.scale.resamples, self.job.seed),
+                    "greedy_interval": f1_interval(greedy, S, tagger, self.job.scale.resamples, self.job.seed),
                 }  # fmt: skip
                 record["distinct_2"] = rounded(float(sampled.distinct_2.mean()))
                 record["distinct_2_greedy"] = rounded(float(best.distinct_2.mean()))
@@ -285,23 +285,28 @@ def percents(shares: Any) -> list[float]:
     return rounded_list(100 * shares, 1)
 
 
-def f1_interval(stories: Sequence[Sequence[str]], S: Any, tagger: Any, resamples: int, seed: int) -> list[float | None]:
-    """Bootstrap interval over stories of the macro-F1 of one run."""
+def f1_interval(
+    runs: Sequence[Sequence[Sequence[str]]], S: Any, tagger: Any, resamples: int, seed: int
+) -> list[float | None]:
+    """Bootstrap interval over stories of the macro-F1, the mean over runs."""
     from fabula.evaluation.bootstrap import bootstrap
 
-    K, n = len(tagger.labels), len(stories)
-    judged = np.array([-1 if tag is None else tag for story in stories for tag in tagger.tag(list(story))])
-    truth, guess = S.numpy().reshape(n, -1), judged.reshape(n, -1)
-    # Of every story: hits, true and guessed counts of each state; a resample adds them up.
-    counts = np.stack(
-        [[((truth == k) & (guess == k)).sum(1), (truth == k).sum(1) + (guess == k).sum(1)] for k in range(K)]
-    ).astype(np.float64)
+    K, n = len(tagger.labels), len(S)
+    truth, counts = S.numpy().reshape(n, -1), []
+    for stories in runs:
+        judged = np.array([-1 if tag is None else tag for story in stories for tag in tagger.tag(list(story))])
+        guess = judged.reshape(n, -1)
+        # Of every story: hits, true and guessed counts of each state; a resample adds them up.
+        own = [[((truth == k) & (guess == k)).sum(1), (truth == k).sum(1) + (guess == k).sum(1)] for k in range(K)]
+        counts.append(np.array(own, dtype=np.float64))
 
     def macro(rows: Any) -> Any:
-        drawn = counts[:, :, rows].sum(-1)
-        with np.errstate(invalid="ignore"):
-            scores = 200 * drawn[:, 0] / drawn[:, 1]
-        return np.nanmean(scores, axis=0)
+        found = []
+        for own in counts:
+            drawn = own[:, :, rows].sum(-1)
+            with np.errstate(invalid="ignore"):
+                found.append(np.nanmean(200 * drawn[:, 0] / drawn[:, 1], axis=0))
+        return np.mean(found, axis=0)
 
     found = bootstrap(macro, n, draws=resamples, seed=seed)
     return [rounded(found.low), rounded(found.high)]
