@@ -53,9 +53,11 @@ def together(verdicts: Sequence[str]) -> str:
 
 
 def in_part(verdicts: Sequence[str]) -> str:
-    """The same, of a claim that may hold here and fail there."""
+    """The same, of a claim that may hold here and fail there; where it fails as often as it holds, it fails."""
     whole = together(verdicts)
-    return PARTLY if whole in (FAILS, OPEN) and HOLDS in verdicts else whole
+    if whole not in (FAILS, OPEN) or HOLDS not in verdicts:
+        return whole
+    return PARTLY if verdicts.count(HOLDS) > verdicts.count(FAILS) else FAILS
 
 
 def bounded(found: Found, system: str, difference: Interval | None) -> str:
@@ -96,7 +98,10 @@ def supervision_claims(found: Found) -> list[Verdict]:
             for name, change in changes.items()
         ]
         ppl = [(name, found.ppl(name, estimate)) for name in (*fewer, "slds")]
-        told.append("PPL: " + ", ".join(f"{BY_NAME[name].title} {p.value:.2f}" if p else NOT_RUN for name, p in ppl))
+        sign = "≤ " if estimate == "iw" else ""
+        told.append(
+            "PPL: " + ", ".join(f"{BY_NAME[name].title} {sign}{p.value:.2f}" if p else NOT_RUN for name, p in ppl)
+        )
         judge = [bounded(found, n, c) if estimate == "iw" else below(c) for n, c in changes.items()]
         made.append(Verdict(title, in_part(judge), tuple(told)))
     full = found.control("slds")
