@@ -145,9 +145,15 @@ def titled(name: str) -> str:
 def own_lm_bar(found: Found) -> Verdict:
     """The same against a language model that is trained as well as we can."""
     evidence: list[str] = []
-    verdicts = against(found, "default.bridge-more", "lm-1024.rerank", evidence)
-    verdicts += against(found, "default.bridge", "lm-1024.rerank", evidence)
-    title = f"ours, by either of the last two: beats our own LM's best of {found.scale.reranked:,} on the same"
+    verdicts = []
+    for own in ("default.bridge-more", "default.bridge"):
+        lines: list[str] = []
+        verdicts += against(found, own, "lm-1024.rerank", lines)
+        evidence += [f"{line} ({SAMPLER_NAMES[own.partition('.')[2]]})" for line in lines]
+    evidence.sort(key=deciding)
+    title = (
+        f"ours, bridge with 500 samples, and with 50: beats our own LM's best of {found.scale.reranked:,} on the same"
+    )
     return Verdict(title, all_of(verdicts), tuple(evidence))
 
 
