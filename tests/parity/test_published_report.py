@@ -32,7 +32,7 @@ def report() -> str:
 
 
 def test_every_cell_of_the_papers_tables_is_filled(found: tables.Found, report: str) -> None:
-    """Infilling, perplexity and control: where the paper has a figure there is one of ours, and the report prints it."""
+    """Infilling, perplexity, control: where the paper has a figure there is one of ours, and the report prints it."""
     cells = 0
     for table in [*tables.infilling(found), tables.perplexity(found), tables.control(found)]:
         for row in table.rows:
