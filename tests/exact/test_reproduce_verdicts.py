@@ -10,10 +10,11 @@ import pytest
 
 from fabula.errors import UserError
 from fabula.reproduce import bars, claims, markdown, page
+from fabula.reproduce.figures import BY_LINES, METRICS, Found
 from fabula.reproduce.plan import BY_NAME, FULL, SETTINGS, SYSTEMS, TABLE_SETTINGS, narrowed, systems_for, units_of
 from fabula.reproduce.records import Records
 from fabula.reproduce.report import build, mixed_weights
-from fabula.reproduce.tables import BY_LINES, METRICS, Found, infilling, perplexity
+from fabula.reproduce.tables import infilling, perplexity
 
 STORIES = 40
 

@@ -12,6 +12,7 @@ import pytest
 
 from fabula.reproduce import claims, tables
 from fabula.reproduce.bars import bars
+from fabula.reproduce.figures import Found
 from fabula.reproduce.plan import FULL
 from fabula.reproduce.records import Records
 from fabula.reproduce.report import mixed_weights
@@ -22,8 +23,8 @@ QUICK = replace(FULL, resamples=20)
 
 
 @pytest.fixture(scope="module")
-def found() -> tables.Found:
-    return tables.Found(Records(FOLDER), QUICK)
+def found() -> Found:
+    return Found(Records(FOLDER), QUICK)
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +32,7 @@ def report() -> str:
     return (FOLDER / "report.md").read_text(encoding="utf-8")
 
 
-def test_every_cell_of_the_papers_tables_is_filled(found: tables.Found, report: str) -> None:
+def test_every_cell_of_the_papers_tables_is_filled(found: Found, report: str) -> None:
     """Infilling, perplexity, control: where the paper has a figure there is one of ours, and the report prints it."""
     cells = 0
     for table in [*tables.infilling(found), tables.perplexity(found), tables.control(found)]:
@@ -46,7 +47,7 @@ def test_every_cell_of_the_papers_tables_is_filled(found: tables.Found, report: 
     assert cells >= 8 * 16
 
 
-def test_the_records_are_of_one_corpus_and_one_set_of_weights_each(found: tables.Found) -> None:
+def test_the_records_are_of_one_corpus_and_one_set_of_weights_each(found: Found) -> None:
     units = [found.get(name) for name in found.records.names()]
     assert {unit["data_hash"] for unit in units if unit} == {"59931d3e420d3694e9a18fb8fa9eb13a"}
     assert mixed_weights([unit for unit in units if unit]) == []
@@ -54,7 +55,7 @@ def test_the_records_are_of_one_corpus_and_one_set_of_weights_each(found: tables
 
 def test_the_verdicts_are_those_of_the_records(report: str) -> None:
     """With the full bootstrap, as published."""
-    full = tables.Found(Records(FOLDER), FULL)
+    full = Found(Records(FOLDER), FULL)
     for verdict in [*claims.claims(full), *bars(full)]:
         assert f"- **{verdict.verdict}**: {verdict.claim}" in report
 

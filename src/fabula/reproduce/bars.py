@@ -7,8 +7,7 @@ from collections.abc import Sequence
 
 from fabula.evaluation.bootstrap import Interval, difference
 from fabula.reproduce.claims import OPEN, Verdict, compared, number, said, with_cuts
-from fabula.reproduce.plan import BY_NAME, HUMAN, MIDDLE, TABLE_SETTINGS
-from fabula.reproduce.tables import (
+from fabula.reproduce.figures import (
     NOT_RUN,
     PAPER_FAMILY,
     SAMPLER_NAMES,
@@ -18,6 +17,7 @@ from fabula.reproduce.tables import (
     family,
     paper_best,
 )
+from fabula.reproduce.plan import BY_NAME, HUMAN, MIDDLE, TABLE_SETTINGS
 
 MET, MISSED = "met", "missed"
 LOOKING_AHEAD = (("default", "bridge-sharp"), ("default", "bridge-more"), ("default", "bridge"), ("slds", "bridge"))

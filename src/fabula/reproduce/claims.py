@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fabula.evaluation.bootstrap import Interval, difference
-from fabula.reproduce.plan import BY_NAME, SETTINGS
-from fabula.reproduce.tables import (
+from fabula.reproduce.figures import (
     BY_LINES,
     METRICS,
     NOT_RUN,
@@ -18,6 +17,7 @@ from fabula.reproduce.tables import (
     Found,
     best_of,
 )
+from fabula.reproduce.plan import BY_NAME, SETTINGS
 
 HOLDS, FAILS, OPEN, PARTLY = "holds", "does not hold", "cannot be told", "holds in part"
 

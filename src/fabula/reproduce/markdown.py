@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from fabula.reproduce.claims import Verdict
+from fabula.reproduce.figures import NOT_RUN, Figure, Table
 from fabula.reproduce.report import Report, Trained
 from fabula.reproduce.stories import english
-from fabula.reproduce.tables import NOT_RUN, Figure, Table
 
 TITLES = {
     "infilling": "1. Infilling",

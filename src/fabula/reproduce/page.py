@@ -8,10 +8,10 @@ from importlib import resources
 from fabula.reproduce import pictures
 from fabula.reproduce.bars import MET, MISSED
 from fabula.reproduce.claims import FAILS, HOLDS, Verdict
+from fabula.reproduce.figures import NOT_RUN, Figure, Table
 from fabula.reproduce.markdown import INTRODUCTIONS, TITLES, gap, ours, paper
 from fabula.reproduce.report import Report, Trained
 from fabula.reproduce.stories import english
-from fabula.reproduce.tables import NOT_RUN, Figure, Table
 
 CLASSES = {HOLDS: "good", MET: "good", FAILS: "bad", MISSED: "bad", NOT_RUN: "none"}
 

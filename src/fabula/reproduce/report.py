@@ -9,10 +9,11 @@ from typing import Any
 
 from fabula.reproduce.bars import bars
 from fabula.reproduce.claims import Verdict, claims
+from fabula.reproduce.figures import SAMPLER_NAMES, Found, Table
 from fabula.reproduce.plan import BY_NAME, MIDDLE, SETTINGS, SYSTEMS, Scale, System, samplers_of
 from fabula.reproduce.records import Records
 from fabula.reproduce.stories import english
-from fabula.reproduce.tables import SAMPLER_NAMES, Found, Table, all_tables
+from fabula.reproduce.tables import all_tables
 
 Given = Callable[[str], list[str]]
 """A story's own sentences by its id, where they may be shown."""
