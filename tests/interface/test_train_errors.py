@@ -177,6 +177,16 @@ def test_a_place_that_cannot_be_written(refused: Refused, written: Path, tmp_pat
         assert f"cannot write into {out}" in refused("train", written, "--data", toy_corpus, "--out", out)
 
 
+def test_a_mistake_takes_nothing_of_the_run_it_was_to_replace(refused: Refused, written: Path, tmp_path: Path) -> None:
+    file, corpus, run = tmp_path / "two.txt", tmp_path / "corpus", tmp_path / "run"
+    file.write_text("Tom ran.\nTom won.\n\nMia sang.\nMia slept.\n")
+    prepare([file], corpus, cutoff=1, jobs=1, progress=False)
+    run.mkdir()
+    (run / "log.jsonl").write_text("an earlier run\n")
+    assert "no split 'valid'" in refused("train", written, "--data", corpus, "--out", run, "--force")
+    assert (run / "log.jsonl").read_text() == "an earlier run\n"
+
+
 def test_a_mistake_leaves_no_empty_folder(refused: Refused, written: Path, tmp_path: Path, toy_corpus: Path) -> None:
     """Neither the run's nor those above it, unless they were there before."""
     file, corpus, new = tmp_path / "two.txt", tmp_path / "corpus", tmp_path / "new"

@@ -55,7 +55,10 @@ def run(args: argparse.Namespace) -> int:
     corpus = Corpus.open(args.data)
     if (args.out / "config.json").exists() and not (args.resume or args.force):
         raise UserError(f"{args.out} already holds a run; continue it with --resume or replace it with --force")
-    pick_device(args.device)  # before anything of an earlier run is touched
+    # Before anything of an earlier run is touched.
+    pick_device(args.device)
+    for split in ("train", "valid"):
+        corpus.split(split)
 
     def report(entry: dict[str, object]) -> None:
         if not args.quiet:
