@@ -93,7 +93,7 @@ def log_p_S(model: SLDS, path: tuple[int, ...]) -> Tensor:
     return sum(steps, model.scaffold.initial()[path[0]])
 
 
-@pytest.mark.parametrize("posterior", ["filtering", "smoothing"])
+@pytest.mark.parametrize("posterior", ["filtering", "smoothing", "switching"])
 @torch.no_grad()
 def test_bounds_close_in_on_log_p_X(model: SLDS, posterior: str) -> None:
     """With 200 samples the importance-weighted bound is within 0.03 nats of the enumerated log p(X) (its own
