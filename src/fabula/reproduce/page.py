@@ -13,6 +13,8 @@ from fabula.reproduce.markdown import INTRODUCTIONS, TITLES, gap, ours, paper
 from fabula.reproduce.report import Report, Trained
 from fabula.reproduce.stories import english
 
+SCROLL = "<div class='scroll' tabindex='0'>"
+"""What is wider than the screen scrolls by itself, by keys too."""
 CLASSES = {HOLDS: "good", MET: "good", FAILS: "bad", MISSED: "bad", NOT_RUN: "none"}
 
 
@@ -74,7 +76,7 @@ def verdicts(found: list[Verdict]) -> str:
             f"<tr><td>{chip(verdict.verdict)}</td><td>{escape(verdict.claim)}</td>"
             f"<td class='evidence'>{escape(first)}{told}</td></tr>"
         )
-    return f'<div class="scroll"><table class="verdicts">{"".join(rows)}</table></div>'
+    return f'{SCROLL}<table class="verdicts">{"".join(rows)}</table></div>'
 
 
 def section(key: str, tables: list[Table]) -> str:
@@ -104,7 +106,7 @@ def table(t: Table) -> str:
     intro = f"<p>{escape(t.intro)}</p>" if t.intro else ""
     second = f"<tr>{under}</tr>" if under else "<tr></tr>"
     return (
-        f"<h3>{escape(t.title)}</h3>{intro}<div class='scroll'><table><thead><tr>{lead}{groups}</tr>{second}</thead>"
+        f"<h3>{escape(t.title)}</h3>{intro}{SCROLL}<table><thead><tr>{lead}{groups}</tr>{second}</thead>"
         f"<tbody>{''.join(rows)}</tbody></table></div>"
     )
 
@@ -150,7 +152,7 @@ def training(report: Report) -> str:
     )
     return (
         f"<p>The recipes are recipes/paper/*.toml; what was changed for this report:</p><ul>{listed}</ul>{picture}"
-        "<div class='scroll'><table><thead><tr><th class='lead'>system</th>"
+        f"{SCROLL}<table><thead><tr><th class='lead'>system</th>"
         f"{heads}</tr></thead><tbody>{rows}</tbody></table></div>"
     )
 
@@ -178,9 +180,9 @@ def dynamics(report: Report) -> str:
         )
         heads = "".join(f"<th>second, {escape(label)}</th>" for label in record["labels"])
         inner = (
-            f"<div class='pair'>{pair}</div><div class='scroll'><table><thead><tr><th class='lead'>state</th>"
+            f"<div class='pair'>{pair}</div>{SCROLL}<table><thead><tr><th class='lead'>state</th>"
             "<th>spectral radius of A</th><th>norm of b</th><th>noise</th></tr></thead>"
-            f"<tbody>{rows}</tbody></table></div><div class='scroll'><table class='text'><thead><tr><th>first</th>"
+            f"<tbody>{rows}</tbody></table></div>{SCROLL}<table class='text'><thead><tr><th>first</th>"
             f"{heads}</tr></thead><tbody>{changed}</tbody></table></div>"
         )
         opened = " open" if n == 0 else ""
@@ -221,7 +223,7 @@ def records(report: Report) -> str:
         names = escape(", ".join(report.mixed))
         mixed = f"<p class='warning'>Records of different weights stand side by side for {names}.</p>"
     return (
-        f"{mixed}<details><summary>{len(report.units)} records</summary><div class='scroll'><table class='text'>"
+        f"{mixed}<details><summary>{len(report.units)} records</summary>{SCROLL}<table class='text'>"
         "<thead><tr><th>unit</th><th>n</th><th>commit</th><th>recipe</th><th>weights</th><th>machine</th>"
         "<th>seconds</th></tr></thead>"
         f"<tbody>{rows}</tbody></table></div></details>"
