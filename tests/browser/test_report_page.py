@@ -1,4 +1,4 @@
-"""The published report as a page: axe finds nothing serious, in light and dark; nothing sticks out of a narrow screen."""
+"""The published report as a page: axe finds nothing serious, light or dark; nothing sticks out of a narrow screen."""
 
 from __future__ import annotations
 
