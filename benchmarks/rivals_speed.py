@@ -44,7 +44,9 @@ def main() -> None:
     }
     with tempfile.TemporaryDirectory() as folder:
         job = Job(data=args.data, out=Path(folder), recipes=recipes_folder(None), models=models, device=args.device)
-        taken = timed(Bench(job), [way for way in WAYS if way[0] in models], args.stories)
+        # A bench each: loading is not part of it.
+        benches = {name: Bench(job) for name in models}
+        taken = timed(benches, [way for way in WAYS if way[0] in models], args.stories)
     load = os.getloadavg()[0]
     rows = {name: {"median": statistics.median(own), "all": [round(s, 3) for s in own]} for name, own in taken.items()}
     record = {
@@ -59,13 +61,12 @@ def main() -> None:
         print(f"{name.ljust(22)} {row['median']:8.3f} s a story")
 
 
-def timed(bench: Bench, ways: list[tuple[str, str]], stories: int) -> dict[str, list[float]]:
+def timed(benches: dict[str, Bench], ways: list[tuple[str, str]], stories: int) -> dict[str, list[float]]:
     taken: dict[str, list[float]] = {f"{name}.{sampler}": [] for name, sampler in ways}
-    # All models are held at once: loading is not part of it.
-    held = {name: bench.checkpoint(BY_NAME[name]) for name, _ in ways}
     for n in range(stories + 1):
         for name, sampler in ways:
-            bench._held = dict(held)
+            bench = benches[name]
+            bench.checkpoint(BY_NAME[name])
             settings = settings_of(sampler, FULL, bench)
             blank, _ = blanked(bench, BY_NAME[name], [bench.rows[n]], SETTINGS[MIDDLE])
             began = time.perf_counter()

@@ -44,8 +44,7 @@ from fabula.training.checkpoint import Checkpoint
 
 __all__ = [
     "Candidate", "Explanation", "Filling", "Movement", "Narrator", "Posterior", "Reasons", "Score", "Sentence",
-    "Tagging", "Word", "describe", "find", "installed", "load", "models_fault",
-    "models_folder",
+    "Tagging", "Word", "describe", "find", "installed", "load", "models_fault", "models_folder",
 ]  # fmt: skip
 
 Arc = str | Sequence[str | None] | None
@@ -201,11 +200,7 @@ class Narrator:
 
         A sentence alone is no story, and yet has a tag.
         """
-        if len(sentences) == 1:
-            twice = story_task([*sentences, *sentences], self.labels)  # it keeps a story's rules all the same
-            task = Task(twice.sentences[:1], twice.arc[:1])
-        else:
-            task = story_task(sentences, self.labels)
+        task = story_task(sentences, self.labels, fewest=1)
         if isinstance(self.model, SLDS) and self.model.K > 1:
             told = self.encode([task])
             q = evidence(self.model, told.X, told.lengths).log_q_S[0].exp().tolist()

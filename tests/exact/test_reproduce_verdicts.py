@@ -88,7 +88,7 @@ def test_a_loose_bound_fails_nobody(tmp_path: Path) -> None:
         assert verdict(found, "less supervision lowers an honest perplexity") == word
         (told,) = (v for v in claims.claims(found) if v.claim.startswith("less supervision lowers an honest"))
         assert any("loose" in line for line in told.evidence) == (elbo == 231.0)
-        assert claims.bounded(found, "slds-50", found.nll_difference(("slds-50", "iw"), ("slds", "iw"))) == (
+        assert claims.bounded(found, ("slds-50", "iw"), found.nll_difference(("slds-50", "iw"), ("slds", "iw"))) == (
             claims.OPEN if elbo == 231.0 else claims.FAILS
         )
     shown = next(row for row in perplexity(Found(records, FULL)).rows if row.lead == ("SLDS-50",))

@@ -59,9 +59,9 @@ def write_task(
     return _task((None,) * N, labels, arc, starts)
 
 
-def story_task(sentences: Sequence[str], labels: Sequence[str]) -> Task:
-    """A whole story, nothing missing."""
-    _check_sentences(tuple(sentences))
+def story_task(sentences: Sequence[str], labels: Sequence[str], fewest: int = MIN_SENTENCES) -> Task:
+    """A whole story, nothing missing, of at least so many sentences."""
+    _check_sentences(tuple(sentences), fewest)
     return _task(tuple(sentences), labels, None, None)
 
 
@@ -122,15 +122,15 @@ def _task(
     return Task(sentences, tags, dict(starts or {}))
 
 
-def _check_sentences(sentences: tuple[str | None, ...]) -> None:
-    _check_count(len(sentences))
+def _check_sentences(sentences: tuple[str | None, ...], fewest: int = MIN_SENTENCES) -> None:
+    _check_count(len(sentences), fewest)
     for number, sentence in enumerate(sentences, start=1):
         if sentence is not None:
             _check_words(f"sentence {number}", sentence)
 
 
-def _check_count(N: int) -> None:
-    if not MIN_SENTENCES <= N <= MAX_SENTENCES:
+def _check_count(N: int, fewest: int = MIN_SENTENCES) -> None:
+    if not fewest <= N <= MAX_SENTENCES:
         raise UserError(f"a story has {MIN_SENTENCES} to {MAX_SENTENCES} sentences, not {N}", field="sentences")
 
 

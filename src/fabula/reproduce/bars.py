@@ -10,12 +10,12 @@ from fabula.reproduce.claims import OPEN, Verdict, compared, number, said, with_
 from fabula.reproduce.figures import (
     NOT_RUN,
     PAPER_FAMILY,
-    SAMPLER_NAMES,
     SETTING_NAMES,
     Found,
     best_of,
     family,
     paper_best,
+    sampler_name,
 )
 from fabula.reproduce.plan import BY_NAME, HUMAN, MIDDLE, TABLE_SETTINGS
 
@@ -122,8 +122,9 @@ def bridge_bar(found: Found, system: str, sampler: str) -> Verdict:
     people = found.surprise(HUMAN, "")
     if people is not None:
         evidence.append(f"people's own stories: story perplexity {people.value:.1f}; to be far below is no merit")
+    way = f"{BY_NAME[system].title}, {sampler_name(sampler, found.scale)}"
     title = (
-        f"{BY_NAME[system].title}, {SAMPLER_NAMES[sampler]}: beats gibbs and the LM's best of {found.scale.reranked:,} "
+        f"{way}: beats gibbs and the LM's best of {found.scale.reranked:,} "
         f"on look-ahead and story perplexity, at less time a story ({SETTING_NAMES[MIDDLE]})"
     )
     return Verdict(title, all_of(verdicts), tuple(evidence))
@@ -136,10 +137,10 @@ def deciding(line: str) -> int:
     return order.index(word) if word in order else 1
 
 
-def titled(name: str) -> str:
+def titled(found: Found, name: str) -> str:
     """A system and its sampler as the tables call them."""
     system, _, sampler = name.partition(".")
-    return f"{BY_NAME[system].title} ({SAMPLER_NAMES[sampler]})"
+    return f"{BY_NAME[system].title} ({sampler_name(sampler, found.scale)})"
 
 
 def own_lm_bar(found: Found) -> Verdict:
@@ -149,11 +150,11 @@ def own_lm_bar(found: Found) -> Verdict:
     for own in ("default.bridge-more", "default.bridge"):
         lines: list[str] = []
         verdicts += against(found, own, "lm-1024.rerank", lines)
-        evidence += [f"{line} ({SAMPLER_NAMES[own.partition('.')[2]]})" for line in lines]
+        evidence += [f"{line} ({sampler_name(own.partition('.')[2], found.scale)})" for line in lines]
     evidence.sort(key=deciding)
-    title = (
-        f"ours, bridge with 500 samples, and with 50: beats our own LM's best of {found.scale.reranked:,} on the same"
-    )
+    scale = found.scale
+    ways = f"ours, bridge with {scale.more} samples, and with {scale.samples}"
+    title = f"{ways}: beats our own LM's best of {scale.reranked:,} on the same"
     return Verdict(title, all_of(verdicts), tuple(evidence))
 
 
@@ -171,10 +172,10 @@ def above(gap: Interval) -> str:
 def ahead_of(found: Found, own: str, rival: str, evidence: list[str]) -> str:
     mine, theirs = found.log_p_ending(own), found.log_p_ending(rival)
     if mine is None or theirs is None or len(mine) != len(theirs):
-        evidence.append(f"look-ahead against {titled(rival)}: {NOT_RUN}")
+        evidence.append(f"look-ahead against {titled(found, rival)}: {NOT_RUN}")
         return NOT_RUN
     gap = difference(mine, theirs, draws=found.scale.resamples)
-    evidence.append(f"{above(gap)}: look-ahead over {titled(rival)}: {said(gap, ' nats')} (se {gap.se:.2f})")
+    evidence.append(f"{above(gap)}: look-ahead over {titled(found, rival)}: {said(gap, ' nats')} (se {gap.se:.2f})")
     return above(gap)
 
 
@@ -182,7 +183,7 @@ def surprise_bar(found: Found, own: str, rival: str, evidence: list[str]) -> str
     """SmolLM2's nats per token of the whole stories, paired."""
     records = [found.get(f"surprise/{name}") for name in (own, rival)]
     if records[0] is None or records[1] is None:
-        evidence.append(f"story perplexity against {titled(rival)}: {NOT_RUN}")
+        evidence.append(f"story perplexity against {titled(found, rival)}: {NOT_RUN}")
         return NOT_RUN
     rates = [
         [nats / max(tokens, 1) for nats, tokens in zip(r["stories"]["nats"], r["stories"]["tokens"], strict=True)]
@@ -190,12 +191,12 @@ def surprise_bar(found: Found, own: str, rival: str, evidence: list[str]) -> str
         if r is not None
     ]
     if len(rates[0]) != len(rates[1]):
-        evidence.append(f"story perplexity against {titled(rival)}: not of the same stories")
+        evidence.append(f"story perplexity against {titled(found, rival)}: not of the same stories")
         return NOT_RUN
     saved = difference(rates[1], rates[0], draws=found.scale.resamples)
     mine, theirs = (r["ppl"] for r in records if r is not None)
     evidence.append(
-        f"{above(saved)}: story perplexity {mine:.2f} against {theirs:.2f} of {titled(rival)}: "
+        f"{above(saved)}: story perplexity {mine:.2f} against {theirs:.2f} of {titled(found, rival)}: "
         f"{said(saved, ' nats a token saved', 3)} (se {saved.se:.3f})"
     )
     return above(saved)
@@ -204,12 +205,12 @@ def surprise_bar(found: Found, own: str, rival: str, evidence: list[str]) -> str
 def speed_bar(found: Found, own: str, rival: str, evidence: list[str]) -> str:
     records = [found.get(f"speed/{name}") for name in (own, rival)]
     if records[0] is None or records[1] is None:
-        evidence.append(f"time against {titled(rival)}: {NOT_RUN}")
+        evidence.append(f"time against {titled(found, rival)}: {NOT_RUN}")
         return NOT_RUN
     seconds = [(r["seconds_one_story"], r["seconds_a_story_together"]) for r in records if r is not None]
     met = MET if seconds[0][1] < seconds[1][1] and seconds[0][0] < seconds[1][0] else MISSED
     evidence.append(
         f"{met}: seconds a story {seconds[0][1]:.3f} in a batch ({seconds[0][0]:.2f} alone) "
-        f"against {seconds[1][1]:.3f} ({seconds[1][0]:.2f}) of {titled(rival)}, on {records[0]['device']}"
+        f"against {seconds[1][1]:.3f} ({seconds[1][0]:.2f}) of {titled(found, rival)}, on {records[0]['device']}"
     )
     return met

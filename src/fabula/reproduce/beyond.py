@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fabula.evaluation.bootstrap import mean, ratio
-from fabula.reproduce.figures import SAMPLER_NAMES, Figure, Found, Row, Table, interval_figure
+from fabula.reproduce.figures import Figure, Found, Row, Table, interval_figure, sampler_name
 from fabula.reproduce.plan import HUMAN, PLAIN, System, samplers_of, timed
 
 
@@ -45,7 +45,7 @@ def beyond(found: Found) -> Table:
         ]
         rows.append(
             Row(
-                lead=("people" if system is None else found.title(system), SAMPLER_NAMES.get(sampler, "–")),
+                lead=("people", "–") if system is None else (found.title(system), sampler_name(sampler, found.scale)),
                 figures=(
                     interval_figure(found.surprise(name), f"surprise/{name}", digits=1),
                     interval_figure(found.surprise(name, ""), f"surprise/{name}", digits=1),

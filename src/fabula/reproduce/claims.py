@@ -19,6 +19,8 @@ from fabula.reproduce.figures import (
 )
 from fabula.reproduce.plan import BY_NAME, SETTINGS
 
+FEWER = tuple(name for name in PAPER_FAMILY if name != "slds")
+"""The systems with fewer labels."""
 HOLDS, FAILS, OPEN, PARTLY = "holds", "does not hold", "cannot be told", "holds in part"
 
 
@@ -60,10 +62,10 @@ def in_part(verdicts: Sequence[str]) -> str:
     return PARTLY if verdicts.count(HOLDS) > verdicts.count(FAILS) else FAILS
 
 
-def bounded(found: Found, system: str, difference: Interval | None) -> str:
-    """Whether nats are below zero, where they are a bound of ours: a loose one can show that they are, not that not."""
-    word = below(difference)
-    return OPEN if word == FAILS and found.loose(system) else word
+def bounded(found: Found, ours: tuple[str, str], difference: Interval | None) -> str:
+    """Whether nats by an estimate of ours are below another's; a loose bound can show that they are, not that not."""
+    word, (system, estimate) = below(difference), ours
+    return OPEN if word == FAILS and estimate == "iw" and found.loose(system) else word
 
 
 def perplexity_claims(found: Found) -> list[Verdict]:
@@ -79,7 +81,7 @@ def perplexity_claims(found: Found) -> list[Verdict]:
     ):
         differences = {name: found.nll_difference(ours, other) for name, other in others.items()}
         evidence = tuple(f"SLDS - {name}: {said(d, ' nats a story')}" for name, d in differences.items())
-        made.append(Verdict(title, together([bounded(found, ours[0], d) for d in differences.values()]), evidence))
+        made.append(Verdict(title, together([bounded(found, ours, d) for d in differences.values()]), evidence))
     return made
 
 
@@ -89,26 +91,25 @@ def supervision_claims(found: Found) -> list[Verdict]:
         ("less supervision lowers perplexity, as the paper measures", "authors"),
         ("less supervision lowers an honest perplexity", "iw"),
     ):
-        fewer = ("slds-1", "slds-10", "slds-25", "slds-50")
-        changes = {name: found.nll_difference((name, estimate), ("slds", estimate)) for name in fewer}
-        loose = {name: found.loose(name) if estimate == "iw" else None for name in fewer}
+        changes = {name: found.nll_difference((name, estimate), ("slds", estimate)) for name in FEWER}
+        loose = {name: found.loose(name) if estimate == "iw" else None for name in FEWER}
         told = [
             f"{BY_NAME[name].title} - SLDS: {said(change, ' nats a story')}"
             + (f", but the bound is loose: {gain:.0f} nats from one sample to all" if (gain := loose[name]) else "")
             for name, change in changes.items()
         ]
-        ppl = [(name, found.ppl(name, estimate)) for name in (*fewer, "slds")]
+        ppl = [(name, found.ppl(name, estimate)) for name in (*FEWER, "slds")]
         sign = "≤ " if estimate == "iw" else ""
         told.append(
             "PPL: " + ", ".join(f"{BY_NAME[name].title} {sign}{p.value:.2f}" if p else NOT_RUN for name, p in ppl)
         )
-        judge = [bounded(found, n, c) if estimate == "iw" else below(c) for n, c in changes.items()]
-        made.append(Verdict(title, in_part(judge), tuple(told)))
+        judged = [bounded(found, (name, estimate), change) for name, change in changes.items()]
+        made.append(Verdict(title, in_part(judged), tuple(told)))
     full = found.control("slds")
-    steps = [apart(found.control(name), full) for name in ("slds-1", "slds-10", "slds-25", "slds-50")]
+    steps = [apart(found.control(name), full) for name in FEWER]
     control = ", ".join(
         f"{BY_NAME[name].title} {figure.ours:.1f}" if figure.ours is not None else f"{BY_NAME[name].title} {NOT_RUN}"
-        for name in ("slds-1", "slds-10", "slds-25", "slds-50", "slds")
+        for name in (*FEWER, "slds")
         for figure in (found.control(name),)
     )
     made.append(Verdict("less supervision loses control", in_part(steps), (f"macro-F1: {control}",)))

@@ -33,10 +33,17 @@ SETTING_NAMES = {
 }  # fmt: skip
 SAMPLER_NAMES = {
     "gibbs-peek": "gibbs, tags peeked at", "gibbs": "gibbs, no peeking", "bridge": "bridge", "rerank": "best of many",
-    "bridge-more": "bridge, 500 samples, asking ahead", "bridge-sharp": "bridge, 500 samples, sharp words",
+    "bridge-more": "bridge, {more} samples, asking ahead", "bridge-sharp": "bridge, {more} samples, sharp words",
     "fill": "as fabula fill writes",
     "consensus-peek": "bridge, chosen by consensus, tags peeked at", "consensus": "bridge, chosen by consensus",
 }  # fmt: skip
+
+
+def sampler_name(sampler: str, scale: Scale) -> str:
+    """What the tables call a sampler."""
+    return SAMPLER_NAMES[sampler].format(more=scale.more)
+
+
 NOT_RUN = "not run"
 LOOSE = 10.0
 """Nats a story: a bound that still gains so much from one sample to all of them says nothing of the likelihood."""
@@ -218,7 +225,10 @@ def family(
 ) -> list[tuple[str, Figure]]:
     """Every figure of the SLDS family in one row of the infilling table; by some samplers only, if they are named."""
     return [
-        (f"{found.title(system)}, {SAMPLER_NAMES[sampler]}", found.overlap(system.name, setting, sampler, metric))
+        (
+            f"{found.title(system)}, {sampler_name(sampler, found.scale)}",
+            found.overlap(system.name, setting, sampler, metric),
+        )
         for system in found.systems
         if system.kind == "slds" and "sample" in system.stages and (ours or system.paper)
         for sampler in samplers_of(system)

@@ -90,6 +90,10 @@ class Scale:
     """Of Gibbs (burn-in included) and of bridge. The paper's value."""
     reranked: int = 1000
     """Of the baselines. The paper's value."""
+    more: int = 500
+    """Of bridge where it may take about as long as the baselines."""
+    agreeing: int = 400
+    """Of bridge where the sample is chosen that the others agree with."""
     written: int | None = None
     """Stories written from their tags; None: all of the test split."""
     runs: int = 5
@@ -114,8 +118,8 @@ class Scale:
 
 FULL = Scale()
 SMALL = Scale(
-    name="small", stories=24, samples=6, reranked=24, written=24, runs=2, bound_samples=4, read=4, timed=4,
-    resamples=200, shown=3, pairs=6, toy=900,
+    name="small", stories=24, samples=6, reranked=24, more=30, agreeing=24, written=24, runs=2,
+    bound_samples=4, read=4, timed=4, resamples=200, shown=3, pairs=6, toy=900,
     changes={
         "model.language.embedding": 24, "model.language.hidden": 48, "model.dynamics.latent": 6,
         "model.recognition.hidden": 24, "train.epochs": 3, "train.batch": 24, "train.learning_rate": 8e-3,

@@ -9,7 +9,7 @@ from typing import Any
 
 from fabula.reproduce.bars import bars
 from fabula.reproduce.claims import Verdict, claims
-from fabula.reproduce.figures import SAMPLER_NAMES, Found, Table
+from fabula.reproduce.figures import Found, Table, sampler_name
 from fabula.reproduce.plan import BY_NAME, MIDDLE, SETTINGS, SYSTEMS, Scale, System, samplers_of
 from fabula.reproduce.records import Records
 from fabula.reproduce.stories import english
@@ -167,7 +167,7 @@ def samples(records: Records, scale: Scale, given: Given | None) -> list[Samples
             if not records.done(unit):
                 continue
             stories = tuple(shown(text, given) for text in records.texts(unit)[: scale.shown])
-            found.append(Samples(f"{system.title}, {SAMPLER_NAMES[sampler]}", unit, stories))
+            found.append(Samples(f"{system.title}, {sampler_name(sampler, scale)}", unit, stories))
     return found
 
 

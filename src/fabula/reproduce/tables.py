@@ -8,13 +8,13 @@ from fabula.reproduce.figures import (
     LOOSE,
     METRICS,
     NOT_RUN,
-    SAMPLER_NAMES,
     SETTING_NAMES,
     Figure,
     Found,
     Row,
     Table,
     interval_figure,
+    sampler_name,
 )
 from fabula.reproduce.plan import SETTINGS, SYSTEMS, TABLE_SETTINGS, protocol, samplers_of
 
@@ -43,7 +43,11 @@ def infilling(found: Found) -> list[Table]:
                 seen = "gold tags" if system.kind == "s2s" else "peeks" if sampler.endswith("-peek") else "no"
                 figures = tuple(found.overlap(system.name, setting, sampler, metric) for metric in metrics)
                 rows.append(
-                    Row(lead=(found.title(system), SAMPLER_NAMES[sampler], seen), figures=figures, own=not system.paper)
+                    Row(
+                        lead=(found.title(system), sampler_name(sampler, found.scale), seen),
+                        figures=figures,
+                        own=not system.paper,
+                    )
                 )
         tables.append(
             Table(

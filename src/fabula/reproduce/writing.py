@@ -28,8 +28,6 @@ TOP_K = 15
 """The paper's value for its baselines; the paper does not say how it wrote for its control table."""
 
 
-MORE, AGREEING = 10, 8
-"""How many times the paper's samples: still in less time than the LM's best of many; where consensus is asked."""
 AGREED = 0.7
 """The temperature of samples that are chosen by consensus."""
 SHARP, SHARP_FLUENCY = 0.5, 6.0
@@ -48,8 +46,7 @@ def settings_of(sampler: str, scale: Scale, bench: Bench) -> FillSettings:
     if sampler == "bridge":
         return FillSettings(sampler="bridge", samples=scale.samples, tags="read", top_k=TOP_K, **common)
     if sampler in ("bridge-more", "bridge-sharp"):
-        # Ten times the samples, still in less time than the LM's best of many; asking ahead and ranked as shipped.
-        more: dict[str, Any] = {"samples": MORE * scale.samples, "ahead": CAREFUL["bridge"]["ahead"], "top_k": TOP_K}
+        more: dict[str, Any] = {"samples": scale.more, "ahead": CAREFUL["bridge"]["ahead"], "top_k": TOP_K}
         if sampler == "bridge-sharp":
             more |= {"temperature": SHARP, "fluency": SHARP_FLUENCY}
         return FillSettings(**more, memory_gib=bench.job.memory_gib)
@@ -57,7 +54,7 @@ def settings_of(sampler: str, scale: Scale, bench: Bench) -> FillSettings:
         return FillSettings(samples=scale.samples, memory_gib=bench.job.memory_gib, **CAREFUL["bridge"])
     if sampler.startswith("consensus"):
         tags = "peek" if sampler.endswith("-peek") else "read"
-        agreed = {"samples": AGREEING * scale.samples, "temperature": AGREED, "rank": "consensus", "tags": tags}
+        agreed = {"samples": scale.agreeing, "temperature": AGREED, "rank": "consensus", "tags": tags}
         return FillSettings(**{**common, **agreed}, top_k=TOP_K)
     # One chain, as the paper has it: its 50 samples are 50 states, burn-in included.
     tags = "peek" if sampler == "gibbs-peek" else "read"
