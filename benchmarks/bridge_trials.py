@@ -26,19 +26,19 @@ from fabula import api
 from fabula.corpus.dataset import Corpus
 from fabula.evaluation.lookahead import choose_stories, log_p_ending
 from fabula.evaluation.record import mean_and_error
+from fabula.infill.batch import infill_batch
 from fabula.infill.cast import Cast
 from fabula.infill.consensus import by_consensus
 from fabula.infill.decode import Lexicon
 from fabula.infill.noise import seeded
-from fabula.infill.page import page
-from fabula.infill.sampler import CAREFUL, FillSettings, draw, fill, take
+from fabula.infill.sampler import INTERACTIVE_DEFAULTS, FillSettings, draw, fill, take
 from fabula.infill.samples import Round, best
 from fabula.models.lm import LM
 from fabula.reproduce.plan import MIDDLE, SETTINGS, TABLE_SETTINGS
 from fabula.training.checkpoint import load
 
 RAW: dict[str, Any] = {"fluency": 0.0, "temperature": 1.0}
-SHIPPED: dict[str, Any] = dict(CAREFUL["bridge"])
+SHIPPED: dict[str, Any] = dict(INTERACTIVE_DEFAULTS["bridge"])
 OVERLAP: dict[str, dict[str, Any]] = {
     "gibbs-peek": {"sampler": "gibbs", "chains": 1, "tags": "peek", **RAW},
     "gibbs-peek-50-chains": {"sampler": "gibbs", "chains": 50, "tags": "peek", **RAW},
@@ -113,14 +113,14 @@ def write(args: argparse.Namespace) -> None:
     jobs += [(setting, name, CONSENSUS[name]) for setting in TABLE_SETTINGS for name in CONSENSUS]
     if args.only:
         jobs = [job for job in jobs if f"{job[0]}.{job[1]}" in args.only or job[0] in args.only]
-    whole = page(stories, device=device)
+    whole = infill_batch(stories, device=device)
     args.out.mkdir(parents=True, exist_ok=True)
     for setting, name, changes in jobs:
         missing, settings = (
             SETTINGS[setting],
             FillSettings(**changes, memory_gib=12.0 if device.type == "cuda" else 1.0),
         )
-        blank = page([[None if i in missing else w for i, w in enumerate(s)] for s in stories], device=device)
+        blank = infill_batch([[None if i in missing else w for i, w in enumerate(s)] for s in stories], device=device)
         gold = whole if settings.tags == "peek" else None
         if name in CONSENSUS:
             agree(args.out, setting, name, settings, (model, lexicon, blank, seeds, gold))

@@ -24,9 +24,9 @@ import torch
 
 from fabula.corpus.vocabulary import EOS, SPECIALS, Vocabulary
 from fabula.evaluation.record import commit
+from fabula.infill.batch import InfillBatch, infill_batch
 from fabula.infill.decode import Lexicon
 from fabula.infill.noise import seeded
-from fabula.infill.page import Page, page
 from fabula.infill.sampler import FillSettings, draw, fill
 from fabula.models.build import build
 from fabula.models.settings import DynamicsSettings, LanguageSettings, ModelSettings, RecognitionSettings
@@ -52,10 +52,10 @@ def a_model(size: str, device: str) -> SLDS:
     return model.to(device).eval().requires_grad_(False)
 
 
-def a_page(stories: int, N: int, words: int, device: str) -> Page:
+def a_page(stories: int, N: int, words: int, device: str) -> InfillBatch:
     """Stories whose first and last sentence are given."""
     given = torch.arange(10, 10 + words - 1).tolist()
-    return page([[given, *[None] * (N - 2), given]] * stories, device=device)
+    return infill_batch([[given, *[None] * (N - 2), given]] * stories, device=device)
 
 
 def timed(work: Callable[[], Any], repeats: int, device: str) -> tuple[float, float]:

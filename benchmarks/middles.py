@@ -23,11 +23,11 @@ from fabula.api import find
 from fabula.corpus.dataset import Corpus
 from fabula.corpus.tokenize import detokenise
 from fabula.evaluation.lookahead import choose_stories
+from fabula.infill.batch import infill_batch
 from fabula.infill.cast import Cast
 from fabula.infill.decode import Lexicon
 from fabula.infill.noise import seeded
-from fabula.infill.page import page
-from fabula.infill.sampler import CAREFUL, FillSettings, fill
+from fabula.infill.sampler import INTERACTIVE_DEFAULTS, FillSettings, fill
 from fabula.models.slds import SLDS
 from fabula.training.checkpoint import load
 from fabula.training.loop import pick_device
@@ -42,10 +42,10 @@ def write(args: argparse.Namespace) -> None:
     texts = [[s.tolist() for s in stories.sentences(row)] for row in rows]
     cast = Cast(checkpoint.people, corpus.vocabulary, device)
     sampler = "bridge" if isinstance(checkpoint.model, SLDS) else "rerank"
-    chosen: dict[str, Any] = {"fluency": 0.0} if args.plain else dict(CAREFUL[sampler])
+    chosen: dict[str, Any] = {"fluency": 0.0} if args.plain else dict(INTERACTIVE_DEFAULTS[sampler])
     chosen |= {"sampler": sampler, "samples": args.samples, "temperature": args.temperature, "memory_gib": args.memory}
     settings = FillSettings(top_k=15, tags="free", **chosen)
-    blanks = page([[t[0], None, None, None, t[4]] for t in texts], device=device)
+    blanks = infill_batch([[t[0], None, None, None, t[4]] for t in texts], device=device)
     seeds = [seeded(args.seed, n).initial_seed() for n in range(len(texts))]
     lexicon = Lexicon.of(corpus.vocabulary, device, cast.names)
     with args.out.open("w", encoding="utf-8") as file:

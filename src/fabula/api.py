@@ -25,14 +25,14 @@ from fabula.errors import UserError
 from fabula.evaluation.fit import fits
 from fabula.evaluation.story import Weighed, weigh
 from fabula.infill import decode, names
+from fabula.infill.batch import InfillBatch, evidence, flatten, infill_batch
 from fabula.infill.bridge import MAX_PATHS, draw_latents
 from fabula.infill.cast import Cast
 from fabula.infill.decode import Lexicon
 from fabula.infill.noise import Noise, seeded
-from fabula.infill.page import Page, evidence, flatten, page
-from fabula.infill.sampler import CAREFUL, SAMPLERS, FillSettings, Found, draw, take
+from fabula.infill.sampler import INTERACTIVE_DEFAULTS, SAMPLERS, FillSettings, Found, draw, take
 from fabula.infill.samples import Diagnostics, Round, best
-from fabula.infill.tags import settle
+from fabula.infill.tags import infer_tags
 from fabula.infill.task import BLANK, Task, fill_task, partial_task, story_task, write_task
 from fabula.models.batch import Batch
 from fabula.models.s2s import S2S
@@ -300,7 +300,7 @@ class Narrator:
             samples = POSTERIOR_SAMPLES[0 if enumerated else 1]
         noise = Noise([seeded(seed)], told.sentences, samples, told.device)
         phi = evidence(self.model, told.X, told.lengths).phi
-        settled = settle(self.model, told, "free")
+        settled = infer_tags(self.model, told, "free")
         drawn = draw_latents(self.model.scaffold, self.model.dynamics, settled.S, phi, told.present, noise)
         shares = self.model.one_hot(drawn.S).mean(0).tolist()
         labels = self.labels if self.model.K > 1 else ("any",)
@@ -321,7 +321,7 @@ class Narrator:
             raise UserError("this model cannot tag, and its labels are not VADER's", field="model")
         return [s or 0 for s in tagger.tag([text or "" for text in task.sentences])]
 
-    def encode(self, tasks: Sequence[Task], names_of: Sequence[Mapping[str, str]] | None = None) -> Page:
+    def encode(self, tasks: Sequence[Task], names_of: Sequence[Mapping[str, str]] | None = None) -> InfillBatch:
         """Tasks as the model reads them."""
         rows, tags, openings = [], [], []
         for number, task in enumerate(tasks):
@@ -333,7 +333,7 @@ class Narrator:
             rows.append([None if s is None else ids(s) for s in task.sentences])
             tags.append([UNKNOWN if t is None else self.labels.index(t) for t in task.arc])
             openings.append({number - 1: ids(words) for number, words in task.starts.items()})
-        return page(rows, tags, openings, self.device)
+        return infill_batch(rows, tags, openings, self.device)
 
     def _answers(
         self, task: Task, candidates: int, samples: int | None, sampler: str, seed: int, settings: Mapping[str, Any]
@@ -391,7 +391,7 @@ class Narrator:
         if samples is not None and samples < 1:
             raise UserError(f"samples must be at least 1, not {samples}", field="samples")
         try:
-            chosen = {"sampler": sampler, **CAREFUL[sampler], **settings}
+            chosen = {"sampler": sampler, **INTERACTIVE_DEFAULTS[sampler], **settings}
             full = FillSettings(samples=samples or (50 if latent else 1000), **chosen)
         except (TypeError, ValueError) as error:
             raise UserError(str(error)) from error
@@ -424,14 +424,14 @@ class Narrator:
         """log p of the sentences of each version, in a row, Z at the mean of its evidence."""
         if isinstance(self.model, S2S):
             return [0.0] * len(versions)
-        told = page(
+        told = infill_batch(
             [[self.vocabulary.encode(words) for words in sentences] for sentences in versions], device=self.device
         )
         Z = evidence(self.model, told.X, told.lengths).phi.mean if isinstance(self.model, SLDS) else None
         read = decode.story(self.model.language, self.lexicon, decode.GREEDY, told, Z)
         return [float(figure) for figure in read.log_p.sum(1)]
 
-    def _check_openings(self, task: Task, blanks: Page, settings: FillSettings) -> None:
+    def _check_openings(self, task: Task, blanks: InfillBatch, settings: FillSettings) -> None:
         for number, words in task.starts.items():
             ids = blanks.opening[0, number - 1]
             unknown = [w for w, i in zip(tokenise(words), ids.tolist(), strict=False) if i == 1]

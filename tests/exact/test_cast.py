@@ -1,4 +1,4 @@
-"""Who is in a story: counted names, strangers that are not written, pronouns that mean somebody, no run twice."""
+"""Who is in a story: counted names, barred_names that are not written, pronouns that mean somebody, no run twice."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from fabula.corpus.dataset import Stories
 from fabula.corpus.people import People
 from fabula.corpus.vocabulary import EOS, PAD, SPECIALS, Vocabulary
 from fabula.infill import decode, repeats
+from fabula.infill.batch import InfillBatch, infill_batch
 from fabula.infill.cast import Cast
-from fabula.infill.decode import Choice, Lexicon
+from fabula.infill.decode import DecodingConfig, Lexicon
 from fabula.infill.noise import Noise, seeded
-from fabula.infill.page import Page, page
 from fabula.infill.repeats import bar_repeats, repeated
 from fabula.models.build import build
 from fabula.models.lm import LM
@@ -50,8 +50,8 @@ def ids(text: str) -> list[int]:
     return VOCABULARY.encode(text.split())
 
 
-def a_page(*sentences: str | None) -> Page:
-    return page([[None if s is None else ids(s) for s in sentences]])
+def a_page(*sentences: str | None) -> InfillBatch:
+    return infill_batch([[None if s is None else ids(s) for s in sentences]])
 
 
 def whole(*sentences: str) -> torch.Tensor:
@@ -82,7 +82,7 @@ def test_names_are_counted_not_listed() -> None:
 )
 def test_strangers_are_whom_no_given_sentence_names(given: tuple[str | None, ...], free: set[str]) -> None:
     """Where nobody is named, everybody may be."""
-    barred = CAST.without_strangers(a_page(*given)).strangers
+    barred = CAST.without_new_names(a_page(*given)).barred_names
     assert barred is not None
     names = [VOCABULARY.words[i] for i in CAST.names.tolist()]
     assert {name for name, out in zip(names, barred[0].tolist(), strict=True) if not out} == free
@@ -101,12 +101,12 @@ def a_language_model() -> LM:
 def test_strangers_are_never_written_and_openings_may_name_them() -> None:
     """300 sentences of a model that knows nothing: without the rule most name somebody else."""
     model, n = a_language_model(), 300
-    choice = Choice(top_k=0, max_words=12)
+    decoding = DecodingConfig(top_k=0, max_words=12)
     blanks = a_page("Tom ran .", None)
     names = {}
-    for name, told in (("any", blanks), ("given", CAST.without_strangers(blanks))):
-        uniform = Noise([seeded(1)], [2], n, "cpu").uniform(choice.max_words)
-        written = decode.story(model.language, LEXICON, choice, told.repeat(n), None, uniform)
+    for name, told in (("any", blanks), ("given", CAST.without_new_names(blanks))):
+        uniform = Noise([seeded(1)], [2], n, "cpu").uniform(decoding.max_words)
+        written = decode.story(model.language, LEXICON, decoding, told.repeat(n), None, uniform)
         names[name] = {VOCABULARY.words[w] for w in written.X[:, 1].flatten().tolist()} & {"Tom", "Ann", "Bo"}
     assert names == {"any": {"Tom", "Ann", "Bo"}, "given": {"Tom"}}
 
@@ -155,9 +155,9 @@ def test_no_run_stands_twice_in_a_written_story() -> None:
     blanks = a_page("Tom ran on the dog .", None, None, None, "she sat on the dog .")
 
     def with_repeats(no_repeat: int) -> int:
-        choice = Choice(top_k=4, max_words=14, no_repeat=no_repeat)
-        uniform = Noise([seeded(2)], [5], n, "cpu").uniform(choice.max_words)
-        written = decode.story(model.language, LEXICON, choice, blanks.repeat(n), None, uniform)
+        decoding = DecodingConfig(top_k=4, max_words=14, no_repeat=no_repeat)
+        uniform = Noise([seeded(2)], [5], n, "cpu").uniform(decoding.max_words)
+        written = decode.story(model.language, LEXICON, decoding, blanks.repeat(n), None, uniform)
         count = 0
         for row, lengths in zip(written.X.tolist(), written.lengths.tolist(), strict=True):
             # The last two places of a sentence may be forced to end it, whatever they repeat.

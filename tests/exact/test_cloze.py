@@ -13,7 +13,7 @@ from fabula.corpus.tokenize import tokenise
 from fabula.corpus.vocabulary import Vocabulary
 from fabula.errors import UserError
 from fabula.evaluation.cloze import Cloze, cloze, prepare_cloze
-from fabula.models.batch import Shelf
+from fabula.models.batch import StoryDataset
 from fabula.models.build import Model, build
 from fabula.models.lm import LM
 from fabula.models.settings import DynamicsSettings, LanguageSettings, ModelSettings, RecognitionSettings
@@ -58,7 +58,7 @@ def test_the_lm_is_exact(questions: Path, vocabulary: Vocabulary) -> None:
     def log_p(*sentences: str) -> float:
         stories = Stories.from_sentences([[vocabulary.encode(tokenise(s)) for s in sentences]])
         with torch.inference_mode():
-            return float(model.log_p_X(Shelf(stories, "cpu").cut(np.array([0]))).sum())
+            return float(model.log_p_X(StoryDataset(stories, "cpu").batch(np.array([0]))).sum())
 
     assert found.right.tolist() == [0, 0]
     np.testing.assert_allclose(found.with_story[0], [log_p(*CONTEXT, e) for e in ENDINGS], rtol=1e-5)

@@ -12,7 +12,7 @@ from fabula.api import Narrator
 from fabula.corpus.tokenize import tokenise
 from fabula.evaluation import fit
 from fabula.evaluation.story import weigh
-from fabula.infill.page import flatten, page
+from fabula.infill.batch import flatten, infill_batch
 
 STORY = ["Mia's car would not start.", "Tom was sad.", "The dog  was glad!", "Tom made it to work.", "Mia was glad.",
          "She was on time, and he was not.", "It was the dog."]  # fmt: skip
@@ -27,7 +27,7 @@ def log_p(narrator: Narrator, sentences: list[str], samples: int = 8_000) -> flo
     """log p of any number of sentences, one among them; 0 of none."""
     if not sentences:
         return 0.0
-    told = page([[narrator.vocabulary.encode(tokenise(s)) for s in sentences]])
+    told = infill_batch([[narrator.vocabulary.encode(tokenise(s)) for s in sentences]])
     batch = flatten(told.X, told.lengths)
     with torch.inference_mode():
         weighed = weigh(narrator.model, batch, samples, "smoothing", torch.Generator().manual_seed(1))  # type: ignore[arg-type]
@@ -37,7 +37,7 @@ def log_p(narrator: Narrator, sentences: list[str], samples: int = 8_000) -> flo
 def test_every_law_weighs_the_same_story_alike(random_models: Path) -> None:
     """Three proposals, one log p(X): at 8,000 draws a figure's standard deviation is about 0.02."""
     narrator = fabula.load(random_models / "default")
-    told = page([[narrator.vocabulary.encode(tokenise(s)) for s in STORY[:3]]])
+    told = infill_batch([[narrator.vocabulary.encode(tokenise(s)) for s in STORY[:3]]])
     batch = flatten(told.X, told.lengths)
     with torch.inference_mode():
         found = [

@@ -10,9 +10,9 @@ import torch
 
 from fabula.corpus.vocabulary import BOS, EOS, PAD, SPECIALS, UNK, Vocabulary
 from fabula.infill import decode
-from fabula.infill.decode import Choice, Lexicon
+from fabula.infill.batch import InfillBatch, flatten, infill_batch
+from fabula.infill.decode import DecodingConfig, Lexicon
 from fabula.infill.noise import Noise, seeded
-from fabula.infill.page import Page, flatten, page
 from fabula.models.build import build
 from fabula.models.settings import DynamicsSettings, LanguageSettings, ModelSettings, RecognitionSettings
 from fabula.models.slds import SLDS
@@ -39,22 +39,25 @@ def model(request: pytest.FixtureRequest) -> SLDS:
     return made.eval().requires_grad_(False)
 
 
-def mixed() -> Page:
+def mixed() -> InfillBatch:
     """Stories of two to four sentences, blanks anywhere, given sentences of one to five words."""
-    return page([[[5], None, [6, 5, 8, 4], None], [None, [5, 6, 4]], [[5, 5, 5, 6, 7], [6, 4], None]])
+    return infill_batch([[[5], None, [6, 5, 8, 4], None], [None, [5, 6, 4]], [[5, 5, 5, 6, 7], [6, 4], None]])
 
 
 @pytest.mark.parametrize("patience", [1, 4])
-@pytest.mark.parametrize("choice", [Choice(max_words=6), Choice(top_k=0, max_words=6), Choice(top_k=3, max_words=5)])
+@pytest.mark.parametrize(
+    "decoding",
+    [DecodingConfig(max_words=6), DecodingConfig(top_k=0, max_words=6), DecodingConfig(top_k=3, max_words=5)],
+)
 def test_log_p_of_what_was_written_is_the_models_own(
-    model: SLDS, choice: Choice, patience: int, monkeypatch: pytest.MonkeyPatch
+    model: SLDS, decoding: DecodingConfig, patience: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Every sentence's log p, read or written, in every row of a mixed page, equals one pass over the whole text."""
+    """Every sentence's log p, read or written, in every row of a mixed blanks, equals one pass over the whole text."""
     monkeypatch.setitem(decode.PATIENCE, "cpu", patience)
     wide = mixed().repeat(5)
     noise = Noise([seeded(i) for i in range(3)], mixed().sentences, 5, "cpu")
     Z = noise.normal(2)
-    written = decode.story(model.language, LEXICON, choice, wide, Z, noise.uniform(choice.max_words))
+    written = decode.story(model.language, LEXICON, decoding, wide, Z, noise.uniform(decoding.max_words))
     truth = model.log_p_X(flatten(written.X, written.lengths), Z)
     assert torch.allclose(written.log_p, truth, atol=1e-4)
     assert torch.equal(written.X[..., : wide.X.shape[2]][wide.given], wide.X[wide.given])
@@ -63,10 +66,10 @@ def test_log_p_of_what_was_written_is_the_models_own(
 
 @pytest.mark.parametrize("top_k", [1, 2, 0])
 def test_a_written_sentence_is_a_sentence(model: SLDS, top_k: int) -> None:
-    choice = Choice(top_k=top_k, max_words=5)
+    decoding = DecodingConfig(top_k=top_k, max_words=5)
     wide = mixed().repeat(40)
     noise = Noise([seeded(i) for i in range(3)], mixed().sentences, 40, "cpu")
-    written = decode.story(model.language, LEXICON, choice, wide, noise.normal(2), noise.uniform(5))
+    written = decode.story(model.language, LEXICON, decoding, wide, noise.normal(2), noise.uniform(5))
     sentences = [
         row[:n].tolist() for row, n in zip(written.X[wide.missing], written.lengths[wide.missing], strict=True)
     ]
@@ -95,8 +98,10 @@ def every_sentence(max_words: int) -> list[list[int]]:
     return found
 
 
-@pytest.mark.parametrize("choice", [Choice(top_k=0, max_words=4), Choice(top_k=2, temperature=0.7, max_words=4)])
-def test_the_law_of_written_sentences_sums_to_one(model: SLDS, choice: Choice) -> None:
+@pytest.mark.parametrize(
+    "decoding", [DecodingConfig(top_k=0, max_words=4), DecodingConfig(top_k=2, temperature=0.7, max_words=4)]
+)
+def test_the_law_of_written_sentences_sums_to_one(model: SLDS, decoding: DecodingConfig) -> None:
     """exp(log q) over all sentences is 1, draws have positive q, and `write` and `replay` agree on every draw."""
     z = torch.randn(1, 2)
     start = decode.begin(model.language, 1, z, torch.device("cpu"))
@@ -104,13 +109,13 @@ def test_the_law_of_written_sentences_sums_to_one(model: SLDS, choice: Choice) -
     words = torch.tensor([s + [PAD] * (4 - len(s)) for s in sentences])
     rows = torch.zeros(len(words), dtype=torch.int64)
     nothing = torch.zeros(len(words), 0, dtype=torch.int64)
-    _, log_p, log_q = decode.replay(model.language, LEXICON, choice, start.pick(rows), words, z[rows], nothing)
+    _, log_p, log_q = decode.replay(model.language, LEXICON, decoding, start.pick(rows), words, z[rows], nothing)
     assert math.isclose(float(log_q.double().exp().sum()), 1.0, abs_tol=1e-5)
     assert float(log_p.double().exp().sum()) < 1
     many = torch.zeros(300, dtype=torch.int64)
     uniform = torch.rand(300, 4, generator=torch.Generator().manual_seed(0))
     _, new = decode.write(
-        model.language, LEXICON, choice, start.pick(many), z[many], uniform, nothing.new_zeros(300, 0)
+        model.language, LEXICON, decoding, start.pick(many), z[many], uniform, nothing.new_zeros(300, 0)
     )
     listed = {tuple(row): number for number, row in enumerate(words.tolist())}
     places = torch.tensor([listed[tuple(row)] for row in new.words.tolist()])
@@ -119,20 +124,20 @@ def test_the_law_of_written_sentences_sums_to_one(model: SLDS, choice: Choice) -
 
 
 def test_opening_words_are_kept_and_paid_for(model: SLDS) -> None:
-    opened = page([[[5], None, None]], openings=[{2: [6, 8]}]).repeat(20)
+    opened = infill_batch([[[5], None, None]], openings=[{2: [6, 8]}]).repeat(20)
     noise = Noise([seeded(0)], [3], 20, "cpu")
     Z, uniform = noise.normal(2), noise.uniform(6)
-    choice = Choice(top_k=0, max_words=6)
-    written = decode.story(model.language, LEXICON, choice, opened, Z, uniform)
+    decoding = DecodingConfig(top_k=0, max_words=6)
+    written = decode.story(model.language, LEXICON, decoding, opened, Z, uniform)
     assert torch.equal(written.X[:, 2, :2], torch.tensor([6, 8]).expand(20, 2))
     truth = model.log_p_X(flatten(written.X, written.lengths), Z)
     assert torch.allclose(written.log_p, truth, atol=1e-4)
     cursor = decode.begin(model.language, 20, Z[:, 0], torch.device("cpu"))
     for i in (0, 1):
         cursor, _ = decode.read(model.language, cursor, written.X[:, i], written.lengths[:, i], Z[:, i])
-    _, new = decode.write(model.language, LEXICON, choice, cursor, Z[:, 2], uniform[:, 2], opened.opening[:, 2])
+    _, new = decode.write(model.language, LEXICON, decoding, cursor, Z[:, 2], uniform[:, 2], opened.opening[:, 2])
     chosen, _ = decode.read(model.language, cursor, new.words, new.lengths, Z[:, 2])
-    again = decode.replay(model.language, LEXICON, choice, cursor, new.words, Z[:, 2], opened.opening[:, 2])
+    again = decode.replay(model.language, LEXICON, decoding, cursor, new.words, Z[:, 2], opened.opening[:, 2])
     assert torch.allclose(new.log_q, again[2], atol=1e-5)
     logits, _ = model.language.step(cursor.previous, Z[:, 2], cursor.state)
     first = logits.log_softmax(-1)[:, 6]

@@ -76,9 +76,9 @@ def enumerated(units: list[list[int]], values: list[int], level: Level) -> float
 @pytest.mark.parametrize("level", ["nominal", "ordinal"])
 @pytest.mark.parametrize("seed", range(5))
 def test_alpha_is_its_definition(level: Level, seed: int) -> None:
-    chance = np.random.default_rng(seed)
+    rng = np.random.default_rng(seed)
     values = [0, 1, 2, 3]
-    units = [chance.integers(0, 4, size=chance.integers(1, 5)).tolist() for _ in range(12)]
+    units = [rng.integers(0, 4, size=rng.integers(1, 5)).tolist() for _ in range(12)]
     found = alpha(counts_of(units, values), level)
     assert found == pytest.approx(enumerated(units, values, level), abs=1e-12)
 
@@ -116,8 +116,8 @@ def optimum(wins: Floats) -> Floats:
 @pytest.mark.parametrize("seed", range(4))
 def test_strengths_are_the_optimum(seed: int) -> None:
     """Of four systems that have not all met, with half wins from ties."""
-    chance = np.random.default_rng(seed)
-    wins = chance.integers(1, 40, size=(4, 4)) / 2
+    rng = np.random.default_rng(seed)
+    wins = rng.integers(1, 40, size=(4, 4)) / 2
     np.fill_diagonal(wins, 0)
     wins[0, 3] = wins[3, 0] = 0
     found = strengths(wins)

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from fabula.corpus.dataset import Stories
 from fabula.corpus.vocabulary import BOS, EOS, PAD
-from fabula.models.batch import Batch, Shelf, gather_latent
+from fabula.models.batch import Batch, StoryDataset, gather_latent
 from fabula.models.language import ALIGN, FEW, ConditionalLanguageModel
 from fabula.models.s2s import S2S, join
 from fabula.models.settings import LanguageSettings, ModelSettings
@@ -20,7 +20,7 @@ TAGS: list[list[int | None]] = [[0, 1, 2], [2, None], [1, 1, 0, 2]]
 
 
 def a_batch() -> Batch:
-    return Shelf(Stories.from_sentences(STORIES, TAGS), "cpu").cut(np.arange(len(STORIES)))
+    return StoryDataset(Stories.from_sentences(STORIES, TAGS), "cpu").batch(np.arange(len(STORIES)))
 
 
 def language(D: int, *, tied: bool = True, layers: int = 1, latent_to_output: bool = True) -> ConditionalLanguageModel:

@@ -17,7 +17,7 @@ from fabula.evaluation.latent import lookahead_use, prior_log_p_X
 from fabula.evaluation.likelihood import likelihood, macro_f1
 from fabula.evaluation.measure import log_p_of_tags
 from fabula.evaluation.record import log_mean_exp, mean_and_error
-from fabula.models.batch import Batch, Shelf
+from fabula.models.batch import Batch, StoryDataset
 from fabula.models.build import build
 from fabula.models.dynamics import DiagonalDynamics
 from fabula.models.lm import LM
@@ -62,12 +62,12 @@ def model() -> SLDS:
     return made
 
 
-def a_shelf(copies: int) -> Shelf:
-    return Shelf(Stories.from_sentences([STORY] * copies, [list(TAGS)] * copies), "cpu")
+def a_shelf(copies: int) -> StoryDataset:
+    return StoryDataset(Stories.from_sentences([STORY] * copies, [list(TAGS)] * copies), "cpu")
 
 
 def one() -> Batch:
-    return a_shelf(1).cut(np.arange(1))
+    return a_shelf(1).batch(np.arange(1))
 
 
 @torch.no_grad()
@@ -145,7 +145,7 @@ def test_lookahead_use_is_the_difference_of_two_integrals(model: SLDS) -> None:
         return (weights @ words[:, 1].repeat(K).exp()).log()
 
     expected = float(told((0, 2), 3) - told((0,), 2))
-    batch = a_shelf(40).cut(np.arange(40))
+    batch = a_shelf(40).batch(np.arange(40))
     value, se = mean_and_error(lookahead_use(model, batch, 100, torch.Generator().manual_seed(0)))
     assert abs(value - expected) < 5 * se + 0.01
     assert se < 0.02
@@ -158,7 +158,7 @@ def test_z_use_draws_from_the_prior_given_tags(model: SLDS) -> None:
     Z, words = on_the_grid(model)
     weights = log_p_Z(model, Z, tuple(TAGS)).softmax(0)
     expected = float(weights @ words.sum(-1))
-    batch = a_shelf(400).cut(np.arange(400))
+    batch = a_shelf(400).batch(np.arange(400))
     value, se = mean_and_error(prior_log_p_X(model, batch, torch.Generator().manual_seed(0)))
     assert abs(value - expected) < 5 * se
     assert se < 0.05
@@ -179,13 +179,13 @@ def test_s2s_pays_for_its_tags() -> None:
     """Per token of its own: one <eos> for the story; with log p(S) paid it bounds log p(X)."""
     model = tiny("s2s")
     assert isinstance(model, S2S)
-    shelf = a_shelf(3)
+    dataset = a_shelf(3)
     stories = Stories.from_sentences([STORY] * 3, [list(TAGS)] * 3)
     transitions = Transitions(np.array([7, 3]), np.array([[8, 2], [3, 7]]), smoothing=1e-9)
     log_p = log_p_of_tags(stories, transitions)
     assert log_p is not None
     assert log_p == pytest.approx(np.log(0.7 * 0.2 * 0.7))
-    found = likelihood(model, shelf, characters=90, log_p_S=log_p)
+    found = likelihood(model, dataset, characters=90, log_p_S=log_p)
     nll = -float(model.log_p_X(one()).sum())
     assert found.nll_story == pytest.approx(nll)
     assert found.ppl == pytest.approx(np.exp(nll / 6))

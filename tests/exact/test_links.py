@@ -9,7 +9,7 @@ import torch
 
 from fabula.corpus.people import People
 from fabula.corpus.vocabulary import SPECIALS, Vocabulary
-from fabula.infill.page import flatten
+from fabula.infill.batch import flatten
 from fabula.models.batch import Batch
 from fabula.models.build import build
 from fabula.models.gaussian import Potential

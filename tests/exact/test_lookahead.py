@@ -33,11 +33,11 @@ from fabula.evaluation.lookahead import (
     top,
 )
 from fabula.infill import bridge
-from fabula.infill.decode import Choice, Lexicon
+from fabula.infill.batch import flatten, infill_batch
+from fabula.infill.decode import DecodingConfig, Lexicon
 from fabula.infill.noise import seeded
-from fabula.infill.page import flatten, page
 from fabula.infill.samples import Round
-from fabula.infill.tags import TagSource, settle
+from fabula.infill.tags import TagSource, infer_tags
 from fabula.models.build import build
 from fabula.models.lm import LM
 from fabula.models.settings import DynamicsSettings, LanguageSettings, ModelSettings, RecognitionSettings
@@ -151,7 +151,7 @@ def test_the_judge_says_what_the_language_model_says(monkeypatch: pytest.MonkeyP
     """log P of the last sentence, whatever the lengths and wherever the batch is cut, is the LM's own log_p_X of it."""
     judge = language_model(1)
     stories = some_stories()
-    full = page([[s.tolist() for s in stories.sentences(n)] for n in (0, 1, 3)])
+    full = infill_batch([[s.tolist() for s in stories.sentences(n)] for n in (0, 1, 3)])
     truth = judge.log_p_X(flatten(full.X, full.lengths))[:, -1]
     assert torch.allclose(log_p_ending(judge, full.X, full.lengths), truth, atol=1e-5)
     monkeypatch.setattr("fabula.evaluation.lookahead.JUDGED_AT_ONCE", 2)
@@ -179,7 +179,7 @@ def test_blind_systems_write_the_same_whatever_the_ending() -> None:
     seeds = list(range(6))
     endings = ([A, B, STOP], [E, E, BANG])
     for name, blind in ((BASELINE, True), (Z_ONLY, False)):
-        told = [tellers[name](page([[[A, STOP], None, None, None, end]] * 6), seeds) for end in endings]
+        told = [tellers[name](infill_batch([[[A, STOP], None, None, None, end]] * 6), seeds) for end in endings]
         same = torch.equal(told[0].X[:, :, :4], told[1].X[:, :, :4])
         assert same == blind, name
 
@@ -190,19 +190,19 @@ def test_bridge_with_z_from_the_past_looks_ahead_by_weights_alone(tags: TagSourc
     model = narrator()
     found = []
     endings = ([A, B, STOP], [E, E, BANG])
-    read = [settle(model, page([[None, None, end]]), "read").S[0, 2] for end in endings]
+    read = [infer_tags(model, infill_batch([[None, None, end]]), "read").S[0, 2] for end in endings]
     assert read[0] != read[1]
     for end in endings:
-        hearing: bridge.Hearing
-        for hearing in ("past", "given"):
+        observed: bridge.Observed
+        for observed in ("past", "given"):
             settings = bridge.BridgeSettings(
                 particles=6,
-                choice=Choice(top_k=3, max_words=6),
+                decoding=DecodingConfig(top_k=3, max_words=6),
                 tags=tags,
-                z_hears=hearing,
+                z_observes=observed,
                 resample_below=0.0,
             )
-            rounds = bridge.run(model, LEXICON, page([[None, None, end]]), settings, [seeded(3)])
+            rounds = bridge.run(model, LEXICON, infill_batch([[None, None, end]]), settings, [seeded(3)])
             found.append([r for r, _ in rounds])
     past, given, other_past, other_given = found
     for r, other in zip(past, other_past, strict=True):
@@ -225,7 +225,7 @@ def test_every_system_keeps_both_ends_and_is_judged_on_the_same_stories() -> Non
     ]  # fmt: skip
     by_name = {system.name: system for system in systems}
     human = by_name[HUMAN]
-    truth = page([[s.tolist() for s in stories.sentences(row)] for row in rows])
+    truth = infill_batch([[s.tolist() for s in stories.sentences(row)] for row in rows])
     assert torch.allclose(human.log_p, judge.log_p_X(flatten(truth.X, truth.lengths))[:, -1].double(), atol=1e-5), (
         "the human middle is the story itself"
     )

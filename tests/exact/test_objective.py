@@ -19,7 +19,7 @@ from torch.nn import functional as F
 
 from fabula.corpus.dataset import Stories
 from fabula.evaluation.likelihood import draw_posterior
-from fabula.models.batch import Batch, Shelf
+from fabula.models.batch import Batch, StoryDataset
 from fabula.models.build import build
 from fabula.models.dynamics import DiagonalDynamics
 from fabula.models.recognition import Evidence
@@ -65,8 +65,8 @@ def model() -> SLDS:
 
 
 def a_batch(tags: list[list[int | None]] | None = None) -> Batch:
-    shelf = Shelf(Stories.from_sentences(STORIES, tags), "cpu")
-    return shelf.cut(np.arange(len(STORIES)))
+    dataset = StoryDataset(Stories.from_sentences(STORIES, tags), "cpu")
+    return dataset.batch(np.arange(len(STORIES)))
 
 
 def known() -> Batch:
@@ -97,7 +97,7 @@ def enumerate_story(model: SLDS, row: int, points: int = 46) -> dict[tuple[int, 
     N = len(STORIES[row])
     line = torch.linspace(-8, 8, points, dtype=torch.float64)
     Z = torch.cartesian_prod(*[line] * N)
-    alone = Shelf(Stories.from_sentences([STORIES[row]]), "cpu").cut(np.arange(1))
+    alone = StoryDataset(Stories.from_sentences([STORIES[row]]), "cpu").batch(np.arange(1))
     log_p_X = model.log_p_X(alone.repeat(len(Z)), Z.unsqueeze(-1)).sum(-1)
     cell = N * (line[1] - line[0]).log()
     return {

@@ -228,8 +228,8 @@ def test_the_usual_temperature_is_the_one_the_help_names(capsys: pytest.CaptureF
         run(write, *arguments, *extra)
         texts.append(capsys.readouterr().out)
     assert texts[0] == texts[1] != texts[2]
-    assert FillSettings(sampler="gibbs", x_step="sampled").choice().temperature == 1
-    assert LookaheadSettings().choice().temperature == 1
+    assert FillSettings(sampler="gibbs", x_step="sampled").decoding().temperature == 1
+    assert LookaheadSettings().decoding().temperature == 1
     for command in (fill, write):
         parser = argparse.ArgumentParser()
         command.add_parser(parser.add_subparsers())

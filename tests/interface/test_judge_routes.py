@@ -74,7 +74,7 @@ def task(client: TestClient, code: str) -> dict[str, Any]:
 
 def answer(item: int, code: str = "ann", **other: object) -> dict[str, object]:
     ratings = [[1, 2, 3], [0, 0, 1]]
-    return {"code": code, "item": item, "ratings": ratings, "choice": "left", "seconds": 7.5, **other}
+    return {"code": code, "item": item, "ratings": ratings, "decoding": "left", "seconds": 7.5, **other}
 
 
 def judged(client: TestClient, code: str) -> int:
@@ -125,7 +125,7 @@ def test_the_same_answer_again_is_kept_once_and_another_is_refused(client: TestC
     again = client.post("/api/judge/answers", json=answer(item))
     assert again.json() == {"kept": True, "new": False}
     assert store.judgements()[1] == 1
-    message = refused(client.post("/api/judge/answers", json=answer(item, choice="tie")), 409, "item")
+    message = refused(client.post("/api/judge/answers", json=answer(item, decoding="tie")), 409, "item")
     assert "already" in message
     assert store.judgements()[1] == 1
 
@@ -172,7 +172,7 @@ def test_a_late_answer_counts_unless_somebody_else_holds_the_place(tmp_path: Pat
         ({"ratings": [[1, 2, 3], [1, 2, True]]}, 422, "ratings[1][2]"),
         ({"ratings": [[1, 2, 3]]}, 422, "ratings"),
         ({"ratings": [[1, 2], [1, 2]]}, 422, None),
-        ({"choice": "both"}, 422, "choice"),
+        ({"decoding": "both"}, 422, "decoding"),
         ({"seconds": -1}, 422, "seconds"),
         ({"seconds": "long"}, 422, "seconds"),
         ({"more": 1}, 422, "more"),

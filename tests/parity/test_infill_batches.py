@@ -9,9 +9,9 @@ import torch
 
 from fabula.corpus.vocabulary import SPECIALS, Vocabulary
 from fabula.infill import bridge
+from fabula.infill.batch import InfillBatch, infill_batch
 from fabula.infill.decode import Lexicon
 from fabula.infill.noise import Noise, seeded
-from fabula.infill.page import Page, page
 from fabula.infill.sampler import FillSettings, Found, draw, fill
 from fabula.models.build import Model, build
 from fabula.models.settings import DynamicsSettings, LanguageSettings, ModelSettings, RecognitionSettings
@@ -57,8 +57,8 @@ def a_model(kind: str, encoder: str) -> Model:
     return made.eval().requires_grad_(False)
 
 
-def a_page(numbers: range) -> Page:
-    return page([STORIES[n] for n in numbers], [TAGS[n] for n in numbers])
+def a_page(numbers: range) -> InfillBatch:
+    return infill_batch([STORIES[n] for n in numbers], [TAGS[n] for n in numbers])
 
 
 def same(one: list[Found], other: list[Found]) -> bool:
@@ -139,8 +139,8 @@ def test_resampling_keeps_the_total_weight_of_an_island() -> None:
     """Sentence 1 is weighed, then a blank: resampled or not, the island's mean weight is what sentence 1 gave it."""
     model = a_model("slds", "sentence")
     assert isinstance(model, SLDS)
-    blanks = page([[[8, 9, 4], None, None], [[20, 21], None]])
-    blanks, phi = bridge.hear(model, blanks, "free", "given")
+    blanks = infill_batch([[[8, 9, 4], None, None], [[20, 21], None]])
+    blanks, phi = bridge.observe(model, blanks, "free", "given")
     totals = []
     for share in (0.0, 1.0):
         settings = bridge.BridgeSettings(particles=20, resample_below=share, tags="free")

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from fabula.corpus.dataset import Stories
 from fabula.evaluation.likelihood import draw_by
-from fabula.models.batch import Batch, Shelf
+from fabula.models.batch import Batch, StoryDataset
 from fabula.models.build import build
 from fabula.models.lm import LM
 from fabula.models.s2s import S2S
@@ -30,8 +30,8 @@ def stories() -> Stories:
     return Stories.from_sentences(tokens, tags)
 
 
-SHELF = Shelf(stories(), "cpu")
-TOGETHER = SHELF.cut(np.arange(len(LENGTHS)))
+SHELF = StoryDataset(stories(), "cpu")
+TOGETHER = SHELF.batch(np.arange(len(LENGTHS)))
 
 
 def made(kind: str, encoder: str = "sentence", noise: str = "diagonal", tags: str = "sentence") -> SLDS | LM | S2S:
@@ -58,7 +58,7 @@ def one_by_one(figure: Callable[[Batch, slice], tuple[Tensor, ...]]) -> None:
     whole = figure(TOGETHER, slice(None))
     groups = [[row] for row in range(len(LENGTHS))] + [[0, 2], [2, 4]]
     for rows in groups:
-        alone = figure(SHELF.cut(np.array(rows)), rows)  # type: ignore[arg-type]
+        alone = figure(SHELF.batch(np.array(rows)), rows)  # type: ignore[arg-type]
         for inside, outside in zip(alone, whole, strict=True):
             for here, row in enumerate(rows):
                 n = LENGTHS[row]

@@ -14,9 +14,9 @@ from torch import Tensor
 
 from fabula.corpus.vocabulary import EOS, PAD, SPECIALS, Vocabulary
 from fabula.infill import bridge, gibbs
-from fabula.infill.decode import Choice, Lexicon
+from fabula.infill.batch import InfillBatch, evidence, flatten, infill_batch
+from fabula.infill.decode import DecodingConfig, Lexicon
 from fabula.infill.noise import Noise, seeded
-from fabula.infill.page import Page, evidence, flatten, page
 from fabula.models.build import build
 from fabula.models.gaussian import Potential
 from fabula.models.settings import DynamicsSettings, LanguageSettings, ModelSettings, RecognitionSettings
@@ -68,15 +68,17 @@ def which(words: Tensor) -> Tensor:
     return torch.tensor([KEYS[tuple(row)] for row in words[:, :WORDS].tolist()])
 
 
-@pytest.mark.parametrize("choice", [Choice(top_k=0, max_words=4), Choice(top_k=0, temperature=0.6, max_words=4)])
-def test_the_sampled_X_step_leaves_its_conditional_invariant(choice: Choice) -> None:
+@pytest.mark.parametrize(
+    "decoding", [DecodingConfig(top_k=0, max_words=4), DecodingConfig(top_k=0, temperature=0.6, max_words=4)]
+)
+def test_the_sampled_X_step_leaves_its_conditional_invariant(decoding: DecodingConfig) -> None:
     """Sentence 2 of 4, then 3, at fixed Z, from the enumerated conditional: 64 pairs before and after one step.
 
     8,000 independent rows, chi-squared over the cells that expect at least 5: 6 standard deviations above its mean in
     less than 1e-6 of all seeds. Dropping what follows, or the correction for the temperature, is seen at once.
     """
     model, rows = tiny(), 8_000
-    story = page([[[5, 6, 4], None, None, [6, 6, 4]]])
+    story = infill_batch([[[5, 6, 4], None, None, [6, 6, 4]]])
     Z = torch.randn(1, 4, 2, generator=torch.Generator().manual_seed(1))
     pairs = list(itertools.product(range(8), repeat=2))
     whole = story.X.repeat(64, 1, 1)
@@ -84,7 +86,7 @@ def test_the_sampled_X_step_leaves_its_conditional_invariant(choice: Choice) -> 
     joint = log_p_of(model, whole, Z.expand(64, -1, -1)).sum(1).softmax(0)
     noise = Noise([seeded(4)], [4], rows, "cpu")
     start = torch.multinomial(joint, rows, replacement=True, generator=torch.Generator().manual_seed(2))
-    settings = gibbs.GibbsSettings(chains=rows, x_step="sampled", proposals=3, choice=choice)
+    settings = gibbs.GibbsSettings(chains=rows, x_step="sampled", proposals=3, decoding=decoding)
     X = whole[start]
     written = gibbs.sample_X(
         model, LEXICON, story.repeat(rows), settings, Z.expand(rows, -1, -1), X, (X != PAD).sum(-1), noise
@@ -99,7 +101,7 @@ def test_the_sampled_X_step_leaves_its_conditional_invariant(choice: Choice) -> 
     assert torch.allclose(written.log_p, log_p_of(model, written.X, Z.expand(rows, -1, -1)), atol=1e-4)
 
 
-def enumerated(model: SLDS, story: Page, draws: int) -> tuple[Tensor, Tensor]:
+def enumerated(model: SLDS, story: InfillBatch, draws: int) -> tuple[Tensor, Tensor]:
     """p(the missing sentences | the given) with S and Z integrated out by draws from the prior, and its error."""
     N, blanks = story.X.shape[1], story.missing[0].nonzero().squeeze(1).tolist()
     noise = Noise([seeded(99)], [N], draws, "cpu")
@@ -129,12 +131,12 @@ def test_bridge_weighs_a_given_sentence_once(resample_below: float) -> None:
     in less than 2e-5 of all seeds. Counting phi twice, or not at all, is 20 and more away.
     """
     model, islands, particles = tiny(), 30, 3_000
-    story = page([[[5, 6, 4], None, [6, 6, 4]]])
+    story = infill_batch([[[5, 6, 4], None, [6, 6, 4]]])
     truth, its_error = enumerated(model, story, 60_000)
     many = story.repeat(islands)
     settings = bridge.BridgeSettings(
         particles=particles,
-        choice=Choice(top_k=0, max_words=4),
+        decoding=DecodingConfig(top_k=0, max_words=4),
         correct=True,
         resample_below=resample_below,
         tags="free",
@@ -160,12 +162,12 @@ def test_asking_ahead_leaves_the_target_as_it_is(ahead: float) -> None:
     away, and so is a particle that loses its own answer when it is resampled.
     """
     model, islands, particles = tiny(), 24, 3_000
-    story = page([[[5, 6, 4], None, None, [6, 6, 4]]])
+    story = infill_batch([[[5, 6, 4], None, None, [6, 6, 4]]])
     truth, its_error = enumerated(model, story, 20_000)
     many = story.repeat(islands)
     settings = bridge.BridgeSettings(
-        particles=particles, choice=Choice(top_k=0, max_words=4), correct=True, resample_below=1.0, ahead=ahead,
-        tags="free",
+        particles=particles, decoding=DecodingConfig(top_k=0, max_words=4), correct=True, resample_below=1.0,
+        twist_weight=ahead, tags="free",
     )  # fmt: skip
     wrong = Potential(torch.full((islands, 4, 2), 0.4), torch.full((islands, 4, 2), 0.8)).where(many.given)
     noise = Noise([seeded(5, i) for i in range(islands)], many.sentences, particles, "cpu")
@@ -182,11 +184,15 @@ def test_asking_ahead_leaves_the_target_as_it_is(ahead: float) -> None:
 def test_context_gain_is_what_the_story_saves_a_written_sentence() -> None:
     """Against words read one by one: in the story, and after an <eos> with nothing remembered; written ones only."""
     model, particles = tiny(), 40
-    story = page([[[5, 6, 4], None, [6, 6, 4], None]])
+    story = infill_batch([[[5, 6, 4], None, [6, 6, 4], None]])
     scores = {}
     for context in (0.0, 2.0):
         settings = bridge.BridgeSettings(
-            particles=particles, choice=Choice(top_k=0, max_words=4), context=context, resample_below=0.0, tags="free"
+            particles=particles,
+            decoding=DecodingConfig(top_k=0, max_words=4),
+            context=context,
+            resample_below=0.0,
+            tags="free",
         )
         noise = Noise([seeded(3)], story.sentences, particles, "cpu")
         phi = evidence(model, story.X, story.lengths).phi

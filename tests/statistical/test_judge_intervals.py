@@ -15,13 +15,13 @@ def test_intervals_over_pairs_hold_the_mean_95_times_in_100() -> None:
     A percentile interval over 60 pairs covers with about 0.94; then 600 studies fall outside 0.90 to 0.98 with
     probability below 1e-4. Taking the ratings for independent would cover with about 0.5.
     """
-    chance = np.random.default_rng(20)
+    rng = np.random.default_rng(20)
     held = 0
     for _ in range(STUDIES):
-        level = chance.normal(1.7, 0.8, size=PAIRS)
-        ratings = level[:, None] + chance.normal(0, 0.5, size=(PAIRS, RATINGS))
+        level = rng.normal(1.7, 0.8, size=PAIRS)
+        ratings = level[:, None] + rng.normal(0, 0.5, size=(PAIRS, RATINGS))
         totals = np.stack([ratings.sum(axis=1), np.full(PAIRS, float(RATINGS))], axis=1)
-        again = resampled(totals, REPEATS, chance)
+        again = resampled(totals, REPEATS, rng)
         found = interval(ratio(again[:, 0], again[:, 1]))
         assert found is not None
         held += found[0] <= 1.7 <= found[1]

@@ -17,7 +17,7 @@ from fabula.corpus.prepare import prepare_stories
 from fabula.corpus.toy import toy_stories
 from fabula.evaluation.likelihood import Likelihood, draw_posterior, likelihood
 from fabula.evaluation.record import mean_and_error
-from fabula.models.batch import Shelf
+from fabula.models.batch import StoryDataset
 from fabula.models.slds import SLDS
 from fabula.training.checkpoint import load
 from fabula.training.loop import Run, train
@@ -47,7 +47,7 @@ class Learned(NamedTuple):
     untrained: Likelihood
     trained: Likelihood
     model: SLDS
-    shelf: Shelf
+    dataset: StoryDataset
 
 
 @pytest.fixture(scope="module")
@@ -57,11 +57,11 @@ def learned(tmp_path_factory: pytest.TempPathFactory) -> Learned:
     splits = {"train": stories[:700], "valid": stories[700:750], "test": stories[750:]}
     prepare_stories(splits, folder / "corpus", provenance={"toy": 880, "seed": 5}, jobs=1, progress=False)
     corpus = Corpus.open(folder / "corpus")
-    shelf = Shelf(corpus.split("test"), "cpu")
+    dataset = StoryDataset(corpus.split("test"), "cpu")
     recipe = recipe_from(RECIPE)
 
     def figures(model: SLDS) -> Likelihood:
-        return likelihood(model, shelf, characters=1, samples=2, posterior="smoothing", latent_stories=100)
+        return likelihood(model, dataset, characters=1, samples=2, posterior="smoothing", latent_stories=100)
 
     start = Run(recipe, corpus, folder / "start", torch.device("cpu")).model
     assert isinstance(start, SLDS)
@@ -70,7 +70,7 @@ def learned(tmp_path_factory: pytest.TempPathFactory) -> Learned:
     train(recipe, corpus, folder / "run", bar=False)
     model = load(folder / "run").model
     assert isinstance(model, SLDS)
-    return Learned(untrained, figures(model), model, shelf)
+    return Learned(untrained, figures(model), model, dataset)
 
 
 def test_words_are_learned(learned: Learned) -> None:
@@ -89,9 +89,9 @@ def test_q_of_s_knows_the_tags(learned: Learned) -> None:
 @torch.no_grad()
 def test_a_story_is_told_by_its_own_z(learned: Learned) -> None:
     """One run: Z of another story of the same length costs 15.4 nats (se 1.1). Asked: 7, and 5 standard errors."""
-    lengths = learned.shelf.sentences
+    lengths = learned.dataset.sentences
     rows = np.flatnonzero(lengths == np.bincount(lengths).argmax())
-    batch = learned.shelf.cut(rows)
+    batch = learned.dataset.batch(rows)
     generator = torch.Generator().manual_seed(0)
     Z = draw_posterior(learned.model, learned.model.evidence(batch), batch, "smoothing", generator).Z
     told = learned.model.log_p_X(batch, Z).sum(-1)

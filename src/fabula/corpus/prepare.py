@@ -148,7 +148,7 @@ def prepare_stories(
     jobs: int | None = None,
     progress: bool = True,
 ) -> Report:
-    """Prepare stories that are in memory, such as the toy corpus; `provenance` tells the manifest whence they come."""
+    """Prepare stories that are in memory, such as the toy corpus; `provenance` is for the manifest."""
     total = sum(len(group) for group in splits.values())
     with tqdm(total=total, unit=" stories", desc="preparing", disable=not progress) as bar:
 

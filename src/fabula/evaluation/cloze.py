@@ -24,7 +24,7 @@ from fabula.corpus.vocabulary import Vocabulary
 from fabula.errors import UserError
 from fabula.evaluation.likelihood import draw_by
 from fabula.evaluation.record import log_mean_exp
-from fabula.models.batch import Batch, Shelf
+from fabula.models.batch import Batch, StoryDataset
 from fabula.models.build import Model
 from fabula.models.lm import LM
 from fabula.models.scaffold import UNKNOWN
@@ -133,7 +133,7 @@ def cloze(
     model.eval()
     device = next(model.parameters()).device
     found = [
-        _log_p(model, Shelf(stories, device), samples, seed, posterior, batch_size).reshape(-1, 2)
+        _log_p(model, StoryDataset(stories, device), samples, seed, posterior, batch_size).reshape(-1, 2)
         for stories in (whole, alone)
     ]
     return Cloze(found[0], found[1], (ends - starts).reshape(-1, 2), arrays["right"])
@@ -151,17 +151,19 @@ def _stories(tokens: NDArray[Any], sentence_offsets: NDArray[np.int64], offsets:
     )
 
 
-def _log_p(model: LM | SLDS, shelf: Shelf, samples: int, seed: int, posterior: str, batch_size: int) -> FloatArray:
+def _log_p(
+    model: LM | SLDS, dataset: StoryDataset, samples: int, seed: int, posterior: str, batch_size: int
+) -> FloatArray:
     """log p(X) of every story, in its order."""
-    found = np.zeros(len(shelf))
+    found = np.zeros(len(dataset))
     # Questions in the order of their longer ending's story; both endings stay side by side.
-    pairs = shelf.token_counts.reshape(-1, 2).max(1)
+    pairs = dataset.token_counts.reshape(-1, 2).max(1)
     order = np.argsort(-pairs, kind="stable")
     half = max(1, batch_size // 2)
     for start in range(0, len(order), half):
         chosen = order[start : start + half]
         rows = (2 * chosen[:, None] + np.arange(2)).reshape(-1)
-        batch = shelf.cut(rows)
+        batch = dataset.batch(rows)
         if isinstance(model, SLDS):
             log_p = _weighted(model, batch, chosen, samples, seed, posterior)
         else:

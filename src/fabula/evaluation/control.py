@@ -23,9 +23,9 @@ from fabula.evaluation.latent import draw_given
 from fabula.evaluation.likelihood import macro_f1
 from fabula.evaluation.quality import distinct
 from fabula.infill import decode
-from fabula.infill.decode import Choice, Lexicon
+from fabula.infill.batch import infill_batch
+from fabula.infill.decode import DecodingConfig, Lexicon
 from fabula.infill.noise import Noise, seeded
-from fabula.infill.page import page
 from fabula.infill.rerank import write_joined
 from fabula.models.build import Model
 from fabula.models.gaussian import Potential
@@ -70,20 +70,20 @@ def write_along(
     """
     device = str(next(model.parameters()).device)
     lexicon = Lexicon.of(vocabulary, device)
-    choice = Choice(top_k=top_k, temperature=temperature, max_words=max_words)
+    decoding = DecodingConfig(top_k=top_k, temperature=temperature, max_words=max_words)
     stories: list[list[str]] = []
     generator = torch.Generator(device).manual_seed(seed)
     for start in range(0, len(S), piece):
         tags = S[start : start + piece].to(device)
-        blanks = page([[None] * tags.shape[1]] * len(tags), tags=tags.tolist(), device=device)
+        blanks = infill_batch([[None] * tags.shape[1]] * len(tags), tags=tags.tolist(), device=device)
         seeds = [seeded(seed * 1_000_003 + start + row) for row in range(len(tags))]
-        uniform = Noise(seeds, blanks.sentences, 1, blanks.device).uniform(choice.max_words)
+        uniform = Noise(seeds, blanks.sentences, 1, blanks.device).uniform(decoding.max_words)
         if isinstance(model, SLDS):
             silent = torch.zeros(*tags.shape, model.D, device=device)
             Z = draw_given(model, tags, Potential(silent, silent), tags >= 0, 1, generator)[:, 0]
-            written = decode.story(model.language, lexicon, choice, blanks, Z, None if top_k == 1 else uniform)
+            written = decode.story(model.language, lexicon, decoding, blanks, Z, None if top_k == 1 else uniform)
         elif isinstance(model, S2S):
-            written = write_joined(model, lexicon, choice, blanks, uniform)
+            written = write_joined(model, lexicon, decoding, blanks, uniform)
         else:
             raise UserError("control is measured on a model with tags: SLDS or S2S", field="model")
         stories += sentences_of(written.X, written.lengths, vocabulary)

@@ -18,9 +18,9 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from fabula.infill import decode
+from fabula.infill.batch import InfillBatch, evidence
 from fabula.infill.bridge import systematic
 from fabula.infill.decode import Cursor
-from fabula.infill.page import Page, evidence
 from fabula.infill.samples import effective_size
 from fabula.models.gaussian import Potential
 from fabula.models.lm import LM
@@ -70,15 +70,15 @@ class Particles(NamedTuple):
 class Filter:
     """One story, and the draws that all passes over it share."""
 
-    def __init__(self, model: SLDS | LM, page: Page, samples: int, generator: torch.Generator) -> None:
-        self.model, self.X, self.lengths = model, page.X[0], page.lengths[0]
+    def __init__(self, model: SLDS | LM, blanks: InfillBatch, samples: int, generator: torch.Generator) -> None:
+        self.model, self.X, self.lengths = model, blanks.X[0], blanks.lengths[0]
         self.N = len(self.lengths)
         self.M = samples if isinstance(model, SLDS) else 1
         if isinstance(model, SLDS):
-            self.seen: Evidence = evidence(model, page.X, page.lengths)
+            self.seen: Evidence = evidence(model, blanks.X, blanks.lengths)
             draws = (self.N, self.M, model.D)
-            self.noise = torch.randn(*draws, generator=generator, device=page.device)
-        self.uniform = torch.rand(self.N, generator=generator, device=page.device)
+            self.noise = torch.randn(*draws, generator=generator, device=blanks.device)
+        self.uniform = torch.rand(self.N, generator=generator, device=blanks.device)
 
     def read(self, at: Particles | None, sentences: Sequence[int]) -> Particles:
         """Story g over sentence `sentences[g]`; None stands before the first sentence of every story."""
@@ -129,9 +129,9 @@ class Filter:
         )
 
 
-def fits(model: SLDS | LM, page: Page, samples: int, generator: torch.Generator) -> Fits:
-    """Every sentence of the one story of a page."""
-    story = Filter(model, page, samples, generator)
+def fits(model: SLDS | LM, blanks: InfillBatch, samples: int, generator: torch.Generator) -> Fits:
+    """Every sentence of the one story of a blanks."""
+    story = Filter(model, blanks, samples, generator)
     N = story.N
     along: list[Particles] = []
     for i in range(N):

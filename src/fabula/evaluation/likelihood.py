@@ -21,7 +21,7 @@ from tqdm import tqdm
 
 from fabula.evaluation.latent import lookahead_use, prior_log_p_X
 from fabula.evaluation.record import Figure, Kind, log_mean_exp, mean_and_error, rounded
-from fabula.models.batch import Batch, Shelf
+from fabula.models.batch import Batch, StoryDataset
 from fabula.models.build import Model
 from fabula.models.recognition import Evidence
 from fabula.models.s2s import S2S
@@ -88,7 +88,7 @@ class _Collected(NamedTuple):
 @torch.no_grad()
 def likelihood(
     model: Model,
-    shelf: Shelf,
+    dataset: StoryDataset,
     *,
     characters: int,
     log_p_S: NDArray[np.float64] | None = None,
@@ -99,22 +99,22 @@ def likelihood(
     latent_stories: int = 500,
     bar: bool = False,
 ) -> Likelihood:
-    """Every figure the model allows, on all stories of the shelf (the use of Z on at most `latent_stories`)."""
+    """Every figure the model allows, on all stories of the dataset (the use of Z on at most `latent_stories`)."""
     model.eval()
-    tokens = int(shelf.token_counts.sum())
-    common: dict[str, Any] = {"n": len(shelf), "seed": seed, "tokens": tokens, "characters": characters}
+    tokens = int(dataset.token_counts.sum())
+    common: dict[str, Any] = {"n": len(dataset), "seed": seed, "tokens": tokens, "characters": characters}
     if isinstance(model, SLDS):
-        return _latent(model, shelf, common, samples, posterior, batch_size, latent_stories, bar)
+        return _latent(model, dataset, common, samples, posterior, batch_size, latent_stories, bar)
     total, tags = 0.0, 0.0
-    for rows in tqdm(list(shelf.in_order(batch_size)), disable=not bar, leave=False, unit="batch"):
-        batch = shelf.cut(rows)
+    for rows in tqdm(list(dataset.in_order(batch_size)), disable=not bar, leave=False, unit="batch"):
+        batch = dataset.batch(rows)
         total -= float(model.log_p_X(batch).double().sum())
         if log_p_S is not None:
             tags -= float(log_p_S[rows].sum())
-    n = len(shelf)
+    n = len(dataset)
     if isinstance(model, S2S):
         # The inner <eos> are no tokens of this model.
-        own = tokens - int(shelf.sentences.sum()) + n
+        own = tokens - int(dataset.sentences.sum()) + n
         return Likelihood(
             **common, samples=0, nll_story=total / n, ppl=math.exp(total / own),
             ppl_with_tags=math.exp((total + tags) / own) if log_p_S is not None else None,
@@ -129,19 +129,19 @@ def likelihood(
 
 
 def _latent(
-    model: SLDS, shelf: Shelf, common: dict[str, Any], samples: int, posterior: str, batch_size: int,
+    model: SLDS, dataset: StoryDataset, common: dict[str, Any], samples: int, posterior: str, batch_size: int,
     latent_stories: int, bar: bool,
 ) -> Likelihood:  # fmt: skip
     """The figures of a latent model."""
-    generator = torch.Generator(shelf.device).manual_seed(common["seed"])
-    looked = set(np.random.default_rng(common["seed"]).permutation(len(shelf))[:latent_stories].tolist())
+    generator = torch.Generator(dataset.device).manual_seed(common["seed"])
+    looked = set(np.random.default_rng(common["seed"]).permutation(len(dataset))[:latent_stories].tolist())
     parts: list[_Collected] = []
     guesses: list[Tensor] = []
     truths: list[Tensor] = []
     means: list[Tensor] = []
     information: list[Tensor] = []
-    for rows in tqdm(list(shelf.in_order(batch_size)), disable=not bar, leave=False, unit="batch"):
-        batch = shelf.cut(rows)
+    for rows in tqdm(list(dataset.in_order(batch_size)), disable=not bar, leave=False, unit="batch"):
+        batch = dataset.batch(rows)
         evidence = model.evidence(batch)
         s = evidence.log_q_S.exp()
         draws = [draw_posterior(model, evidence, batch, posterior, generator) for _ in range(samples)]
@@ -150,7 +150,7 @@ def _latent(
         log_q = torch.stack([draw.log_q for draw in draws], 1)
         soft = gumbel_softmax(evidence.log_q_S, 1.0, False, generator)
         authors = model.draw_filtering(evidence, soft, batch.present, noise_for(model, batch, generator))
-        chosen = torch.tensor([i for i, row in enumerate(rows) if row in looked], device=shelf.device)
+        chosen = torch.tensor([i for i, row in enumerate(rows) if row in looked], device=dataset.device)
         if len(chosen):
             part = batch.rows(chosen)
             z_loss = log_p_X[chosen, : min(samples, 5)].mean(1) - prior_log_p_X(model, part, generator)

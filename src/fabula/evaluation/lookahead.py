@@ -30,11 +30,11 @@ from fabula.corpus.vocabulary import UNK, Vocabulary
 from fabula.errors import UserError
 from fabula.evaluation.record import Figure, mean_and_error, rounded
 from fabula.infill import bridge, decode, gibbs, rerank
+from fabula.infill.batch import InfillBatch, flatten, infill_batch
 from fabula.infill.cast import Cast
-from fabula.infill.decode import FINAL_MARKS, GREEDY, QUOTES, Choice, Lexicon
+from fabula.infill.decode import FINAL_MARKS, GREEDY, QUOTES, DecodingConfig, Lexicon
 from fabula.infill.noise import Noise, seeded
-from fabula.infill.page import Page, flatten, page
-from fabula.infill.sampler import CAREFUL, COPIES_OF_SCORES, FillSettings, draw
+from fabula.infill.sampler import COPIES_OF_SCORES, INTERACTIVE_DEFAULTS, FillSettings, draw
 from fabula.infill.samples import Diagnostics, Round
 from fabula.infill.tags import TagSource
 from fabula.models.build import Model
@@ -86,8 +86,8 @@ class LookaheadSettings:
         if self.tags == "peek":
             raise ValueError("tags that peek at the true middle would look ahead for the sampler")
 
-    def choice(self) -> Choice:
-        return Choice(top_k=self.top_k, max_words=self.max_words, bf16=self.bf16)
+    def decoding(self) -> DecodingConfig:
+        return DecodingConfig(top_k=self.top_k, max_words=self.max_words, bf16=self.bf16)
 
 
 class Told(NamedTuple):
@@ -156,7 +156,7 @@ def lookahead(
     device = narrator.dynamics.A.device
     cast = Cast(people, vocabulary, device)
     lexicon = Lexicon.of(vocabulary, device, cast.names)
-    blank = page([[t[0], *[None] * (len(t) - 2), t[-1]] for t in texts], device=device)
+    blank = infill_batch([[t[0], *[None] * (len(t) - 2), t[-1]] for t in texts], device=device)
     seeds = [seeded(settings.seed, n).initial_seed() for n in range(len(texts))]
     systems = []
     plans = [*narrator_systems(narrator, lexicon, settings, cast), *lm_systems(lm, lexicon, settings)]
@@ -168,12 +168,12 @@ def lookahead(
         systems.append(judged(judge, vocabulary, name, told, texts, time.perf_counter() - began))
     for name, shift in ((HUMAN, 0), (OTHER, 1)):
         middles = [[t[0], *texts[(n + shift) % len(texts)][1:-1], t[-1]] for n, t in enumerate(texts)]
-        full = page(middles, device=device)
+        full = infill_batch(middles, device=device)
         systems.append(judged(judge, vocabulary, name, Told(full.X[:, None], full.lengths[:, None]), texts, 0.0))
     return systems
 
 
-Teller = Callable[[Page, Sequence[int]], Told]
+Teller = Callable[[InfillBatch, Sequence[int]], Told]
 Rounds = Iterable[tuple[Round, Diagnostics | None]]
 
 
@@ -181,35 +181,37 @@ def narrator_systems(
     model: SLDS, lexicon: Lexicon, settings: LookaheadSettings, cast: Cast | None = None
 ) -> Iterator[tuple[str, Teller]]:
     """The narrator's ways of writing, from blind to seeing."""
-    choice, samples, tags = settings.choice(), settings.samples, settings.tags
+    decoding, samples, tags = settings.decoding(), settings.samples, settings.tags
 
-    def unweighed(hearing: bridge.Hearing) -> Teller:
-        return plain(lambda p, g: latent_tellings(model, lexicon, p, settings, hearing, g), lexicon, settings)
+    def unweighed(observed: bridge.Observed) -> Teller:
+        return plain(lambda p, g: latent_tellings(model, lexicon, p, settings, observed, g), lexicon, settings)
 
-    def particles(hearing: bridge.Hearing, ahead: float = 0.0) -> Teller:
-        chosen = bridge.BridgeSettings(particles=samples, choice=choice, tags=tags, z_hears=hearing, ahead=ahead)
+    def particles(observed: bridge.Observed, ahead: float = 0.0) -> Teller:
+        chosen = bridge.BridgeSettings(
+            particles=samples, decoding=decoding, tags=tags, z_observes=observed, twist_weight=ahead
+        )
         return ranked(lambda p, g: bridge.run(model, lexicon, p, chosen, g), samples, lexicon, settings)
 
     def careful(temperature: float) -> Teller:
         chosen = FillSettings(
             samples=samples, temperature=temperature, tags=tags, max_words=settings.max_words, bf16=settings.bf16,
-            **CAREFUL["bridge"],
+            **INTERACTIVE_DEFAULTS["bridge"],
         )  # fmt: skip
         return ranked(lambda p, g: draw(model, lexicon, p, chosen, g, cast=cast), samples, lexicon, settings)
 
-    def swept(choice: Choice) -> Teller:
+    def swept(decoding: DecodingConfig) -> Teller:
         chosen = gibbs.GibbsSettings(
-            chains=settings.chains, sweeps=samples // settings.chains, choice=choice, tags=tags
+            chains=settings.chains, sweeps=samples // settings.chains, decoding=decoding, tags=tags
         )
         return ranked(lambda p, g: gibbs.run(model, lexicon, p, chosen, g), settings.chains, lexicon, settings)
 
     yield BASELINE, unweighed("past")
     yield Z_ONLY, unweighed("given")
-    yield "gibbs", swept(Choice(top_k=GREEDY.top_k, max_words=settings.max_words, bf16=settings.bf16))
-    yield f"gibbs-top-{settings.top_k}", swept(choice)
+    yield "gibbs", swept(DecodingConfig(top_k=GREEDY.top_k, max_words=settings.max_words, bf16=settings.bf16))
+    yield f"gibbs-top-{settings.top_k}", swept(decoding)
     yield WEIGHTS_ONLY, particles("past")
     yield BRIDGE, particles("given")
-    yield "bridge-ahead", particles("given", CAREFUL["bridge"]["ahead"])
+    yield "bridge-ahead", particles("given", INTERACTIVE_DEFAULTS["bridge"]["twist_weight"])
     for temperature in settings.careful:
         yield f"fill-{temperature:g}", careful(temperature)
 
@@ -220,7 +222,7 @@ def lm_systems(model: Model | None, lexicon: Lexicon, settings: LookaheadSetting
         return
 
     def best_of(samples: int) -> Teller:
-        chosen = rerank.RerankSettings(samples=samples, choice=settings.choice())
+        chosen = rerank.RerankSettings(samples=samples, decoding=settings.decoding())
         rows = min(samples, rerank.WAVE)
         return ranked(lambda p, g: rerank.run(model, lexicon, p, chosen, g), rows, lexicon, settings)
 
@@ -232,35 +234,35 @@ def lm_systems(model: Model | None, lexicon: Lexicon, settings: LookaheadSetting
 def latent_tellings(
     model: SLDS,
     lexicon: Lexicon,
-    blank: Page,
+    blank: InfillBatch,
     settings: LookaheadSettings,
-    hearing: bridge.Hearing,
+    observed: bridge.Observed,
     generators: list[torch.Generator],
 ) -> decode.Written:
     """(S, Z) given the sentences that are heard, then every blank left to right: nothing is weighed or chosen."""
     noise = Noise(generators, blank.sentences, settings.plain, blank.device)
-    settled, phi = bridge.hear(model, blank, settings.tags, hearing)
+    settled, phi = bridge.observe(model, blank, settings.tags, observed)
     Z = bridge.draw_latents(model.scaffold, model.dynamics, settled.S, phi, settled.present, noise).Z
     uniform = noise.uniform(settings.max_words)
-    return decode.story(model.language, lexicon, settings.choice(), blank.repeat(settings.plain), Z, uniform)
+    return decode.story(model.language, lexicon, settings.decoding(), blank.repeat(settings.plain), Z, uniform)
 
 
 def lm_tellings(
-    model: LM, lexicon: Lexicon, blank: Page, settings: LookaheadSettings, generators: list[torch.Generator]
+    model: LM, lexicon: Lexicon, blank: InfillBatch, settings: LookaheadSettings, generators: list[torch.Generator]
 ) -> decode.Written:
     """Every blank left to right, from the sentences before it alone."""
     noise = Noise(generators, blank.sentences, settings.plain, blank.device)
     uniform = noise.uniform(settings.max_words)
-    return decode.story(model.language, lexicon, settings.choice(), blank.repeat(settings.plain), None, uniform)
+    return decode.story(model.language, lexicon, settings.decoding(), blank.repeat(settings.plain), None, uniform)
 
 
 def plain(
-    tell: Callable[[Page, list[torch.Generator]], decode.Written], lexicon: Lexicon, settings: LookaheadSettings
+    tell: Callable[[InfillBatch, list[torch.Generator]], decode.Written], lexicon: Lexicon, settings: LookaheadSettings
 ) -> Teller:
     """A system that tells each story several times and chooses none."""
 
     @torch.inference_mode()
-    def every(blank: Page, seeds: Sequence[int]) -> Told:
+    def every(blank: InfillBatch, seeds: Sequence[int]) -> Told:
         found = []
         for piece, generators in pieces(blank, seeds, settings.plain, lexicon, settings):
             written = tell(piece, generators)
@@ -272,12 +274,15 @@ def plain(
 
 
 def ranked(
-    sample: Callable[[Page, list[torch.Generator]], Rounds], rows: int, lexicon: Lexicon, settings: LookaheadSettings
+    sample: Callable[[InfillBatch, list[torch.Generator]], Rounds],
+    rows: int,
+    lexicon: Lexicon,
+    settings: LookaheadSettings,
 ) -> Teller:
     """A system that answers with the story its own score puts first; `rows` are alive at once for each story."""
 
     @torch.inference_mode()
-    def first(blank: Page, seeds: Sequence[int]) -> Told:
+    def first(blank: InfillBatch, seeds: Sequence[int]) -> Told:
         found = []
         for piece, generators in pieces(blank, seeds, rows, lexicon, settings):
             found.append(top(sample(piece, generators), len(piece.X)))
@@ -306,8 +311,8 @@ def top(rounds: Rounds, stories: int) -> Told:
 
 
 def pieces(
-    blank: Page, seeds: Sequence[int], rows: int, lexicon: Lexicon, settings: LookaheadSettings
-) -> Iterator[tuple[Page, list[torch.Generator]]]:
+    blank: InfillBatch, seeds: Sequence[int], rows: int, lexicon: Lexicon, settings: LookaheadSettings
+) -> Iterator[tuple[InfillBatch, list[torch.Generator]]]:
     """The stories in pieces whose scores fit the memory, each story with a generator of its own."""
     per_story = rows * len(lexicon.anywhere) * 4 * COPIES_OF_SCORES
     at_once = max(1, int(settings.memory_gib * 2**30 // per_story))

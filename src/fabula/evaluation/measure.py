@@ -13,7 +13,7 @@ from fabula.corpus.transitions import Transitions
 from fabula.errors import UserError
 from fabula.evaluation.likelihood import likelihood
 from fabula.evaluation.record import commit
-from fabula.models.batch import Shelf
+from fabula.models.batch import StoryDataset
 from fabula.training.checkpoint import Checkpoint, load
 from fabula.training.loop import pick_device
 
@@ -49,11 +49,11 @@ def measure_likelihood(
         chosen, data_hash = read_with_vocabulary(stories, checkpoint)
     if limit is not None:
         chosen = first_stories(chosen, limit)
-    shelf = Shelf(chosen, where)
+    dataset = StoryDataset(chosen, where)
     log_p_S = log_p_of_tags(chosen, transitions)
     figures = likelihood(
         checkpoint.model,
-        shelf,
+        dataset,
         characters=int(np.asarray(chosen.characters).sum()),
         log_p_S=log_p_S,
         samples=samples,

@@ -4,12 +4,12 @@ The target is the model's law of everything that is not given,
 
     p(S, Z, X- | X+) ∝ p(S) prod_i p(Z_i | Z_{i-1}, S_i) p(X_i | X_:i, Z_i)
 
-with p(X_i | .) of a missing sentence truncated as the `Choice` says (`correct=True` undoes that in the weights). A
-particle begins with (S, Z) drawn exactly from p(S) prod_i p(Z_i | Z_{i-1}, S_i) prod_{j given} phi_j(Z_j), and writes
+with p(X_i | .) of a missing sentence truncated as the `DecodingConfig` says; `correct=True` undoes that in the weights.
+A particle begins with (S, Z) drawn exactly from p(S) prod_i p(Z_i | Z_{i-1}, S_i) prod_{j given} phi_j(Z_j), and writes
 left to right. At a given sentence j its weight is multiplied by p(X_j | X_:j, Z_j) / phi_j(Z_j), so that the sentence
-counts once. With `ahead` above 0 the next given sentence is also asked after every written one, as if it came next:
-p(X_j | X_:i+1, Z_j)^ahead weighs the particles on the way (a twisted particle filter), and is taken out again at j, so
-the target stays what it is. Everything is linear in N.
+counts once. With `twist_weight` above 0 this is a twisted particle filter: after every written sentence the particles
+are also weighed by p(X_j | X_:i+1, Z_j)^twist_weight, the next given sentence as if it came next. It is divided out
+again at j, so the target stays what it is. Everything is linear in N.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from torch import Tensor
 
 from fabula.corpus.vocabulary import EOS
 from fabula.infill import decode
+from fabula.infill.batch import InfillBatch, evidence
 from fabula.infill.cast import Cast
 from fabula.infill.conditionals import draw_S
-from fabula.infill.decode import TOP_15, Choice, Lexicon
+from fabula.infill.decode import TOP_15, DecodingConfig, Lexicon
 from fabula.infill.noise import Noise
-from fabula.infill.page import Page, evidence
 from fabula.infill.repeats import echoed, repeated
 from fabula.infill.samples import Diagnostics, Round, effective_size, score_following, split_r_hat
-from fabula.infill.tags import TagSource, settle
+from fabula.infill.tags import TagSource, infer_tags
 from fabula.models.chain import Chain, chain
 from fabula.models.dynamics import Dynamics
 from fabula.models.gaussian import Potential
@@ -49,7 +49,7 @@ FIRST = 5
 MATRICES_AT_ONCE = 1 << 25
 """Numbers held in the matrices of factorised chains (128 MiB); more rows are cut into pieces."""
 
-Hearing = Literal["given", "past"]
+Observed = Literal["given", "past"]
 """What (S, Z) are drawn knowing: all `given` sentences, or only those before the first blank (`past`). With `past` only
 the weights look ahead, which shows what Z contributes; where tags are free the target is the same."""
 
@@ -59,13 +59,13 @@ class BridgeSettings:
     """How many particles, and how they write."""
 
     particles: int = 50
-    choice: Choice = TOP_15
+    decoding: DecodingConfig = TOP_15
     correct: bool = False
     """Whether weights undo the truncation (the target is then p itself on what the truncated law can write), or the
     truncated law is the target."""
     fluency: float = 0.0
     """What a nat per word of the writing itself counts in the ranking (`score_following`)."""
-    ahead: float = 0.0
+    twist_weight: float = 0.0
     """How much the next given sentence weighs the particles before it is reached; 0: not at all."""
     agreement: float = 0.0
     """What a fault of the writing costs in the ranking, in nats: a pronoun that nobody can be meant by (`cast`), a
@@ -77,7 +77,7 @@ class BridgeSettings:
     rounds: int = 20
     """Alternations of Z | S and S | Z where the tags are too many to enumerate."""
     tags: TagSource = "read"
-    z_hears: Hearing = "given"
+    z_observes: Observed = "given"
 
     def __post_init__(self) -> None:
         if self.particles < 1 or self.rounds < 1 or not 0 <= self.resample_below <= 1:
@@ -260,37 +260,37 @@ def _rows_at_once(D: int, N: int) -> int:
     return max(1, MATRICES_AT_ONCE // (6 * N * D * D))
 
 
-def hear(
-    model: SLDS, page: Page, tags: TagSource, hearing: Hearing, gold: Page | None = None
-) -> tuple[Page, Potential]:
-    """The page with its tags settled, and phi of the sentences that are heard: 1 for the others, given or not."""
-    heard = page.given & ((page.missing.cumsum(1) == 0) | (hearing == "given"))
-    lengths = page.lengths * heard.to(page.device)
-    S = settle(model, replace(page, lengths=lengths), tags, gold).S
-    return replace(page, S=S), evidence(model, page.X, lengths).phi
+def observe(
+    model: SLDS, blanks: InfillBatch, tags: TagSource, observed: Observed, gold: InfillBatch | None = None
+) -> tuple[InfillBatch, Potential]:
+    """The blanks with its tags settled, and phi of the sentences that are heard: 1 for the others, given or not."""
+    heard = blanks.given & ((blanks.missing.cumsum(1) == 0) | (observed == "given"))
+    lengths = blanks.lengths * heard.to(blanks.device)
+    S = infer_tags(model, replace(blanks, lengths=lengths), tags, gold).S
+    return replace(blanks, S=S), evidence(model, blanks.X, lengths).phi
 
 
 def run(
     model: SLDS,
     lexicon: Lexicon,
-    page: Page,
+    blanks: InfillBatch,
     settings: BridgeSettings,
     generators: list[torch.Generator],
-    gold: Page | None = None,
+    gold: InfillBatch | None = None,
     cast: Cast | None = None,
 ) -> Iterator[tuple[Round, Diagnostics | None]]:
     """The particles' stories, ranked by log p of the given sentences that what was written can change.
 
     The particles come in two independent islands, the first a small one: a first answer is there soon.
     """
-    page, phi = hear(model, page, settings.tags, settings.z_hears, gold)
+    blanks, phi = observe(model, blanks, settings.tags, settings.z_observes, gold)
     first = settings.particles // FIRST
     islands = [n for n in (first, settings.particles - first) if n]
-    paths = enumerate_paths(model.scaffold, model.dynamics, page.S, phi, page.present)
+    paths = enumerate_paths(model.scaffold, model.dynamics, blanks.S, phi, blanks.present)
     seen: list[Diagnostics] = []
     for particles in islands:
-        noise = Noise(generators, page.sentences, particles, page.device)
-        drawn, diagnostics = particles_of(model, lexicon, page, phi, settings, noise, paths, cast)
+        noise = Noise(generators, blanks.sentences, particles, blanks.device)
+        drawn, diagnostics = particles_of(model, lexicon, blanks, phi, settings, noise, paths, cast)
         seen.append(diagnostics)
         yield drawn, _worst(seen) if len(seen) == len(islands) else None
 
@@ -305,7 +305,7 @@ def _worst(islands: list[Diagnostics]) -> Diagnostics:
 def particles_of(
     model: SLDS,
     lexicon: Lexicon,
-    page: Page,
+    blanks: InfillBatch,
     phi: Potential,
     settings: BridgeSettings,
     noise: Noise,
@@ -313,24 +313,24 @@ def particles_of(
     cast: Cast | None = None,
 ) -> tuple[Round, Diagnostics]:
     """One island: draw (S, Z), write left to right, weigh and resample at given sentences."""
-    stories, N = page.X.shape[:2]
-    P, device = noise.chains, page.device
-    latents = draw_latents(model.scaffold, model.dynamics, page.S, phi, page.present, noise, settings.rounds, paths)
+    stories, N = blanks.X.shape[:2]
+    P, device = noise.chains, blanks.device
+    latents = draw_latents(model.scaffold, model.dynamics, blanks.S, phi, blanks.present, noise, settings.rounds, paths)
     S, Z = latents.S, latents.Z
-    wide = page.repeat(P)
-    uniform = None if settings.choice.top_k == 1 else noise.uniform(settings.choice.max_words)
+    wide = blanks.repeat(P)
+    uniform = None if settings.decoding.top_k == 1 else noise.uniform(settings.decoding.max_words)
     # One number a sentence and story, drawn whether needed or not: neighbours must not move a story's generator.
     resampling = noise.uniform().view(stories, P, -1)[:, 0]
-    cursor = decode.begin(model.language, stories * P, Z[:, 0], device, settings.choice.bf16)
-    width = max(page.X.shape[2], settings.choice.max_words)
+    cursor = decode.begin(model.language, stories * P, Z[:, 0], device, settings.decoding.bf16)
+    width = max(blanks.X.shape[2], settings.decoding.max_words)
     X = wide.X.new_zeros(stories * P, N, width)
     lengths, log_p = torch.zeros_like(wide.lengths), torch.zeros(stories * P, N, device=device)
     log_w, psi = (torch.zeros(stories * P, device=device) for _ in range(2))
-    following = next_given(page)
+    following = next_given(blanks)
     ess = torch.full((stories,), float(P))
     for i in range(N):
         drawn = None if uniform is None else uniform[:, i]
-        cursor, new = decode.sentence(model.language, lexicon, settings.choice, cursor, wide, i, Z[:, i], drawn, X)
+        cursor, new = decode.sentence(model.language, lexicon, settings.decoding, cursor, wide, i, Z[:, i], drawn, X)
         X[:, i], lengths[:, i], log_p[:, i] = new.words, new.lengths, new.log_p
         given, missing = wide.given[:, i].to(device), wide.missing[:, i].to(device)
         phi_i = Potential(phi.mean[:, i].repeat_interleave(P, 0), phi.precision[:, i].repeat_interleave(P, 0))
@@ -339,17 +339,17 @@ def particles_of(
         log_w = log_w + torch.where(missing, undo, 0.0)
         psi = psi.masked_fill(given, 0.0)
         # Asked only where more is to be written before the given sentence: where it comes next it weighs anyway.
-        asked = page.missing[:, i] & (following[:, i] > i + 1)
-        if settings.ahead and asked.any():
-            expected = settings.ahead * log_p_next(model, cursor, wide, Z, following[:, i].repeat_interleave(P))
+        asked = blanks.missing[:, i] & (following[:, i] > i + 1)
+        if settings.twist_weight and asked.any():
+            expected = settings.twist_weight * log_p_next(model, cursor, wide, Z, following[:, i].repeat_interleave(P))
             here = asked.to(device).repeat_interleave(P)
             log_w = log_w + torch.where(here, expected - psi, 0.0)
             psi = torch.where(here, expected, psi)
         now = effective_size(log_w.view(stories, P)).cpu()
-        weighed = page.given[:, i] | (asked & (settings.ahead > 0))
-        ess = torch.where(page.given[:, i], torch.minimum(ess, now), ess)
+        weighed = blanks.given[:, i] | (asked & (settings.twist_weight > 0))
+        ess = torch.where(blanks.given[:, i], torch.minimum(ess, now), ess)
         # Where nothing is left to write, resampling could only lose stories.
-        still = page.missing[:, i + 1 :].any(1)
+        still = blanks.missing[:, i + 1 :].any(1)
         poor = weighed & still & (now < settings.resample_below * P)
         if poor.any():
             parents = systematic(log_w.view(stories, P), resampling[:, i])
@@ -369,7 +369,7 @@ def particles_of(
         faults = repeated(X, wide) + echoed(X, wide)
         score = score - settings.agreement * (faults if cast is None else faults + cast.clashes(X, wide))
     found = Round(X, lengths, S, log_p, score, log_w)
-    return found, blank._replace(ess=ess, tag_r_hat=latents.tag_r_hat, changed=_differing(X, page, P))
+    return found, blank._replace(ess=ess, tag_r_hat=latents.tag_r_hat, changed=_differing(X, blanks, P))
 
 
 def context_gain(
@@ -378,7 +378,7 @@ def context_gain(
     lengths: Int[Tensor, "batch sent"],
     log_p: Float[Tensor, "batch sent"],
     Z: Float[Tensor, "batch sent latent"],
-    page: Page,
+    blanks: InfillBatch,
     cursor: decode.Cursor,
 ) -> Float[Tensor, " batch"]:
     """log p(X_i | X_:i, Z_i) - log p(X_i | Z_i) of the written sentences, per word: what the story tells of them.
@@ -387,31 +387,35 @@ def context_gain(
     """
     blank = decode.Cursor(tuple(torch.zeros_like(h) for h in cursor.state), torch.full_like(cursor.previous, EOS))
     saved, words = (torch.zeros(len(X), device=X.device) for _ in range(2))
-    for i in page.missing.any(0).nonzero().flatten().tolist():
-        own = lengths[:, i] * page.missing[:, i].to(X.device)
+    for i in blanks.missing.any(0).nonzero().flatten().tolist():
+        own = lengths[:, i] * blanks.missing[:, i].to(X.device)
         alone = decode.read(model.language, blank, X[:, i] * (own > 0)[:, None], own, Z[:, i])[1]
         saved = saved + torch.where(own > 0, log_p[:, i] - alone, 0.0)
         words = words + own
     return saved / words.clamp(min=1)
 
 
-def next_given(page: Page) -> Int[Tensor, "story sent"]:
+def next_given(blanks: InfillBatch) -> Int[Tensor, "story sent"]:
     """The first given sentence after each, or -1 where none follows."""
-    N = page.given.shape[1]
-    found = torch.full(page.given.shape, -1)
+    N = blanks.given.shape[1]
+    found = torch.full(blanks.given.shape, -1)
     for i in range(N - 2, -1, -1):
-        found[:, i] = torch.where(page.given[:, i + 1], i + 1, found[:, i + 1])
+        found[:, i] = torch.where(blanks.given[:, i + 1], i + 1, found[:, i + 1])
     return found
 
 
 def log_p_next(
-    model: SLDS, cursor: decode.Cursor, page: Page, Z: Float[Tensor, "batch sent latent"], at: Int[Tensor, " batch"]
+    model: SLDS,
+    cursor: decode.Cursor,
+    blanks: InfillBatch,
+    Z: Float[Tensor, "batch sent latent"],
+    at: Int[Tensor, " batch"],
 ) -> Float[Tensor, " batch"]:
     """log p of the given sentence `at` (0 where -1), were it to come right now."""
-    there = (at >= 0).to(page.device)
-    place, rows = at.clamp(min=0).to(page.device), torch.arange(len(at), device=page.device)
-    lengths = page.lengths[rows, place] * there
-    _, log_p = decode.read(model.language, cursor, page.X[rows, place] * there[:, None], lengths, Z[rows, place])
+    there = (at >= 0).to(blanks.device)
+    place, rows = at.clamp(min=0).to(blanks.device), torch.arange(len(at), device=blanks.device)
+    lengths = blanks.lengths[rows, place] * there
+    _, log_p = decode.read(model.language, cursor, blanks.X[rows, place] * there[:, None], lengths, Z[rows, place])
     return log_p
 
 
@@ -425,8 +429,8 @@ def systematic(
     return torch.searchsorted(cumulative.contiguous(), points.contiguous(), right=True).clamp(max=P - 1)
 
 
-def _differing(X: Tensor, page: Page, P: int) -> Float[Tensor, "story sent"]:
+def _differing(X: Tensor, blanks: InfillBatch, P: int) -> Float[Tensor, "story sent"]:
     """How often a particle's sentence differs from the particle's before it."""
-    X = X.view(len(page.X), P, *X.shape[1:])
+    X = X.view(len(blanks.X), P, *X.shape[1:])
     other = (X.roll(1, 1) != X).any(-1).float().mean(1).cpu()
-    return other.masked_fill(~page.missing, float("nan"))
+    return other.masked_fill(~blanks.missing, float("nan"))

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from fabula.corpus.people import EITHER_NOUNS, HE, HE_NOUNS, ME, SHE, SHE_NOUNS, People
 from fabula.corpus.vocabulary import Vocabulary
-from fabula.infill.page import Page
+from fabula.infill.batch import InfillBatch
 
 VOICES = 3
 """he, she, and the one who tells."""
@@ -44,26 +44,26 @@ class Cast:
         self.brings: Bool[Tensor, "voice vocab"] = torch.stack(brings).to(device)
         """Words that bring somebody in, for a pronoun to stand for."""
 
-    def without_strangers(self, page: Page) -> Page:
-        """The page on which nobody may be named whom no given sentence names, where any names somebody."""
+    def without_new_names(self, blanks: InfillBatch) -> InfillBatch:
+        """The blanks on which nobody may be named whom no given sentence names, where any names somebody."""
         if not len(self.names):
-            return page
-        words = torch.cat([page.X.flatten(1), page.opening.flatten(1)], 1)
+            return blanks
+        words = torch.cat([blanks.X.flatten(1), blanks.opening.flatten(1)], 1)
         given = (words.unsqueeze(1) == self.names.view(1, -1, 1)).any(-1)
-        return replace(page, strangers=~given & given.any(1, keepdim=True))
+        return replace(blanks, barred_names=~given & given.any(1, keepdim=True))
 
-    def clashes(self, X: Int[Tensor, "batch sent word"], page: Page) -> Float[Tensor, " batch"]:
+    def clashes(self, X: Int[Tensor, "batch sent word"], blanks: InfillBatch) -> Float[Tensor, " batch"]:
         """How many written sentences have a pronoun that nobody in the story can be meant by.
 
         A given sentence vouches for its pronouns and everybody in it, throughout the story; a written one for those it
         brings in, from there on.
         """
-        given = page.given.to(X.device)
+        given = blanks.given.to(X.device)
         total = torch.zeros(len(X), device=X.device)
         for voice in range(VOICES):
             spoken = self.pronouns[voice][X].any(-1)
             brought = self.brings[voice][X].any(-1)
             vouched = ((spoken | brought) & given).any(1, keepdim=True)
             known = vouched | (brought.long().cumsum(1) > 0)
-            total = total + (spoken & ~known & ~given & page.present.to(X.device)).sum(1)
+            total = total + (spoken & ~known & ~given & blanks.present.to(X.device)).sum(1)
         return total

@@ -1,7 +1,7 @@
 """Words from p(X_i | X_:i, Z_i), sentence by sentence, for many stories at once.
 
 A `Cursor` stands before a sentence. `read` moves it over known sentences, `write` over sentences that it writes, and
-`story` does both for a page of mixed blanks. Two log-probabilities come back: the model's own, log p, over all words
+`story` does both for a blanks of mixed blanks. Two log-probabilities come back: the model's own, log p, over all words
 of the vocabulary, and the proposal's, log q, of the truncated law that the words were really drawn from.
 """
 
@@ -15,7 +15,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from fabula.corpus.vocabulary import BOS, EOS, PAD, Vocabulary
-from fabula.infill.page import Page
+from fabula.infill.batch import InfillBatch
 from fabula.infill.repeats import bar_repeats
 from fabula.models.language import ConditionalLanguageModel, LanguageState
 
@@ -26,7 +26,7 @@ QUOTES = ('"', "“", "'", "``")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Choice:
+class DecodingConfig:
     """How the next word is chosen."""
 
     top_k: int = 1
@@ -51,8 +51,8 @@ class Choice:
             raise ValueError("no_repeat is a number of words, 2 or more, or 0")
 
 
-GREEDY = Choice()
-TOP_15 = Choice(top_k=15)
+GREEDY = DecodingConfig()
+TOP_15 = DecodingConfig(top_k=15)
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class Lexicon:
     quote: Int[Tensor, ""]
     """The straight quotation mark's id, -1 where the vocabulary has none."""
     names: Int[Tensor, " name"]
-    """People's names, which a page may rule out; none where nobody counted them."""
+    """People's names, which a blanks may rule out; none where nobody counted them."""
 
     @staticmethod
     def of(
@@ -173,7 +173,7 @@ def read(
     previous = torch.cat([cursor.previous[:, None], words[:, :-1]], 1)
     with _precision(cursor):
         features, state = language.read(previous, z, cursor.state, lengths.clamp(min=1))
-    # Only at the words that are there: the scores of the whole vocabulary are the dear part.
+    # Only at the words that are there: the scores of the whole vocabulary are the expensive part.
     there = (words != PAD).nonzero(as_tuple=True)
     with _precision(cursor):
         log_p_word = language.log_prob(features[there].unsqueeze(1), words[there].unsqueeze(1)).squeeze(1).float()
@@ -185,43 +185,43 @@ def read(
 def write(
     language: ConditionalLanguageModel,
     lexicon: Lexicon,
-    choice: Choice,
+    decoding: DecodingConfig,
     cursor: Cursor,
     z: Float[Tensor, "batch latent"] | None,
     uniform: Float[Tensor, "batch word"] | None,
     opening: Int[Tensor, "batch opening"],
     told: Int[Tensor, "batch token"] | None = None,
-    strangers: Bool[Tensor, "batch name"] | None = None,
+    barred_names: Bool[Tensor, "batch name"] | None = None,
 ) -> tuple[Cursor, Sentences]:
     """Over a missing sentence, writing it.
 
     It ends by its own `<eos>`. Where it has not done so two words before the limit, the next word must be a mark that
     ends a sentence, and then `<eos>`: always the best of those the model offers. `uniform` is one number per word, or
-    None for greedy choices. `told` are the story's other words, which `choice.no_repeat` looks at; `strangers` are the
-    names that may not be written.
+    None for greedy choices. `told` are the story's other words, which `decoding.no_repeat` looks at;
+    `barred_names` are the names that may not be written.
     """
     rows = torch.arange(len(cursor.previous), device=cursor.previous.device)
-    words = cursor.previous.new_full((len(rows), choice.max_words), PAD)
+    words = cursor.previous.new_full((len(rows), decoding.max_words), PAD)
     log_p, log_q, log_forced = (torch.zeros(len(rows), device=rows.device) for _ in range(3))
     after = cursor.state
     state, previous = cursor
     done = torch.zeros_like(rows, dtype=torch.bool)
     patience = PATIENCE.get(rows.device.type, 6)
     forced_words = opening.shape[1] if opening.any() else 0
-    for t in range(choice.max_words):
+    for t in range(decoding.max_words):
         with _precision(cursor):
             logits, moved = language.step(previous, z, state)
         logits = logits.float()
         log_norm = logits.logsumexp(-1)
         state = tuple(torch.where(done[:, None], h, new.to(h.dtype)) for h, new in zip(state, moved, strict=True))
-        barred = _allowed(lexicon, logits, previous, t, choice.max_words)
-        if strangers is not None:
-            out = barred[:, lexicon.names].masked_fill(strangers[rows], float("-inf"))
+        barred = _allowed(lexicon, logits, previous, t, decoding.max_words)
+        if barred_names is not None:
+            out = barred[:, lexicon.names].masked_fill(barred_names[rows], float("-inf"))
             barred = barred.index_copy(1, lexicon.names, out)
-        if told is not None and choice.no_repeat and choice.no_repeat - 1 <= t < choice.max_words - 2:
+        if told is not None and decoding.no_repeat and decoding.no_repeat - 1 <= t < decoding.max_words - 2:
             seen = torch.cat([told[rows], words[rows, :t]], 1)
-            barred = bar_repeats(barred, seen, words[rows, t - choice.no_repeat + 1 : t])
-        word, log_q_word = choose(barred, choice, None if uniform is None else uniform[:, t])
+            barred = bar_repeats(barred, seen, words[rows, t - decoding.no_repeat + 1 : t])
+        word, log_q_word = choose(barred, decoding, None if uniform is None else uniform[:, t])
         if t < forced_words:
             forced = (opening[rows, t] != PAD) & ~done
             word = torch.where(forced, opening[rows, t], word)
@@ -235,7 +235,7 @@ def write(
             log_forced[rows] += log_p_word.masked_fill(~forced, 0.0)
         done = done | (word == EOS)
         previous = word
-        if t % patience == patience - 1 or t == choice.max_words - 1:
+        if t % patience == patience - 1 or t == decoding.max_words - 1:
             after = tuple(h.index_copy(0, rows, new.to(h.dtype)) for h, new in zip(after, state, strict=True))
             alive = (~done).nonzero().squeeze(1)
             if len(alive) == 0:
@@ -253,7 +253,7 @@ def write(
 def replay(
     language: ConditionalLanguageModel,
     lexicon: Lexicon,
-    choice: Choice,
+    decoding: DecodingConfig,
     cursor: Cursor,
     words: Int[Tensor, "batch word"],
     z: Float[Tensor, "batch latent"] | None,
@@ -270,11 +270,11 @@ def replay(
         logits = logits.float()
         state = tuple(torch.where(done[:, None], h, new.to(h.dtype)) for h, new in zip(state, moved, strict=True))
         log_p_word = logits.log_softmax(-1).gather(1, word[:, None]).squeeze(1)
-        barred = _allowed(lexicon, logits, previous, t, choice.max_words)
-        if choice.top_k and choice.top_k < barred.shape[-1]:
-            least = barred.topk(choice.top_k, dim=-1).values[:, -1:]
+        barred = _allowed(lexicon, logits, previous, t, decoding.max_words)
+        if decoding.top_k and decoding.top_k < barred.shape[-1]:
+            least = barred.topk(decoding.top_k, dim=-1).values[:, -1:]
             barred = barred.masked_fill(barred < least, float("-inf"))
-        log_q_word = (barred / choice.temperature).log_softmax(-1).gather(1, word[:, None]).squeeze(1)
+        log_q_word = (barred / decoding.temperature).log_softmax(-1).gather(1, word[:, None]).squeeze(1)
         forced = (opening[:, t] != PAD) if t < opening.shape[1] else torch.zeros_like(done)
         log_p = log_p + log_p_word.masked_fill(done, 0.0)
         log_q = log_q + log_q_word.masked_fill(done | forced, 0.0)
@@ -293,15 +293,15 @@ def _allowed(lexicon: Lexicon, logits: Tensor, previous: Tensor, t: int, max_wor
     return logits + lexicon.anywhere
 
 
-def choose(scores: Tensor, choice: Choice, uniform: Tensor | None) -> tuple[Tensor, Tensor]:
+def choose(scores: Tensor, decoding: DecodingConfig, uniform: Tensor | None) -> tuple[Tensor, Tensor]:
     """A word for each row and log q of it: greedy, or the inverse of the distribution function at `uniform`."""
-    if choice.top_k == 1 or uniform is None:
+    if decoding.top_k == 1 or uniform is None:
         return scores.argmax(-1), torch.zeros_like(scores[:, 0])
-    if choice.top_k and choice.top_k < scores.shape[-1]:
-        scores, words = scores.topk(choice.top_k, dim=-1)
+    if decoding.top_k and decoding.top_k < scores.shape[-1]:
+        scores, words = scores.topk(decoding.top_k, dim=-1)
     else:
         words = None
-    log_q = (scores / choice.temperature).log_softmax(-1)
+    log_q = (scores / decoding.temperature).log_softmax(-1)
     cumulative = log_q.exp().cumsum(-1)
     place = (cumulative <= uniform[:, None] * cumulative[:, -1:]).sum(-1, keepdim=True).clamp(max=scores.shape[-1] - 1)
     log_q_word = log_q.gather(1, place).squeeze(1)
@@ -311,26 +311,26 @@ def choose(scores: Tensor, choice: Choice, uniform: Tensor | None) -> tuple[Tens
 def sentence(
     language: ConditionalLanguageModel,
     lexicon: Lexicon,
-    choice: Choice,
+    decoding: DecodingConfig,
     cursor: Cursor,
-    page: Page,
+    blanks: InfillBatch,
     i: int,
     z: Float[Tensor, "batch latent"] | None,
     uniform: Float[Tensor, "batch word"] | None,
     X: Int[Tensor, "batch sent width"] | None = None,
 ) -> tuple[Cursor, Sentences]:
     """Over sentence i of every story: read where given, written where missing, left alone where there is none."""
-    parts = (page.given[:, i], page.missing[:, i])
-    device, n = page.device, len(page.X)
-    width = max(page.X.shape[2], choice.max_words)
-    words = page.X.new_full((n, width), PAD)
-    lengths = page.lengths[:, i].clone()
+    parts = (blanks.given[:, i], blanks.missing[:, i])
+    device, n = blanks.device, len(blanks.X)
+    width = max(blanks.X.shape[2], decoding.max_words)
+    words = blanks.X.new_full((n, width), PAD)
+    lengths = blanks.lengths[:, i].clone()
     log_p, log_q, log_forced = (torch.zeros(n, device=device) for _ in range(3))
-    words[:, : page.X.shape[2]] = page.X[:, i]
+    words[:, : blanks.X.shape[2]] = blanks.X[:, i]
     for part, blank in zip(parts, (False, True), strict=True):
         if not part.any():
             continue
-        # The usual page has the same blanks in every row: then nothing is taken apart and put together.
+        # The usual blanks has the same blanks in every row: then nothing is taken apart and put together.
         rows = None if part.all() else part.nonzero().squeeze(1).to(device)
         at = cursor if rows is None else cursor.pick(rows)
         z_part = z if z is None or rows is None else z[rows]
@@ -338,18 +338,20 @@ def sentence(
         if blank:
             drawn = None if uniform is None else uniform[where]
             told = None
-            if choice.no_repeat:
-                # The page's given sentences, and what has been written so far.
-                told = page.X[where].flatten(1)
+            if decoding.no_repeat:
+                # The blanks's given sentences, and what has been written so far.
+                told = blanks.X[where].flatten(1)
                 told = told if X is None else torch.cat([told, X[where].flatten(1)], 1)
-            strangers = None if page.strangers is None else page.strangers[where]
-            moved, new = write(language, lexicon, choice, at, z_part, drawn, page.opening[where, i], told, strangers)
+            barred_names = None if blanks.barred_names is None else blanks.barred_names[where]
+            moved, new = write(
+                language, lexicon, decoding, at, z_part, drawn, blanks.opening[where, i], told, barred_names
+            )
             words[where] = PAD
-            words[where, : choice.max_words] = new.words
+            words[where, : decoding.max_words] = new.words
             lengths[where] = new.lengths
             log_p[where], log_q[where], log_forced[where] = new.log_p, new.log_q, new.log_forced
         else:
-            moved, log_p_part = read(language, at, page.X[where, i], page.lengths[where, i], z_part)
+            moved, log_p_part = read(language, at, blanks.X[where, i], blanks.lengths[where, i], z_part)
             log_p[where] = log_p_part
         cursor = moved if rows is None else cursor.put(rows, moved)
     return cursor, Sentences(words, lengths, log_p, log_q, log_forced)
@@ -358,19 +360,19 @@ def sentence(
 def story(
     language: ConditionalLanguageModel,
     lexicon: Lexicon,
-    choice: Choice,
-    page: Page,
+    decoding: DecodingConfig,
+    blanks: InfillBatch,
     Z: Float[Tensor, "batch sent latent"] | None,
     uniform: Float[Tensor, "batch sent word"] | None = None,
 ) -> Written:
     """Every sentence of every story, left to right."""
-    cursor = begin(language, len(page.X), None if Z is None else Z[:, 0], page.device, choice.bf16)
+    cursor = begin(language, len(blanks.X), None if Z is None else Z[:, 0], blanks.device, decoding.bf16)
     found: list[Sentences] = []
-    for i in range(page.X.shape[1]):
+    for i in range(blanks.X.shape[1]):
         z = None if Z is None else Z[:, i]
         drawn = None if uniform is None else uniform[:, i]
-        so_far = torch.stack([s.words for s in found], 1) if found and choice.no_repeat else None
-        cursor, new = sentence(language, lexicon, choice, cursor, page, i, z, drawn, so_far)
+        so_far = torch.stack([s.words for s in found], 1) if found and decoding.no_repeat else None
+        cursor, new = sentence(language, lexicon, decoding, cursor, blanks, i, z, drawn, so_far)
         found.append(new)
     return Written(
         torch.stack([s.words for s in found], 1),

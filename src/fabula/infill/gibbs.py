@@ -16,12 +16,12 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from fabula.infill import decode
+from fabula.infill.batch import InfillBatch, evidence
 from fabula.infill.conditionals import LatentConditional, draw_S, pick, sweep_Z
-from fabula.infill.decode import GREEDY, Choice, Lexicon
+from fabula.infill.decode import GREEDY, DecodingConfig, Lexicon
 from fabula.infill.noise import Noise
-from fabula.infill.page import Page, evidence
 from fabula.infill.samples import Diagnostics, Round, changes, score_given, score_last, split_r_hat
-from fabula.infill.tags import TagSource, settle
+from fabula.infill.tags import TagSource, infer_tags
 from fabula.models.gaussian import Potential
 from fabula.models.recognition import Evidence
 from fabula.models.scaffold import UNKNOWN
@@ -40,7 +40,7 @@ class GibbsSettings:
     """`greedy` is the paper's; `sampled` leaves P(X_i | rest) invariant."""
     proposals: int = 8
     """Sentences that the sampled X step proposes beside the current one."""
-    choice: Choice = GREEDY
+    decoding: DecodingConfig = GREEDY
     """How words are chosen. The paper: greedily."""
     score: Literal["given", "last"] = "given"
     """What stories are ranked by: log p of the given sentences (the paper), or of the last one (the authors' code)."""
@@ -61,21 +61,21 @@ class GibbsState(NamedTuple):
     log_p: Float[Tensor, "batch sent"]
 
 
-def initialise(model: SLDS, lexicon: Lexicon, page: Page, settings: GibbsSettings, noise: Noise) -> GibbsState:
+def initialise(model: SLDS, lexicon: Lexicon, blanks: InfillBatch, settings: GibbsSettings, noise: Noise) -> GibbsState:
     """The appendix: Z in order, from the posterior where X_i is given and from the dynamics where not; X greedily.
 
     Tags that are free come from p(S) with the given ones in their places.
     """
-    present = page.present.to(page.device)
-    flat = torch.zeros(*page.S.shape, model.K, device=page.device)
-    S = draw_S(model.scaffold, model.scaffold.clamp(flat, page.S), present, noise.uniform())
+    present = blanks.present.to(blanks.device)
+    flat = torch.zeros(*blanks.S.shape, model.K, device=blanks.device)
+    S = draw_S(model.scaffold, model.scaffold.clamp(flat, blanks.S), present, noise.uniform())
     S = S.masked_fill(~present, UNKNOWN)
     # A story's chains begin with the same sentences: they are read once.
     P = noise.chains
-    seen = evidence(model, page.X[::P], page.lengths[::P])
+    seen = evidence(model, blanks.X[::P], blanks.lengths[::P])
     seen = Evidence(Potential(*(t.repeat_interleave(P, 0) for t in seen.phi)), seen.log_q_S.repeat_interleave(P, 0))
     Z = model.draw_filtering(seen, model.one_hot(S), present, noise.normal(model.D)).Z
-    written = decode.story(model.language, lexicon, settings.choice, page, Z, _words(settings, noise))
+    written = decode.story(model.language, lexicon, settings.decoding, blanks, Z, _words(settings, noise))
     return GibbsState(S, Z, written.X, written.lengths, written.log_p)
 
 
@@ -83,28 +83,28 @@ def sweep(
     model: SLDS,
     conditional: LatentConditional,
     lexicon: Lexicon,
-    page: Page,
+    blanks: InfillBatch,
     settings: GibbsSettings,
     state: GibbsState,
     noise: Noise,
 ) -> GibbsState:
     """One sweep: every Z_i from Eq. (1), every free S_i from p(S | Z), then every missing X_i."""
-    present = page.present.to(page.device)
+    present = blanks.present.to(blanks.device)
     phi = evidence(model, state.X, state.lengths).phi
     Z = sweep_Z(conditional, state.Z, state.S, phi, present, noise.normal(model.D))
-    log_evidence = model.scaffold.clamp(model.log_p_Z_each(Z), page.S)
+    log_evidence = model.scaffold.clamp(model.log_p_Z_each(Z), blanks.S)
     S = draw_S(model.scaffold, log_evidence, present, noise.uniform()).masked_fill(~present, UNKNOWN)
     if settings.x_step == "greedy":
-        written = decode.story(model.language, lexicon, settings.choice, page, Z, _words(settings, noise))
+        written = decode.story(model.language, lexicon, settings.decoding, blanks, Z, _words(settings, noise))
     else:
-        written = sample_X(model, lexicon, page, settings, Z, state.X, state.lengths, noise)
+        written = sample_X(model, lexicon, blanks, settings, Z, state.X, state.lengths, noise)
     return GibbsState(S, Z, written.X, written.lengths, written.log_p)
 
 
 def sample_X(
     model: SLDS,
     lexicon: Lexicon,
-    page: Page,
+    blanks: InfillBatch,
     settings: GibbsSettings,
     Z: Float[Tensor, "batch sent latent"],
     X: Int[Tensor, "batch sent word"],
@@ -120,25 +120,25 @@ def sample_X(
     one always among them this leaves the conditional invariant for any number of proposals. Under top-k the support is
     what top-k can write, and the target the model's own law on that support.
     """
-    if settings.choice.top_k == 1:
-        raise ValueError("a sampled X step needs a choice to sample from: top_k is 1")
-    language, M, device = model.language, settings.proposals, page.device
-    X = torch.nn.functional.pad(X, (0, max(0, settings.choice.max_words - X.shape[2])))
+    if settings.decoding.top_k == 1:
+        raise ValueError("a sampled X step needs a decoding to sample from: top_k is 1")
+    language, M, device = model.language, settings.proposals, blanks.device
+    X = torch.nn.functional.pad(X, (0, max(0, settings.decoding.max_words - X.shape[2])))
     lengths = lengths.clone()
     rows, N, W = X.shape
-    uniform, resample = noise.uniform(M, settings.choice.max_words), noise.uniform()
-    at = decode.begin(language, rows, Z[:, 0], device, settings.choice.bf16)
+    uniform, resample = noise.uniform(M, settings.decoding.max_words), noise.uniform()
+    at = decode.begin(language, rows, Z[:, 0], device, settings.decoding.bf16)
     log_p = torch.zeros(rows, N, device=device)
     for i in range(N):
-        who = page.missing[:, i].nonzero().squeeze(1).to(device)
+        who = blanks.missing[:, i].nonzero().squeeze(1).to(device)
         if len(who):
             copies = who.repeat_interleave(M)
             now, log_p_now, log_q_now = decode.replay(
-                language, lexicon, settings.choice, at.pick(who), X[who, i], Z[who, i], page.opening[who, i]
+                language, lexicon, settings.decoding, at.pick(who), X[who, i], Z[who, i], blanks.opening[who, i]
             )
             then, new = decode.write(
-                language, lexicon, settings.choice, at.pick(copies), Z[copies, i],
-                uniform[who, i].flatten(0, 1), page.opening[copies, i],
+                language, lexicon, settings.decoding, at.pick(copies), Z[copies, i],
+                uniform[who, i].flatten(0, 1), blanks.opening[copies, i],
             )  # fmt: skip
             # The current sentence first, then the proposals, row after row.
             everyone = torch.cat([who, copies])
@@ -162,15 +162,15 @@ def sample_X(
 def run(
     model: SLDS,
     lexicon: Lexicon,
-    page: Page,
+    blanks: InfillBatch,
     settings: GibbsSettings,
     generators: list[torch.Generator],
-    gold: Page | None = None,
+    gold: InfillBatch | None = None,
 ) -> Iterator[tuple[Round, Diagnostics | None]]:
     """All states of all chains, as they come; with the last one, how the chains moved."""
-    page = settle(model, page, settings.tags, gold)
-    noise = Noise(generators, page.sentences, settings.chains, page.device)
-    wide = page.repeat(settings.chains)
+    blanks = infer_tags(model, blanks, settings.tags, gold)
+    noise = Noise(generators, blanks.sentences, settings.chains, blanks.device)
+    wide = blanks.repeat(settings.chains)
     conditional = LatentConditional(model.dynamics)
     state = initialise(model, lexicon, wide, settings, noise)
     rounds, latents, moved = [_round(state, wide, settings)], [state.Z], []
@@ -182,26 +182,26 @@ def run(
         latents.append(state.Z)
         # Only the last two are looked at again; the reader keeps what it wants.
         rounds = rounds[-2:]
-    yield rounds[-1], _diagnose(page, settings, moved, latents)
+    yield rounds[-1], _diagnose(blanks, settings, moved, latents)
 
 
-def _round(state: GibbsState, page: Page, settings: GibbsSettings) -> Round:
-    score = score_last(state.log_p, page) if settings.score == "last" else score_given(state.log_p, page)
+def _round(state: GibbsState, blanks: InfillBatch, settings: GibbsSettings) -> Round:
+    score = score_last(state.log_p, blanks) if settings.score == "last" else score_given(state.log_p, blanks)
     return Round(state.X, state.lengths, state.S, state.log_p, score, torch.zeros_like(score))
 
 
-def _diagnose(page: Page, settings: GibbsSettings, moved: list[Tensor], latents: list[Tensor]) -> Diagnostics:
-    stories, N = page.X.shape[:2]
+def _diagnose(blanks: InfillBatch, settings: GibbsSettings, moved: list[Tensor], latents: list[Tensor]) -> Diagnostics:
+    stories, N = blanks.X.shape[:2]
     blank = Diagnostics.none(stories, N)
     if not moved:
         return blank
     changed = torch.stack(moved).view(len(moved), stories, settings.chains, N).mean((0, 2)).cpu()
     share = changed.nanmean(1) if settings.x_step == "sampled" else blank.acceptance
     Z = torch.stack(latents, 1).view(stories, settings.chains, len(latents), N, -1).cpu()
-    r_hat = torch.stack([split_r_hat(z[:, :, :n]).max() for z, n in zip(Z, page.sentences, strict=True)])
+    r_hat = torch.stack([split_r_hat(z[:, :, :n]).max() for z, n in zip(Z, blanks.sentences, strict=True)])
     return blank._replace(changed=changed, acceptance=share, r_hat=r_hat)
 
 
 def _words(settings: GibbsSettings, noise: Noise) -> Tensor | None:
-    """One uniform number for every word that may be written; none where the choice is greedy."""
-    return None if settings.choice.top_k == 1 else noise.uniform(settings.choice.max_words)
+    """One uniform number for every word that may be written; none where the decoding is greedy."""
+    return None if settings.decoding.top_k == 1 else noise.uniform(settings.decoding.max_words)

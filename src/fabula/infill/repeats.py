@@ -7,7 +7,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from fabula.corpus.vocabulary import EOS, PAD
-from fabula.infill.page import Page
+from fabula.infill.batch import InfillBatch
 
 CONTENT = 154
 """Ids from here on are words of content: vocabularies are sorted by frequency, and the 150 commonest words may well
@@ -31,16 +31,16 @@ def bar_repeats(
     return scores.masked_fill(barred, mark)
 
 
-def echoed(X: Int[Tensor, "batch sent word"], page: Page) -> Float[Tensor, " batch"]:
+def echoed(X: Int[Tensor, "batch sent word"], blanks: InfillBatch) -> Float[Tensor, " batch"]:
     """How many words of content stand again in their own written sentence (`He was sad and sad`)."""
     X = X.masked_fill(X < CONTENT, PAD).sort(-1).values
     again = (X[..., 1:] == X[..., :-1]) & (X[..., 1:] != PAD)
-    return (again.sum(-1) * page.missing.to(X.device)).sum(1).float()
+    return (again.sum(-1) * blanks.missing.to(X.device)).sum(1).float()
 
 
-def repeated(X: Int[Tensor, "batch sent word"], page: Page) -> Float[Tensor, " batch"]:
+def repeated(X: Int[Tensor, "batch sent word"], blanks: InfillBatch) -> Float[Tensor, " batch"]:
     """How many written sentences say word for word what another sentence of their story says."""
     same = (X.unsqueeze(1) == X.unsqueeze(2)).all(-1)
-    here = page.present.to(X.device)
+    here = blanks.present.to(X.device)
     same = same & here.unsqueeze(1) & here.unsqueeze(2) & ~torch.eye(X.shape[1], dtype=torch.bool, device=X.device)
-    return (same.any(-1) & page.missing.to(X.device)).sum(1).float()
+    return (same.any(-1) & blanks.missing.to(X.device)).sum(1).float()

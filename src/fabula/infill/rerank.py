@@ -15,9 +15,9 @@ from torch import Tensor
 
 from fabula.corpus.vocabulary import BOS, EOS, PAD
 from fabula.infill import decode
-from fabula.infill.decode import TOP_15, Choice, Lexicon
+from fabula.infill.batch import InfillBatch
+from fabula.infill.decode import TOP_15, DecodingConfig, Lexicon
 from fabula.infill.noise import Noise
-from fabula.infill.page import Page
 from fabula.infill.samples import Diagnostics, Round, score_following
 from fabula.models.lm import LM
 from fabula.models.s2s import S2S
@@ -33,7 +33,7 @@ class RerankSettings:
 
     samples: int = 1000
     """The paper's value."""
-    choice: Choice = TOP_15
+    decoding: DecodingConfig = TOP_15
     """The paper's value."""
 
     def __post_init__(self) -> None:
@@ -44,22 +44,22 @@ class RerankSettings:
 def run(
     model: LM | S2S,
     lexicon: Lexicon,
-    page: Page,
+    blanks: InfillBatch,
     settings: RerankSettings,
     generators: list[torch.Generator],
 ) -> Iterator[tuple[Round, Diagnostics | None]]:
     """All samples, a wave at a time, ranked by log p of the given sentences that what was written can change."""
-    stories, N = page.X.shape[:2]
+    stories, N = blanks.X.shape[:2]
     left = settings.samples
     while left:
         chains = min(WAVE, left)
         left -= chains
-        wide = page.repeat(chains)
-        uniform = Noise(generators, page.sentences, chains, page.device).uniform(settings.choice.max_words)
+        wide = blanks.repeat(chains)
+        uniform = Noise(generators, blanks.sentences, chains, blanks.device).uniform(settings.decoding.max_words)
         if isinstance(model, S2S):
-            written, S = write_joined(model, lexicon, settings.choice, wide, uniform), wide.S
+            written, S = write_joined(model, lexicon, settings.decoding, wide, uniform), wide.S
         else:
-            written = decode.story(model.language, lexicon, settings.choice, wide, None, uniform)
+            written = decode.story(model.language, lexicon, settings.decoding, wide, None, uniform)
             S = torch.full_like(wide.S, UNKNOWN)
         score = score_following(written.log_p, written.lengths, wide)
         found = Round(written.X, written.lengths, S, written.log_p, score, torch.zeros_like(score))
@@ -69,8 +69,8 @@ def run(
 def write_joined(
     model: S2S,
     lexicon: Lexicon,
-    choice: Choice,
-    page: Page,
+    decoding: DecodingConfig,
+    blanks: InfillBatch,
     uniform: Float[Tensor, "batch sent word"],
 ) -> decode.Written:
     """Stories from p(X | S), whose sentences are joined: there is an `<eos>` only at the very end.
@@ -80,12 +80,12 @@ def write_joined(
     All rows take a word at a time, each at its own place of its own story; a row whose story is told leaves, and only
     rows that are free to choose look for a word in the whole vocabulary.
     """
-    rows, N, W = page.X.shape
-    V, device = len(lexicon.anywhere), page.device
-    present, missing = page.present.to(device), page.missing.to(device)
-    memory, state = model.encode(page.S, present)
-    width = max(W, choice.max_words + 1)
-    X = torch.nn.functional.pad(page.X, (0, width - W))
+    rows, N, W = blanks.X.shape
+    V, device = len(lexicon.anywhere), blanks.device
+    present, missing = blanks.present.to(device), blanks.missing.to(device)
+    memory, state = model.encode(blanks.S, present)
+    width = max(W, decoding.max_words + 1)
+    X = torch.nn.functional.pad(blanks.X, (0, width - W))
     log_p, log_q = (torch.zeros(rows, N, device=device) for _ in range(2))
     no_end = lexicon.anywhere.clone()
     no_end[EOS] = float("-inf")
@@ -102,15 +102,15 @@ def write_joined(
         word, log_q_word = X[here, i, t], torch.zeros(len(here), device=device)
         word = torch.where(own, torch.where(closing, lexicon.quote, EOS), word)
         free = own & ~closing & ~ended & ~done
-        if page.opening.shape[2]:
-            opening = page.opening[here, i, t.clamp(max=page.opening.shape[2] - 1)]
-            begun = free & (t < page.opening.shape[2]) & (opening != PAD)
+        if blanks.opening.shape[2]:
+            opening = blanks.opening[here, i, t.clamp(max=blanks.opening.shape[2] - 1)]
+            begun = free & (t < blanks.opening.shape[2]) & (opening != PAD)
             word, free = torch.where(begun, opening, word), free & ~begun
         who = free.nonzero().squeeze(1)
         if len(who):
-            rule = (t[who] == 0) + 2 * (t[who] >= choice.max_words - 2)
+            rule = (t[who] == 0) + 2 * (t[who] >= decoding.max_words - 2)
             drawn = uniform[here[who], i[who], t[who]]
-            word[who], log_q_word[who] = decode.choose(scores[who] + rules[rule], choice, drawn)
+            word[who], log_q_word[who] = decode.choose(scores[who] + rules[rule], decoding, drawn)
         log_p_word = scores.gather(1, word[:, None]).squeeze(1) - scores.logsumexp(-1)
         log_p[here, i] += log_p_word.masked_fill(done, 0.0)
         log_q[here, i] += log_q_word
@@ -118,9 +118,9 @@ def write_joined(
         t, previous = t + (~done).long(), word
         quotes = quotes + ((word == lexicon.quote) & ~done).long()
         # Where the sentence now stands: a written one may want its quotation closed, the last one its `<eos>`.
-        final = own & (lexicon.is_final[word] | closing | (t >= choice.max_words - 1))
+        final = own & (lexicon.is_final[word] | closing | (t >= decoding.max_words - 1))
         closing = final & (quotes % 2 == 1) & ~closing
-        whole = torch.where(own, final & ~closing, t >= page.lengths[here, i] - 1)
+        whole = torch.where(own, final & ~closing, t >= blanks.lengths[here, i] - 1)
         ended = whole & (i == last) & ~ended & own
         whole = torch.where(i == last, word == EOS, whole)
         done = done | (whole & (i == last))

@@ -1,4 +1,4 @@
-"""Which sampler, how much of it, and jobs larger than the memory: a page is cut into pieces that fit."""
+"""Which sampler, how much of it, and jobs larger than the memory: a blanks is cut into pieces that fit."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from fabula.infill import bridge, gibbs, rerank
+from fabula.infill.batch import InfillBatch
 from fabula.infill.cast import Cast
 from fabula.infill.consensus import by_consensus
-from fabula.infill.decode import Choice, Lexicon
+from fabula.infill.decode import DecodingConfig, Lexicon
 from fabula.infill.noise import seeded
-from fabula.infill.page import Page
 from fabula.infill.samples import Diagnostics, Round, best
 from fabula.infill.tags import TagSource
 from fabula.models.build import Model
@@ -33,9 +33,9 @@ FLUENCY = 3.0
 """What a nat per word of the writing itself counts in bridge's ranking. Ranked by the given sentences alone (0, what
 evaluations use), the story wins whose ending is most expected, however odd the way there."""
 
-CAREFUL: Mapping[str, Mapping[str, Any]] = {
-    "bridge": {"ahead": 0.5, "context": 5.0, "agreement": 3.0, "no_repeat": 4, "strangers": False},
-    "rerank": {"no_repeat": 4, "strangers": False},
+INTERACTIVE_DEFAULTS: Mapping[str, Mapping[str, Any]] = {
+    "bridge": {"twist_weight": 0.5, "context": 5.0, "agreement": 3.0, "no_repeat": 4, "allow_new_names": False},
+    "rerank": {"no_repeat": 4, "allow_new_names": False},
     "gibbs": {},
 }
 """What `fabula fill`, the studio and the API add for people to read; evaluations draw from the model as it is."""
@@ -64,7 +64,7 @@ class FillSettings:
     """Scores are divided by this before a draw. None: `TEMPERATURE`, and 1 for gibbs."""
     fluency: float = FLUENCY
     """bridge: the weight of the writing's own mean log p per word in the ranking."""
-    ahead: float = 0.0
+    twist_weight: float = 0.0
     """bridge: how much the next given sentence weighs what is written on the way to it."""
     context: float = 0.0
     """bridge: what a nat per word that the story so far saves the written sentences counts in the ranking."""
@@ -72,7 +72,7 @@ class FillSettings:
     """bridge: what a repeated sentence or word, or a pronoun for nobody, costs in the ranking."""
     no_repeat: int = 0
     """Runs of so many words stand only once in a story; 0: no such rule."""
-    strangers: bool = True
+    allow_new_names: bool = True
     """Whether people may be named whom no given sentence names, where any names somebody."""
     max_words: int = 30
     x_step: Literal["greedy", "sampled"] = "greedy"
@@ -93,22 +93,22 @@ class FillSettings:
             raise ValueError(f"memory_gib must be above 0, not {self.memory_gib}")
         if self.x_step == "sampled" and self.top_k == 1:
             raise ValueError("a sampled X step needs words to choose among: top_k is 1")
-        if self.sampler == "gibbs" and (self.no_repeat or not self.strangers):
-            raise ValueError("gibbs steps are draws from the model itself: it takes neither no_repeat nor strangers")
-        self.choice()
+        if self.sampler == "gibbs" and (self.no_repeat or not self.allow_new_names):
+            raise ValueError("gibbs draws from the model itself: no_repeat and allow_new_names=False are not for it")
+        self.decoding()
 
     @property
     def gibbs_chains(self) -> int:
         """How many Gibbs chains share the samples."""
         return min(self.samples, self.chains or min(CHAINS, -(-self.samples // SWEEPS)))
 
-    def choice(self) -> Choice:
+    def decoding(self) -> DecodingConfig:
         """How words are chosen: what was asked for, else the sampler's own way."""
         greedy = self.sampler == "gibbs" and self.x_step == "greedy"
         top_k = self.top_k if self.top_k is not None else (1 if greedy else 15)
         usual = 1.0 if self.sampler == "gibbs" else TEMPERATURE
         temperature = usual if self.temperature is None else self.temperature
-        return Choice(
+        return DecodingConfig(
             top_k=top_k, temperature=temperature, max_words=self.max_words, no_repeat=self.no_repeat, bf16=self.bf16
         )
 
@@ -124,34 +124,34 @@ class Found(NamedTuple):
 
 
 def draw(
-    model: Model, lexicon: Lexicon, page: Page, settings: FillSettings, generators: list[torch.Generator],
-    gold: Page | None = None, cast: Cast | None = None,
+    model: Model, lexicon: Lexicon, blanks: InfillBatch, settings: FillSettings, generators: list[torch.Generator],
+    gold: InfillBatch | None = None, cast: Cast | None = None,
 ) -> Iterator[tuple[Round, Diagnostics | None]]:  # fmt: skip
     """Rounds of finished stories from the sampler that the settings name; a model without latents can only rerank."""
-    if cast is not None and not settings.strangers:
-        page = cast.without_strangers(page)
+    if cast is not None and not settings.allow_new_names:
+        blanks = cast.without_new_names(blanks)
     if not isinstance(model, SLDS):
         settings = replace(settings, sampler="rerank")
-    choice = settings.choice()
+    decoding = settings.decoding()
     if not isinstance(model, SLDS):
         yield from rerank.run(
-            model, lexicon, page, rerank.RerankSettings(samples=settings.samples, choice=choice), generators
+            model, lexicon, blanks, rerank.RerankSettings(samples=settings.samples, decoding=decoding), generators
         )
     elif settings.sampler == "gibbs":
         chains, left = settings.gibbs_chains, settings.samples
         chosen = gibbs.GibbsSettings(
             chains=chains, sweeps=-(-settings.samples // chains), x_step=settings.x_step,
-            choice=choice, score=settings.score, tags=settings.tags,
+            decoding=decoding, score=settings.score, tags=settings.tags,
         )  # fmt: skip
-        for found, movement in gibbs.run(model, lexicon, page, chosen, generators, gold):
+        for found, movement in gibbs.run(model, lexicon, blanks, chosen, generators, gold):
             yield first_chains(found, chains, min(left, chains)), movement
             left -= chains
     else:
         yield from bridge.run(
-            model, lexicon, page,
+            model, lexicon, blanks,
             bridge.BridgeSettings(
-                particles=settings.samples, choice=choice, tags=settings.tags, fluency=settings.fluency,
-                ahead=settings.ahead, context=settings.context, agreement=settings.agreement,
+                particles=settings.samples, decoding=decoding, tags=settings.tags, fluency=settings.fluency,
+                twist_weight=settings.twist_weight, context=settings.context, agreement=settings.agreement,
             ),
             generators, gold, cast,
         )  # fmt: skip
@@ -161,14 +161,14 @@ def draw(
 def fill(
     model: Model,
     lexicon: Lexicon,
-    page: Page,
+    blanks: InfillBatch,
     settings: FillSettings,
     seeds: Sequence[int],
     candidates: int = 1,
-    gold: Page | None = None,
+    gold: InfillBatch | None = None,
     cast: Cast | None = None,
 ) -> list[tuple[list[Found], Diagnostics]]:
-    """The best stories for every task of a page, and how its sampler moved; `seeds`: one for each story.
+    """The best stories for every task of a blanks, and how its sampler moved; `seeds`: one for each story.
 
     A story's answer does not depend on the stories beside it, nor on where the job is cut.
     """
@@ -176,9 +176,9 @@ def fill(
     per_story = rows * len(lexicon.anywhere) * 4 * COPIES_OF_SCORES
     at_once = max(1, int(settings.memory_gib * 2**30 // per_story))
     answers: list[tuple[list[Found], Diagnostics]] = []
-    for start in range(0, len(page.X), at_once):
-        stop = min(start + at_once, len(page.X))
-        piece = page.rows(start, stop)
+    for start in range(0, len(blanks.X), at_once):
+        stop = min(start + at_once, len(blanks.X))
+        piece = blanks.rows(start, stop)
         truth = None if gold is None else gold.rows(start, stop)
         generators = [seeded(seed) for seed in seeds[start:stop]]
         rounds, diagnostics = [], Diagnostics.none(stop - start, piece.X.shape[1])

@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from fabula.infill.page import Page
+from fabula.infill.batch import InfillBatch
 
 
 class Round(NamedTuple):
@@ -48,19 +48,19 @@ class Diagnostics(NamedTuple):
         return Diagnostics(torch.full((stories, sentences), float("nan")), blank, blank, blank, blank)
 
 
-def score_given(log_p: Float[Tensor, "batch sent"], page: Page) -> Float[Tensor, " batch"]:
+def score_given(log_p: Float[Tensor, "batch sent"], blanks: InfillBatch) -> Float[Tensor, " batch"]:
     """log p of all given sentences (the paper)."""
-    return (log_p * page.given.to(log_p.device)).sum(-1)
+    return (log_p * blanks.given.to(log_p.device)).sum(-1)
 
 
-def score_last(log_p: Float[Tensor, "batch sent"], page: Page) -> Float[Tensor, " batch"]:
+def score_last(log_p: Float[Tensor, "batch sent"], blanks: InfillBatch) -> Float[Tensor, " batch"]:
     """log p of the last sentence alone (the authors' code)."""
-    last = (page.present.sum(1) - 1).to(log_p.device)
+    last = (blanks.present.sum(1) - 1).to(log_p.device)
     return log_p.gather(1, last[:, None]).squeeze(1)
 
 
 def score_following(
-    log_p: Float[Tensor, "batch sent"], lengths: Int[Tensor, "batch sent"], page: Page, fluency: float = 0.0
+    log_p: Float[Tensor, "batch sent"], lengths: Int[Tensor, "batch sent"], blanks: InfillBatch, fluency: float = 0.0
 ) -> Float[Tensor, " batch"]:
     """log p of the given sentences that follow a missing one: the others' words do not depend on what was written.
 
@@ -68,8 +68,8 @@ def score_following(
     else to choose by.
     """
     device = log_p.device
-    following = (page.given & (page.missing.cumsum(1) > 0)).to(device)
-    missing = page.missing.to(device)
+    following = (blanks.given & (blanks.missing.cumsum(1) > 0)).to(device)
+    missing = blanks.missing.to(device)
     own = (log_p * missing).sum(-1) / (lengths * missing).sum(-1).clamp(min=1)
     return torch.where(following.any(1), (log_p * following).sum(-1) + fluency * own, own)
 

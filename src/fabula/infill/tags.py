@@ -7,7 +7,7 @@ from typing import Literal
 
 import torch
 
-from fabula.infill.page import Page, evidence
+from fabula.infill.batch import InfillBatch, evidence
 from fabula.models.scaffold import UNKNOWN
 from fabula.models.slds import SLDS
 
@@ -20,17 +20,17 @@ TagSource = Literal["read", "free", "peek"]
 """
 
 
-def settle(model: SLDS, page: Page, source: TagSource, gold: Page | None = None) -> Page:
-    """The page with the tags that its source decides; the rest stay free (-1)."""
+def infer_tags(model: SLDS, blanks: InfillBatch, source: TagSource, gold: InfillBatch | None = None) -> InfillBatch:
+    """The blanks with the tags that its source decides; the rest stay free (-1)."""
     if model.K == 1:
-        return replace(page, S=torch.where(page.present, 0, UNKNOWN).to(page.device))
+        return replace(blanks, S=torch.where(blanks.present, 0, UNKNOWN).to(blanks.device))
     if source == "free":
-        return page
+        return blanks
     if source == "peek" and gold is None:
         raise ValueError('tags="peek" needs the true story')
-    seen = page if source == "read" or gold is None else gold
+    seen = blanks if source == "read" or gold is None else gold
     if not (seen.lengths > 0).any():
-        return page
+        return blanks
     likeliest = evidence(model, seen.X, seen.lengths).log_q_S.argmax(-1)
-    readable = (page.S == UNKNOWN) & (seen.lengths > 0)
-    return replace(page, S=torch.where(readable, likeliest, page.S))
+    readable = (blanks.S == UNKNOWN) & (seen.lengths > 0)
+    return replace(blanks, S=torch.where(readable, likeliest, blanks.S))

@@ -1,4 +1,4 @@
-"""Attention checks made from the pairs themselves: a story against the same one with strangers for a middle.
+"""Attention checks made from the pairs themselves: a story against the same one with foreign for a middle.
 
 The better story is one that a system wrote, as it stands. The worse one keeps its given sentences and has, where the
 system wrote, the sentences that a system wrote for another pair, in another order where there are two or more. Whoever
@@ -20,15 +20,15 @@ def make_checks(pairs: Sequence[Pair], number: int, seed: int) -> list[Pair]:
     if number == 0:
         return []
     proper = [pair for pair in pairs if not pair.is_check]
-    chance = random.Random(f"fabula checks {seed}")
-    hosts = chance.sample(proper, len(proper))
+    rng = random.Random(f"fabula checks {seed}")
+    hosts = rng.sample(proper, len(proper))
     made: list[Pair] = []
     taken = {pair.id for pair in pairs}
     for host in hosts * (1 + number // len(hosts)):
         if len(made) == number:
             break
-        story = chance.randrange(2)
-        worse = _damaged(host, story, proper, chance)
+        story = rng.randrange(2)
+        worse = _damaged(host, story, proper, rng)
         if worse is None:
             continue
         name = f"check-{len(made) + 1}"
@@ -46,20 +46,20 @@ def make_checks(pairs: Sequence[Pair], number: int, seed: int) -> list[Pair]:
     return made
 
 
-def _damaged(host: Pair, story: int, pairs: Sequence[Pair], chance: random.Random) -> tuple[str, ...] | None:
+def _damaged(host: Pair, story: int, pairs: Sequence[Pair], rng: random.Random) -> tuple[str, ...] | None:
     """The story with another pair's written sentences, shuffled, in the place of its own; None where there are none."""
     places = host.written(story)
     own = set(host.stories[0]) | set(host.stories[1])
-    for donor in chance.sample(list(pairs), len(pairs)):
-        side = chance.randrange(2)
-        strangers = [donor.stories[side][i] for i in donor.written(side) if donor.stories[side][i] not in own]
-        if not places or not strangers:
+    for donor in rng.sample(list(pairs), len(pairs)):
+        side = rng.randrange(2)
+        foreign = [donor.stories[side][i] for i in donor.written(side) if donor.stories[side][i] not in own]
+        if not places or not foreign:
             continue
-        before = list(strangers)
-        while len(set(strangers)) > 1 and strangers == before:
-            chance.shuffle(strangers)
+        before = list(foreign)
+        while len(set(foreign)) > 1 and foreign == before:
+            rng.shuffle(foreign)
         sentences = list(host.stories[story])
         for number, place in enumerate(places):
-            sentences[place] = strangers[number % len(strangers)]
+            sentences[place] = foreign[number % len(foreign)]
         return tuple(sentences)
     return None

@@ -254,7 +254,7 @@ def _group(
     repeats: int,
     seed: int,
 ) -> Group:
-    chance = np.random.default_rng(seed)
+    rng = np.random.default_rng(seed)
     by_pair = {key: list(of) for key, of in itertools.groupby(sorted(judgements, key=_pair_of), key=_pair_of)}
     totals = _totals(by_pair, pairs)
     ratings, preferences = _units(by_pair, pairs)
@@ -264,16 +264,16 @@ def _group(
         owners = np.asarray([number for number, of_pair in enumerate(units) for _ in of_pair], dtype=np.int64)
         value = alpha(counts, level) if len(counts) else None
         known = value is not None and repeats > 0
-        return Figure(value=value, interval=alpha_interval(counts, owners, level, repeats, chance) if known else None)
+        return Figure(value=value, interval=alpha_interval(counts, owners, level, repeats, rng) if known else None)
 
     return Group(
         name=name,
         annotators=len({one.annotator for one in judgements}),
         judgements=len(judgements),
-        comparisons=[_comparison(systems, rows, repeats, chance) for systems, rows in sorted(totals.items())],
+        comparisons=[_comparison(systems, rows, repeats, rng) for systems, rows in sorted(totals.items())],
         alpha_ratings=agreement(ratings, "ordinal"),
         alpha_preference=agreement(preferences, "nominal"),
-        strengths=_strengths(totals, repeats, chance),
+        strengths=_strengths(totals, repeats, rng),
     )
 
 
@@ -317,9 +317,9 @@ def _units(
     return ratings, preferences
 
 
-def _comparison(systems: tuple[str, str], rows: Floats, repeats: int, chance: np.random.Generator) -> Comparison:
+def _comparison(systems: tuple[str, str], rows: Floats, repeats: int, rng: np.random.Generator) -> Comparison:
     total = rows.sum(axis=0)
-    again = resampled(rows, repeats, chance)
+    again = resampled(rows, repeats, rng)
     paper = PAPER.get((systems[0].upper(), systems[1].upper()))
 
     def figure(top: int, bottom: int, scale: float = 1.0) -> Figure:
@@ -350,7 +350,7 @@ def _comparison(systems: tuple[str, str], rows: Floats, repeats: int, chance: np
     )
 
 
-def _strengths(totals: dict[tuple[str, str], Floats], repeats: int, chance: np.random.Generator) -> list[Strength]:
+def _strengths(totals: dict[tuple[str, str], Floats], repeats: int, rng: np.random.Generator) -> list[Strength]:
     """Over every comparison of the study at once; pairs are resampled within their comparison."""
     names = sorted({name for systems in totals for name in systems})
     place = {name: number for number, name in enumerate(names)}
@@ -365,7 +365,7 @@ def _strengths(totals: dict[tuple[str, str], Floats], repeats: int, chance: np.r
     found = strengths(matrix({systems: rows.sum(axis=0) for systems, rows in totals.items()})) if names else None
     if found is None:
         return [Strength(system=name, strength=Figure(value=None)) for name in names]
-    again = {systems: resampled(rows, repeats, chance) for systems, rows in totals.items()}
+    again = {systems: resampled(rows, repeats, rng) for systems, rows in totals.items()}
     turn = iter(range(repeats))
 
     def drawn() -> Floats:

@@ -25,10 +25,10 @@ NEEDED = 0.9
 """The share of resampled studies in which a strength must exist for its interval to be told."""
 
 
-def resampled(totals: Floats, repeats: int, chance: np.random.Generator) -> Floats:
+def resampled(totals: Floats, repeats: int, rng: np.random.Generator) -> Floats:
     """The sum of `totals` (a row for each pair) over as many pairs drawn with replacement, `repeats` times."""
     n = len(totals)
-    weights = chance.multinomial(n, np.full(n, 1 / n), size=repeats)
+    weights = rng.multinomial(n, np.full(n, 1 / n), size=repeats)
     return np.asarray(weights @ totals, dtype=np.float64)
 
 
@@ -67,13 +67,13 @@ def alpha(counts: Counts, level: Level) -> float | None:
 
 
 def alpha_interval(
-    counts: Counts, pairs: NDArray[np.int64], level: Level, repeats: int, chance: np.random.Generator
+    counts: Counts, pairs: NDArray[np.int64], level: Level, repeats: int, rng: np.random.Generator
 ) -> tuple[float, float] | None:
     """Of alpha over resampled pairs; `pairs` has for each unit the number, from 0, of the pair it belongs to."""
     found = np.full(repeats, np.nan)
     n = int(pairs.max()) + 1
     for number in range(repeats):
-        times = chance.multinomial(n, np.full(n, 1 / n))
+        times = rng.multinomial(n, np.full(n, 1 / n))
         value = alpha(np.repeat(counts, times[pairs], axis=0), level)
         found[number] = np.nan if value is None else value
     return interval(found)

@@ -60,8 +60,8 @@ def lay_out(pairs: Sequence[Pair], settings: StudySettings) -> list[Item]:
     everything = [*pairs, *make_checks(pairs, settings.checks, settings.seed)]
     if len(everything) > MAX_ITEMS:
         raise UserError(f"a study has at most {MAX_ITEMS:,} pairs, not {len(everything):,}; split the file")
-    chance = random.Random(f"fabula sides {settings.seed}")
-    order = chance.sample(everything, len(everything))
+    rng = random.Random(f"fabula sides {settings.seed}")
+    order = rng.sample(everything, len(everything))
     kinds: dict[tuple[str, ...], list[Pair]] = {}
     for pair in order:
         kinds.setdefault(tuple(sorted(pair.systems or ())), []).append(pair)
@@ -69,8 +69,8 @@ def lay_out(pairs: Sequence[Pair], settings: StudySettings) -> list[Item]:
         str, bool
     ] = {}  # whether the leading story (first name by the alphabet, or the better one) is on the left
     for same in kinds.values():
-        begins = chance.randrange(2)
-        for turn, pair in enumerate(chance.sample(same, len(same))):
+        begins = rng.randrange(2)
+        for turn, pair in enumerate(rng.sample(same, len(same))):
             left[pair.id] = (turn + begins) % 2 == 0
     return [
         Item(number=number, pair=pair, swapped=left[pair.id] != (_leading(pair) == 0))

@@ -75,7 +75,7 @@ class Batch(NamedTuple):
         )
 
 
-class Shelf:
+class StoryDataset:
     """A split on the device, from which batches are cut without touching the host."""
 
     def __init__(self, stories: Stories, device: torch.device | str) -> None:
@@ -107,7 +107,7 @@ class Shelf:
     def __len__(self) -> int:
         return len(self.sentences)
 
-    def cut(self, rows: IntArray) -> Batch:
+    def batch(self, rows: IntArray) -> Batch:
         """The batch of these stories, in this order."""
         at = torch.from_numpy(np.ascontiguousarray(rows, dtype=np.int64)).to(self.device)
         token = torch.arange(int(self.token_counts[rows].max()), device=self.device)

@@ -12,8 +12,8 @@ from fabula.errors import UserError
 from fabula.evaluation.cloze import cloze
 from fabula.evaluation.lookahead import log_p_ending
 from fabula.evaluation.record import mean_and_error, rounded
+from fabula.infill.batch import infill_batch
 from fabula.infill.noise import seeded
-from fabula.infill.page import page
 from fabula.infill.sampler import FillSettings, fill
 from fabula.models.lm import LM
 from fabula.reproduce.bench import Bench
@@ -59,7 +59,7 @@ def judged(bench: Bench, middles: Sequence[list[list[int]]]) -> Tensor:
     for row, middle in zip(bench.rows, middles, strict=True):
         first, *_, last = bench.words(row)
         stories.append([first, *middle, last])
-    full = page(stories, device=bench.device)
+    full = infill_batch(stories, device=bench.device)
     return log_p_ending(judge, full.X, full.lengths).double().cpu()
 
 

@@ -16,9 +16,9 @@ from fabula.evaluation.likelihood import draw_posterior, macro_f1, noise_for
 from fabula.evaluation.measure import log_p_of_tags
 from fabula.evaluation.record import log_mean_exp, mean_and_error, rounded
 from fabula.infill import decode
+from fabula.infill.batch import infill_batch
 from fabula.infill.decode import GREEDY
-from fabula.infill.page import page
-from fabula.models.batch import Shelf
+from fabula.models.batch import StoryDataset
 from fabula.models.build import Model
 from fabula.models.s2s import S2S
 from fabula.models.slds import SLDS
@@ -98,11 +98,11 @@ def measure_system(bench: Bench, unit: Unit) -> None:
     system, began = BY_NAME[unit.system], time.perf_counter()
     checkpoint = bench.checkpoint(system)
     stories, samples = bench.test, bench.job.scale.bound_samples
-    shelf = Shelf(stories, bench.device)
+    dataset = StoryDataset(stories, bench.device)
     posterior = checkpoint.recipe.objective.law
     log_p_S = log_p_of_tags(stories, bench.corpus.transitions)
-    arrays = story_nlls(checkpoint.model, shelf, samples, bench.job.seed, posterior)
-    tokens = tokens_of(checkpoint.model, shelf)
+    arrays = story_nlls(checkpoint.model, dataset, samples, bench.job.seed, posterior)
+    tokens = tokens_of(checkpoint.model, dataset)
     if isinstance(checkpoint.model, S2S) and log_p_S is not None:
         arrays["with_tags"] = arrays["nll"] - log_p_S
     figures = latent_figures(checkpoint.model, bench) if isinstance(checkpoint.model, SLDS) else {}
@@ -110,7 +110,7 @@ def measure_system(bench: Bench, unit: Unit) -> None:
         figures["kl_z"] = rounded(float(arrays.pop("kl_z").mean()))
     kinds = {"nll": "exact", "with_tags": "bound", "iw": "bound", "elbo": "bound", "authors": "estimate"}
     record = {
-        **bench.common(unit, n=len(shelf), kind="estimate", began=began),
+        **bench.common(unit, n=len(dataset), kind="estimate", began=began),
         "samples": samples if isinstance(checkpoint.model, SLDS) else 0,
         "kinds": {name: kinds[name] for name in arrays},
         "ppl": {name: rounded(math.exp(values.sum() / tokens.sum())) for name, values in arrays.items()},
@@ -123,24 +123,24 @@ def measure_system(bench: Bench, unit: Unit) -> None:
     bench.records.write(unit.name, record)
 
 
-def tokens_of(model: Model, shelf: Shelf) -> NDArray[np.int64]:
+def tokens_of(model: Model, dataset: StoryDataset) -> NDArray[np.int64]:
     """Tokens of each story as the model counts them: S2S has one `<eos>` a story."""
-    counts = shelf.token_counts
-    return np.asarray(counts - shelf.sentences + 1 if isinstance(model, S2S) else counts, dtype=np.int64)
+    counts = dataset.token_counts
+    return np.asarray(counts - dataset.sentences + 1 if isinstance(model, S2S) else counts, dtype=np.int64)
 
 
 @torch.no_grad()
-def story_nlls(model: Model, shelf: Shelf, samples: int, seed: int, posterior: str) -> dict[str, FloatArray]:
+def story_nlls(model: Model, dataset: StoryDataset, samples: int, seed: int, posterior: str) -> dict[str, FloatArray]:
     """Negative log-likelihood of each story: exact (`nll`), or for a latent model IW bound, ELBO, authors' estimate.
 
     Beside those of a latent model stands its KL of Z with S summed out.
     """
     names = ("iw", "elbo", "authors", "kl_z") if isinstance(model, SLDS) else ("nll",)
-    found = {name: np.zeros(len(shelf)) for name in names}
-    generator = torch.Generator(shelf.device).manual_seed(seed)
+    found = {name: np.zeros(len(dataset)) for name in names}
+    generator = torch.Generator(dataset.device).manual_seed(seed)
     model.eval()
-    for rows in shelf.in_order(STORIES_AT_ONCE.get(shelf.device.type, 256)):
-        batch = shelf.cut(rows)
+    for rows in dataset.in_order(STORIES_AT_ONCE.get(dataset.device.type, 256)):
+        batch = dataset.batch(rows)
         if not isinstance(model, SLDS):
             found["nll"][rows] = -model.log_p_X(batch).double().sum(-1).cpu().numpy()
             continue
@@ -163,15 +163,15 @@ def story_nlls(model: Model, shelf: Shelf, samples: int, seed: int, posterior: s
 @torch.no_grad()
 def latent_figures(model: SLDS, bench: Bench) -> dict[str, Any]:
     """How well q(S | X) reads tags, on all test stories; and whether Z matters, on some."""
-    shelf = Shelf(bench.test, bench.device)
+    dataset = StoryDataset(bench.test, bench.device)
     generator = torch.Generator(bench.device).manual_seed(bench.job.seed)
     truth, guess = [], []
-    for rows in shelf.in_order(STORIES_AT_ONCE.get(shelf.device.type, 256)):
-        batch = shelf.cut(rows)
+    for rows in dataset.in_order(STORIES_AT_ONCE.get(dataset.device.type, 256)):
+        batch = dataset.batch(rows)
         known = batch.S >= 0
         truth.append(batch.S[known].cpu())
         guess.append(model.evidence(batch).log_q_S.argmax(-1)[known].cpu())
-    ahead = lookahead_use(model, shelf.cut(np.asarray(bench.rows[:LOOKED_AT])), 5, generator)
+    ahead = lookahead_use(model, dataset.batch(np.asarray(bench.rows[:LOOKED_AT])), 5, generator)
     figure = mean_and_error(ahead)
     return {
         "f1_s": rounded(macro_f1(torch.cat(truth), torch.cat(guess), model.K)) if model.K > 1 else None,
@@ -230,8 +230,8 @@ def look_at_dynamics(bench: Bench, unit: Unit) -> None:
 
 def posterior_means(model: SLDS, bench: Bench) -> tuple[Tensor, Tensor]:
     """E q(Z_i | X) of the chosen stories' sentences, and their tags."""
-    shelf = Shelf(bench.test, bench.device)
-    batch = shelf.cut(np.asarray(bench.rows[:300]))
+    dataset = StoryDataset(bench.test, bench.device)
+    batch = dataset.batch(np.asarray(bench.rows[:300]))
     evidence = model.evidence(batch)
     still = torch.zeros(*batch.lengths.shape, model.D, device=bench.device)
     Z = model.draw_filtering(evidence, evidence.log_q_S.exp(), batch.present, still).Z
@@ -255,7 +255,7 @@ def changed_sentences(model: SLDS, bench: Bench, names: list[str]) -> list[dict[
         entry: dict[str, Any] = {"first_state": names[first]}
         for k, name in enumerate(names):
             z_2 = model.dynamics.mean_each(z_1)[:, k]
-            blank = page([[None, None]], device=bench.device)
+            blank = infill_batch([[None, None]], device=bench.device)
             written = decode.story(model.language, bench.lexicon, GREEDY, blank, torch.stack([z_1, z_2], 1))
             lines = [
                 " ".join(vocabulary.decode(written.X[0, i, : int(written.lengths[0, i]) - 1].tolist())) for i in (0, 1)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from fabula.reproduce.plan import BY_NAME, MIDDLE, SETTINGS, Scale
 from fabula.reproduce.records import Records
-from fabula.reproduce.stories import Shelf
+from fabula.reproduce.stories import StoryDataset
 from fabula.training.checkpoint import write_file
 
 COMPARISONS = (
@@ -29,7 +29,7 @@ and how many of its written sentences are ungrammatical (0 to 3). The paper's ap
 """
 
 
-def export(records: Records, shelf: Shelf, scale: Scale, folder: Path) -> list[Path]:
+def export(records: Records, dataset: StoryDataset, scale: Scale, folder: Path) -> list[Path]:
     """PAIRS-*.jsonl with the corpus's sentences in them, so for local use only; and the error sheet."""
     written = []
     for one, by, other, its in COMPARISONS:
@@ -44,7 +44,7 @@ def export(records: Records, shelf: Shelf, scale: Scale, folder: Path) -> list[P
                 "id": f"{name}-{one}-{other}",
                 "systems": names,
                 "given": GIVEN,
-                "stories": [shelf.filled(name, of[name], MIDDLE) for of in texts],
+                "stories": [dataset.filled(name, of[name], MIDDLE) for of in texts],
             }
             for name in common
         ]

@@ -19,7 +19,7 @@ from fabula.reproduce.plan import BY_NAME, FULL, SENTENCES, SMALL, narrowed, sys
 from fabula.reproduce.report import build
 from fabula.reproduce.schedule import Outcome, Say, run_units
 from fabula.reproduce.scoring import SCORES, Scorer
-from fabula.reproduce.stories import Shelf
+from fabula.reproduce.stories import StoryDataset
 from fabula.training.checkpoint import write_file
 from fabula.training.loop import pick_device
 
@@ -94,11 +94,11 @@ def has_scorers() -> bool:
 
 def write_report(bench: Bench, *, raw: Path | None = None, texts: bool = False) -> None:
     """index.html and report.md from whatever records are there, and what people are to be asked."""
-    shelf = Shelf(bench, raw)
-    report = build(bench.records, bench.job.scale, shelf.true if texts else None)
+    dataset = StoryDataset(bench, raw)
+    report = build(bench.records, bench.job.scale, dataset.true if texts else None)
     write_file(bench.job.out / "index.html", page.render(report).encode())
     write_file(bench.job.out / "report.md", markdown.render(report).encode())
-    people.export(bench.records, shelf, bench.job.scale, bench.job.out)
+    people.export(bench.records, dataset, bench.job.scale, bench.job.out)
 
 
 def corpus_folder(data: Path | None, out: Path, *, small: bool) -> Path:

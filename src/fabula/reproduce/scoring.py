@@ -25,7 +25,7 @@ from fabula.reproduce.bench import Bench, Job, OutOfTimeError, device_name
 from fabula.reproduce.plan import BY_NAME, HUMAN, MIDDLE, SETTINGS, TABLE_SETTINGS, protocol
 from fabula.reproduce.records import rounded_list
 from fabula.reproduce.schedule import Outcome, Say
-from fabula.reproduce.stories import Shelf, english, given_in
+from fabula.reproduce.stories import StoryDataset, english, given_in
 
 SCORES = ("overlap", "control", "prose", "mauve", "surprise", "calibration")
 METEOR_AT_ONCE = 6000
@@ -46,7 +46,7 @@ class Scorer:
 
     def __post_init__(self) -> None:
         self.bench = Bench(self.job)
-        self.shelf = Shelf(self.bench, self.raw)
+        self.dataset = StoryDataset(self.bench, self.raw)
         self.records = self.bench.records
 
     @cached_property
@@ -96,7 +96,7 @@ class Scorer:
         setting = unit.split(".")[1]
         texts = self.records.texts(unit)
         told = ["\n".join(english(line) for line in text["lines"]) for text in texts]
-        true = [self.shelf.true(text["id"]) for text in texts]
+        true = [self.dataset.true(text["id"]) for text in texts]
         return told, ["\n".join(story[place] for place in SETTINGS[setting]) for story in true]
 
     def do_overlap(self, outcome: Outcome, systems: set[str]) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -176,10 +176,10 @@ class Scorer:
         """Whole stories of a middle-three unit, or the human ones; the first n."""
         ids = [self.bench.test.ids[row] for row in self.bench.rows[:n]]
         if name == HUMAN:
-            return [self.shelf.true(one) for one in ids]
+            return [self.dataset.true(one) for one in ids]
         system, sampler = name.split(".")
         texts = {text["id"]: text["lines"] for text in self.records.texts(f"sample/{system}.{MIDDLE}.{sampler}")}
-        return [self.shelf.filled(one, texts[one], MIDDLE) for one in ids if one in texts]
+        return [self.dataset.filled(one, texts[one], MIDDLE) for one in ids if one in texts]
 
     def do_prose(self, outcome: Outcome, systems: set[str]) -> Iterator[tuple[str, dict[str, Any]]]:
         from fabula.evaluation.quality import Reader, quality
@@ -222,7 +222,7 @@ class Scorer:
             began = time.perf_counter()
             texts = self.records.texts(f"write/{name}")
             if human is None:
-                human = embed([" ".join(self.shelf.true(text["id"])) for text in texts])
+                human = embed([" ".join(self.dataset.true(text["id"])) for text in texts])
             if self.job.scale.name == "small" and name not in FIRST:
                 continue
             own = embed([" ".join(text["runs"][0]) for text in texts])

@@ -14,7 +14,7 @@ UNKNOWN_WORD = "UNK"
 """How a rare word reads where only the prepared corpus is at hand; the paper prints it so."""
 
 
-class Shelf:
+class StoryDataset:
     """The test stories in English, and the answers of units put into them."""
 
     def __init__(self, bench: Bench, raw: Path | None = None) -> None:

@@ -12,11 +12,11 @@ from torch import Tensor
 
 from fabula.evaluation.control import sentences_of, write_along
 from fabula.infill import decode
+from fabula.infill.batch import InfillBatch, infill_batch
 from fabula.infill.cast import Cast
-from fabula.infill.decode import Choice, Lexicon
+from fabula.infill.decode import DecodingConfig, Lexicon
 from fabula.infill.noise import Noise, seeded
-from fabula.infill.page import Page, page
-from fabula.infill.sampler import CAREFUL, FillSettings, Found, fill
+from fabula.infill.sampler import INTERACTIVE_DEFAULTS, FillSettings, Found, fill
 from fabula.infill.samples import Diagnostics
 from fabula.models.lm import LM
 from fabula.models.slds import SLDS
@@ -46,12 +46,16 @@ def settings_of(sampler: str, scale: Scale, bench: Bench) -> FillSettings:
     if sampler == "bridge":
         return FillSettings(sampler="bridge", samples=scale.samples, tags="read", top_k=TOP_K, **common)
     if sampler in ("bridge-more", "bridge-sharp"):
-        more: dict[str, Any] = {"samples": scale.more, "ahead": CAREFUL["bridge"]["ahead"], "top_k": TOP_K}
+        more: dict[str, Any] = {
+            "samples": scale.more,
+            "twist_weight": INTERACTIVE_DEFAULTS["bridge"]["twist_weight"],
+            "top_k": TOP_K,
+        }
         if sampler == "bridge-sharp":
             more |= {"temperature": SHARP, "fluency": SHARP_FLUENCY}
         return FillSettings(**more, memory_gib=bench.job.memory_gib)
     if sampler == "fill":
-        return FillSettings(samples=scale.samples, memory_gib=bench.job.memory_gib, **CAREFUL["bridge"])
+        return FillSettings(samples=scale.samples, memory_gib=bench.job.memory_gib, **INTERACTIVE_DEFAULTS["bridge"])
     if sampler.startswith("consensus"):
         tags = "peek" if sampler.endswith("-peek") else "read"
         agreed = {"samples": scale.agreeing, "temperature": AGREED, "rank": "consensus", "tags": tags}
@@ -61,12 +65,14 @@ def settings_of(sampler: str, scale: Scale, bench: Bench) -> FillSettings:
     return FillSettings(sampler="gibbs", samples=scale.samples, chains=1, tags=tags, **common)  # type: ignore[arg-type]
 
 
-def blanked(bench: Bench, system: System, rows: Sequence[int], missing: Sequence[int]) -> tuple[Page, Page]:
+def blanked(
+    bench: Bench, system: System, rows: Sequence[int], missing: Sequence[int]
+) -> tuple[InfillBatch, InfillBatch]:
     """The stories with blanks, and whole; S2S is told all tags (the paper: gold), the others none."""
     whole = [bench.words(row) for row in rows]
     blank = [[None if i in missing else words for i, words in enumerate(story)] for story in whole]
     tags = [bench.tags(row) for row in rows] if system.kind == "s2s" else None
-    return page(blank, tags=tags, device=bench.device), page(whole, device=bench.device)
+    return infill_batch(blank, tags=tags, device=bench.device), infill_batch(whole, device=bench.device)
 
 
 def sample(bench: Bench, unit: Unit) -> None:
@@ -98,11 +104,16 @@ def sample(bench: Bench, unit: Unit) -> None:
 
 
 def tell(
-    bench: Bench, system: System, blank: Page, settings: FillSettings, seeds: Sequence[int], gold: Page | None
+    bench: Bench,
+    system: System,
+    blank: InfillBatch,
+    settings: FillSettings,
+    seeds: Sequence[int],
+    gold: InfillBatch | None,
 ) -> list[tuple[list[Found], Diagnostics]]:
     """The sampler's answers; where its rules speak of people, it is told who they are."""
     checkpoint = bench.checkpoint(system)
-    if settings.strangers and not settings.agreement:
+    if settings.allow_new_names and not settings.agreement:
         return fill(checkpoint.model, bench.lexicon, blank, settings, seeds, gold=gold)
     cast = Cast(checkpoint.people, bench.corpus.vocabulary, bench.device)
     lexicon = Lexicon.of(bench.corpus.vocabulary, bench.device, cast.names)
@@ -153,13 +164,13 @@ def told(bench: Bench, system: System, S: Tensor, top_k: int, run: int) -> list[
 @torch.inference_mode()
 def free_stories(bench: Bench, model: LM, n: int, top_k: int, seed: int) -> list[list[str]]:
     """Stories that nothing asks for."""
-    choice, found = Choice(top_k=top_k), []
+    decoding, found = DecodingConfig(top_k=top_k), []
     for start in range(0, n, WRITTEN_AT_ONCE):
         count = min(WRITTEN_AT_ONCE, n - start)
-        blank = page([[None] * SENTENCES] * count, device=bench.device)
+        blank = infill_batch([[None] * SENTENCES] * count, device=bench.device)
         seeds = [seeded(seed, start + row) for row in range(count)]
-        uniform = None if top_k == 1 else Noise(seeds, blank.sentences, 1, bench.device).uniform(choice.max_words)
-        new = decode.story(model.language, bench.lexicon, choice, blank, None, uniform)
+        uniform = None if top_k == 1 else Noise(seeds, blank.sentences, 1, bench.device).uniform(decoding.max_words)
+        new = decode.story(model.language, bench.lexicon, decoding, blank, None, uniform)
         found += sentences_of(new.X, new.lengths, bench.corpus.vocabulary)
     return found
 

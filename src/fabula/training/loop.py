@@ -20,7 +20,7 @@ from tqdm import tqdm
 from fabula.corpus.dataset import Corpus
 from fabula.corpus.people import People
 from fabula.errors import UserError
-from fabula.models.batch import Batch, IntArray, Shelf
+from fabula.models.batch import Batch, IntArray, StoryDataset
 from fabula.models.build import Model, build
 from fabula.models.scaffold import UNKNOWN
 from fabula.models.slds import SLDS
@@ -100,8 +100,8 @@ class Run:
         p_next = torch.from_numpy(np.asarray(corpus.transitions.p_next))
         self.model: Model = build(recipe.model, len(corpus.vocabulary), p_initial, p_next).to(device)
         self.heads = self._heads().to(device)
-        self.train_shelf = Shelf(corpus.split("train"), device)
-        self.valid_shelf = Shelf(corpus.split("valid"), device)
+        self.train_shelf = StoryDataset(corpus.split("train"), device)
+        self.valid_shelf = StoryDataset(corpus.split("valid"), device)
         self.labelled = labelled_rows(len(self.train_shelf), recipe.objective)
         hide_tags(self.train_shelf, self.labelled)
         groups = parameter_groups(self.model, self.heads, recipe)
@@ -123,7 +123,7 @@ class Run:
         """One batch: terms, loss, gradients, weights. Nothing here waits for the device."""
         p, objective, settings = self.progress, self.recipe.objective, self.recipe.train
         self.model.train()
-        batch = self.train_shelf.cut(rows)
+        batch = self.train_shelf.batch(rows)
         if self.swap:
             batch = self.swap(batch)
         t, latents = terms(self.model, batch, objective, half=self.half)
@@ -174,7 +174,7 @@ class Run:
         """log q(S_i) of labelled stories drawn for this term alone, so that 1 % of labels is met at every step."""
         assert isinstance(self.model, SLDS)
         rng = np.random.default_rng([self.recipe.train.seed, 1, self.progress.step])
-        batch = self.train_shelf.cut(rng.choice(self.labelled, size=min(n, len(self.labelled)), replace=False))
+        batch = self.train_shelf.batch(rng.choice(self.labelled, size=min(n, len(self.labelled)), replace=False))
         with torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self.half):
             evidence = self.model.evidence(batch)
         return log_q_of(evidence, batch.S).mean()
@@ -271,7 +271,7 @@ class Run:
         sums: dict[str, float] = {}
         total = 0.0
         for rows in self.valid_shelf.in_order(256):
-            batch = self.valid_shelf.cut(rows)
+            batch = self.valid_shelf.batch(rows)
             t, _ = terms(self.model, batch, honest, generator=generator, half=self.half, law=self.recipe.objective.law)
             total -= float(t.bound().sum())
             for name, value in t._asdict().items():
@@ -376,12 +376,12 @@ def labelled_rows(n: int, objective: ObjectiveSettings) -> IntArray:
     return np.sort(np.random.default_rng(objective.label_seed).permutation(n)[:count])
 
 
-def hide_tags(shelf: Shelf, labelled: IntArray) -> None:
+def hide_tags(dataset: StoryDataset, labelled: IntArray) -> None:
     """Forget the tags of every story that is not labelled."""
-    seen = np.zeros(len(shelf), dtype=bool)
+    seen = np.zeros(len(dataset), dtype=bool)
     seen[labelled] = True
-    of_sentence = torch.from_numpy(np.repeat(seen, shelf.sentences)).to(shelf.device)
-    shelf.tags[:-1] = torch.where(of_sentence, shelf.tags[:-1], torch.full_like(shelf.tags[:-1], UNKNOWN))
+    of_sentence = torch.from_numpy(np.repeat(seen, dataset.sentences)).to(dataset.device)
+    dataset.tags[:-1] = torch.where(of_sentence, dataset.tags[:-1], torch.full_like(dataset.tags[:-1], UNKNOWN))
 
 
 def parameter_groups(model: Model, heads: nn.Module, recipe: Recipe) -> list[dict[str, Any]]:

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from fabula.corpus.vocabulary import EOS, PAD
-from fabula.models.batch import IntArray, Shelf
+from fabula.models.batch import IntArray, StoryDataset
 from fabula.models.slds import SLDS
 
 PENALTY = 1e-3
@@ -32,9 +32,9 @@ SEEN, TAU, LEAN, SPELLING = 3, 0.025, 10.0, 0.7
 counts beside use. Chosen on the validation split."""
 
 
-def settle_tags(model: SLDS, shelf: Shelf, labelled: IntArray, words: Sequence[str], seed: int) -> None:
+def settle_tags(model: SLDS, dataset: StoryDataset, labelled: IntArray, words: Sequence[str], seed: int) -> None:
     """Fit the word weights and the tag head to the labelled stories, then let rare and unseen words lean."""
-    batch = shelf.cut(labelled)
+    batch = dataset.batch(labelled)
     known = batch.S >= 0
     if not bool(known.any()):
         return

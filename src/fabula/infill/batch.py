@@ -18,7 +18,7 @@ from fabula.models.slds import SLDS
 
 
 @dataclass(frozen=True)
-class Page:
+class InfillBatch:
     """Stories side by side, of mixed lengths and with mixed blanks.
 
     The masks stay on the host: they are known before anything runs, so no step has to ask the device about them.
@@ -34,7 +34,7 @@ class Page:
     """Words a missing sentence has to begin with, padded."""
     present: Bool[Tensor, "batch sent"]
     missing: Bool[Tensor, "batch sent"]
-    strangers: Bool[Tensor, "batch name"] | None = None
+    barred_names: Bool[Tensor, "batch name"] | None = None
     """Which of the lexicon's names may not be written; None: all may."""
 
     @property
@@ -50,32 +50,32 @@ class Page:
     def device(self) -> torch.device:
         return self.X.device
 
-    def repeat(self, chains: int) -> Page:
+    def repeat(self, chains: int) -> InfillBatch:
         """Every story `chains` times over, copies side by side."""
         return self._each(lambda t: t.repeat_interleave(chains, 0))
 
-    def rows(self, start: int, stop: int) -> Page:
+    def rows(self, start: int, stop: int) -> InfillBatch:
         """Some of the stories, cut to the longest of them."""
         N = max(self.sentences[start:stop])
         cut = self._each(lambda t: t[start:stop, :N])
-        return replace(cut, strangers=None if self.strangers is None else self.strangers[start:stop])
+        return replace(cut, barred_names=None if self.barred_names is None else self.barred_names[start:stop])
 
-    def _each(self, change: Callable[[Tensor], Tensor]) -> Page:
+    def _each(self, change: Callable[[Tensor], Tensor]) -> InfillBatch:
         X, lengths, S, opening = (change(t) for t in (self.X, self.lengths, self.S, self.opening))
-        strangers = None if self.strangers is None else change(self.strangers)
-        return Page(X, lengths, S, opening, change(self.present), change(self.missing), strangers)
+        barred_names = None if self.barred_names is None else change(self.barred_names)
+        return InfillBatch(X, lengths, S, opening, change(self.present), change(self.missing), barred_names)
 
-    def given_only(self) -> Page:
+    def given_only(self) -> InfillBatch:
         """The same with nothing left to write."""
         return replace(self, missing=torch.zeros_like(self.missing))
 
 
-def page(
+def infill_batch(
     stories: Sequence[Sequence[Sequence[int] | None]],
     tags: Sequence[Sequence[int]] | None = None,
     openings: Sequence[Mapping[int, Sequence[int]]] | None = None,
     device: torch.device | str = "cpu",
-) -> Page:
+) -> InfillBatch:
     """Stories as lists of sentences, each a list of word ids without `<eos>`, or None where missing."""
     n, N = len(stories), max(len(story) for story in stories)
     W = 1 + max((len(s) for story in stories for s in story if s is not None), default=0)
@@ -95,7 +95,7 @@ def page(
             S[row, : len(story)] = torch.tensor(list(tags[row]))
         for i, words in (openings[row] if openings else {}).items():
             opening[row, i, : len(words)] = torch.tensor(list(words))
-    return Page(X.to(device), lengths.to(device), S.to(device), opening.to(device), present, missing)
+    return InfillBatch(X.to(device), lengths.to(device), S.to(device), opening.to(device), present, missing)
 
 
 def flatten(X: Int[Tensor, "batch sent word"], lengths: Int[Tensor, "batch sent"]) -> Batch:

@@ -1,0 +1,130 @@
+"""A Llama-style transformer in plain PyTorch, read from a GGUF file, with low-rank adapters beside its linear maps.
+
+    x = x + attention(rms_norm(x)),  x = x + W_down (silu(W_gate h) * W_up h),  h = rms_norm(x)
+
+Grouped-query attention with rotary positions; the output layer is the embedding. GGUF keeps the rows of the query and
+key maps so that rotary pairs are neighbours (2i, 2i + 1), which is how they are rotated here.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from fabula.models.decoders.gguf import GGUF
+
+LINEARS = ("attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate", "ffn_up", "ffn_down")
+
+
+class Sizes(NamedTuple):
+    """The shape of a network, as the file's metadata gives it."""
+
+    layers: int
+    width: int
+    inner: int
+    heads: int
+    key_heads: int
+    vocabulary: int
+    rotary_base: float
+    epsilon: float
+
+    @staticmethod
+    def of(metadata: dict[str, Any]) -> Sizes:
+        keys = (
+            "block_count", "embedding_length", "feed_forward_length", "attention.head_count",
+            "attention.head_count_kv", "vocab_size", "rope.freq_base", "attention.layer_norm_rms_epsilon",
+        )  # fmt: skip
+        return Sizes(*(metadata[f"llama.{key}"] for key in keys))
+
+
+class AdaptedLinear(nn.Module):
+    """W x + scale * b (a x): a frozen map with a low-rank adapter, which begins at 0."""
+
+    weight: Tensor
+
+    def __init__(self, weight: Tensor, rank: int, scale: float) -> None:
+        super().__init__()
+        self.register_buffer("weight", weight, persistent=False)
+        self.scale = scale
+        self.a = nn.Parameter(torch.randn(rank, weight.shape[1]) / math.sqrt(weight.shape[1]))
+        self.b = nn.Parameter(torch.zeros(weight.shape[0], rank))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.linear(x, self.weight) + F.linear(F.linear(x, self.a), self.b * self.scale)
+
+
+class Block(nn.Module):
+    """One layer: attention, then the gated feed-forward map."""
+
+    attn_norm: Tensor
+    ffn_norm: Tensor
+
+    def __init__(self, file: GGUF, number: int, sizes: Sizes, rank: int, scale: float) -> None:
+        super().__init__()
+        self.sizes = sizes
+        tensors = {name: file.tensors[f"blk.{number}.{name}.weight"] for name in (*LINEARS, "attn_norm", "ffn_norm")}
+        self.linears = nn.ModuleDict({name: AdaptedLinear(tensors[name], rank, scale) for name in LINEARS})
+        self.register_buffer("attn_norm", tensors["attn_norm"], persistent=False)
+        self.register_buffer("ffn_norm", tensors["ffn_norm"], persistent=False)
+
+    def forward(self, x: Float[Tensor, "batch token width"], rotation: tuple[Tensor, Tensor]) -> Tensor:
+        size, width = self.sizes, self.sizes.width // self.sizes.heads
+        h = F.rms_norm(x, (size.width,), self.attn_norm, size.epsilon)
+        q, k, v = (self.linears[f"attn_{name}"](h).unflatten(-1, (-1, width)).transpose(1, 2) for name in "qkv")
+        attended = F.scaled_dot_product_attention(
+            rotate(q, *rotation), rotate(k, *rotation), v, is_causal=True, enable_gqa=True
+        )
+        x = x + self.linears["attn_output"](attended.transpose(1, 2).flatten(2))
+        h = F.rms_norm(x, (size.width,), self.ffn_norm, size.epsilon)
+        x = x + self.linears["ffn_down"](F.silu(self.linears["ffn_gate"](h)) * self.linears["ffn_up"](h))
+        return x
+
+
+class Transformer(nn.Module):
+    """The whole network; of its special tokens, the first `specials`, the vectors are learnt anew (a difference)."""
+
+    embedding: Tensor
+    norm: Tensor
+
+    def __init__(self, file: GGUF, rank: int, scale: float, specials: int) -> None:
+        super().__init__()
+        self.sizes = Sizes.of(file.metadata)
+        self.blocks = nn.ModuleList(Block(file, i, self.sizes, rank, scale) for i in range(self.sizes.layers))
+        self.register_buffer("embedding", file.tensors["token_embd.weight"], persistent=False)
+        self.register_buffer("norm", file.tensors["output_norm.weight"], persistent=False)
+        self.special_in = nn.Parameter(torch.zeros(specials, self.sizes.width))
+        self.special_out = nn.Parameter(torch.zeros(specials, self.sizes.width))
+
+    def forward(self, ids: Int[Tensor, "batch token"]) -> Float[Tensor, "batch token width"]:
+        """Features of every place, from which `logits` reads the next token."""
+        specials = len(self.special_in)
+        x = F.embedding(ids, self.embedding)
+        x = x + F.embedding(ids.clamp(max=specials - 1), self.special_in) * (ids < specials).unsqueeze(-1)
+        rotation = rotations(ids.shape[1], self.sizes, ids.device)
+        for block in self.blocks:
+            x = block(x, rotation)
+        return F.rms_norm(x, (self.sizes.width,), self.norm, self.sizes.epsilon)
+
+    def logits(self, features: Float[Tensor, "*place width"]) -> Float[Tensor, "*place vocab"]:
+        scores = F.linear(features, self.embedding)
+        few = F.linear(features, self.special_out)
+        return torch.cat([scores[..., : few.shape[-1]] + few, scores[..., few.shape[-1] :]], -1)
+
+
+def rotations(tokens: int, sizes: Sizes, device: torch.device) -> tuple[Tensor, Tensor]:
+    """Cosine and sine of every position's angles."""
+    width = sizes.width // sizes.heads
+    frequency = sizes.rotary_base ** (-torch.arange(0, width, 2, device=device, dtype=torch.float32) / width)
+    angle = torch.arange(tokens, device=device, dtype=torch.float32)[:, None] * frequency
+    return angle.cos(), angle.sin()
+
+
+def rotate(x: Float[Tensor, "batch head token width"], cos: Tensor, sin: Tensor) -> Tensor:
+    """Neighbouring pairs turned by the angle of their position."""
+    even, odd = x[..., 0::2], x[..., 1::2]
+    return torch.stack([even * cos - odd * sin, even * sin + odd * cos], -1).flatten(-2)
