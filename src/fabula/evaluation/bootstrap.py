@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from fabula.ties import tied
+
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 DRAWS = 1000
@@ -81,12 +83,13 @@ def ratio(
 def difference(
     ours: ArrayLike, theirs: ArrayLike, *, paired: bool = True, draws: int = DRAWS, seed: int = 0, level: float = 0.95
 ) -> Interval:
-    """mean(ours) - mean(theirs); paired, story i of both is drawn together."""
+    """mean(ours) - mean(theirs); paired, story i of both is drawn together, and two figures equal up to rounding
+    differ by 0: otherwise the last bits of two identical systems could lie all on one side of it."""
     a, b = (np.asarray(values, dtype=np.float64) for values in (ours, theirs))
     if paired:
         if a.shape != b.shape:
             raise ValueError(f"pairs of {len(a)} and {len(b)} stories")
-        return mean(a - b, draws=draws, seed=seed, level=level)
+        return mean(np.where(tied(a, b), 0.0, a - b), draws=draws, seed=seed, level=level)
     if len(a) == 0 or len(b) == 0:
         return Interval(float("nan"), float("nan"), float("nan"), float("nan"), 0)
     of_a, of_b = _means(a, draws, seed), _means(b, draws, seed + 1)

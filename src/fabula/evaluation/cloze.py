@@ -19,6 +19,7 @@ from jaxtyping import Float
 from numpy.typing import NDArray
 from torch import Tensor
 
+from fabula import ties
 from fabula.corpus.dataset import Corpus, Stories
 from fabula.corpus.vocabulary import Vocabulary
 from fabula.errors import UserError
@@ -51,18 +52,17 @@ class Cloze:
         return {name: float(found.mean()) for name, found in self.correct().items()}
 
     def correct(self) -> dict[str, FloatArray]:
-        """1 where the right ending wins, 0 where it loses, a half where both are the same."""
+        """1 where the right ending wins, 0 where it loses, a half where both are equal up to rounding."""
+        size = np.abs(self.with_story).max(1)
         return {
             "story": self._wins(self.with_story),
             "ending_only": self._wins(self.ending_only),
-            "difference": self._wins(self.with_story - self.ending_only),
+            "difference": self._wins(self.with_story - self.ending_only, size),
         }
 
-    def _wins(self, scores: FloatArray) -> FloatArray:
+    def _wins(self, scores: FloatArray, scale: FloatArray | float = 0.0) -> FloatArray:
         rows = np.arange(len(self.right))
-        gain = scores[rows, self.right] - scores[rows, 1 - self.right]
-        wins: FloatArray = (gain > 0) + 0.5 * (gain == 0)
-        return wins
+        return ties.wins(scores[rows, self.right], scores[rows, 1 - self.right], scale)
 
 
 def prepare_cloze(file: str | Path, corpus: str | Path | Vocabulary, out: str | Path) -> Path:

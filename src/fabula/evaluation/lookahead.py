@@ -41,6 +41,7 @@ from fabula.models.build import Model
 from fabula.models.lm import LM
 from fabula.models.s2s import S2S
 from fabula.models.slds import SLDS
+from fabula.ties import first_best, wins
 
 BASELINE, HUMAN, OTHER = "left-to-right", "human", "other-story"
 BRIDGE, WEIGHTS_ONLY, Z_ONLY = "bridge", "bridge-z-past", "bridge-unweighed"
@@ -292,15 +293,16 @@ def ranked(
 
 
 def top(rounds: Rounds, stories: int) -> Told:
-    """The best of all rounds for every story; of equal scores the one drawn first."""
+    """The best of all rounds for every story; of scores tied up to rounding the one drawn first."""
     best: tuple[Tensor, Tensor, Tensor] | None = None
     for r, _ in rounds:
         chains = len(r.score) // stories
-        score, place = r.score.view(stories, chains).max(1)
+        place = torch.as_tensor(first_best(r.score.view(stories, chains).cpu().numpy()), device=r.score.device)
+        score = r.score.view(stories, chains).gather(1, place[:, None]).squeeze(1)
         at = place + torch.arange(stories, device=place.device) * chains
         new = score, r.X[at], r.lengths[at]
         if best is not None:
-            better = score > best[0]
+            better = torch.as_tensor(wins(score.cpu().numpy(), best[0].cpu().numpy()) == 1, device=score.device)
             new = tuple(  # type: ignore[assignment]
                 torch.where(better.view(-1, *[1] * (one.dim() - 1)), one, other)
                 for one, other in zip(new, best, strict=True)

@@ -17,6 +17,7 @@ from fabula.corpus.vocabulary import BOS, Vocabulary
 from fabula.models.build import Model
 from fabula.models.s2s import S2S
 from fabula.models.slds import SLDS
+from fabula.ties import first_best, ranking
 
 KNOWN = 24
 """Known names that are tried for each unknown one."""
@@ -53,10 +54,10 @@ def known_names(model: Model, vocabulary: Vocabulary) -> list[str]:
     else:
         z = torch.zeros(1, model.D, device=device) if isinstance(model, SLDS) else None
         scores = model.language.step(first, z, model.language.start(1, z))[0][0]
-    order = scores.argsort(descending=True).tolist()
-    words = (vocabulary.words[number] for number in order)
-    names = (w for w in words if looks_like_a_name(w) and w.lower() not in vocabulary.index)
-    return [name for name, _ in zip(names, range(KNOWN), strict=False)]
+    words = vocabulary.words
+    names = [n for n, w in enumerate(words) if looks_like_a_name(w) and w.lower() not in vocabulary.index]
+    order = ranking(scores[names].tolist())
+    return [words[names[place]] for place in order[:KNOWN]]
 
 
 def stand_ins(
@@ -76,7 +77,7 @@ def stand_ins(
         options = [other for other in free if other not in chosen.values()]
         tried = [renamed(sentences, {**chosen, name: other}) for other in options]
         figures = fit(tried)
-        chosen[name] = options[max(range(len(options)), key=figures.__getitem__)]
+        chosen[name] = options[int(first_best(figures))]
     return chosen
 
 

@@ -10,6 +10,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from fabula.infill.batch import InfillBatch
+from fabula.ties import RELATIVE, ranking
 
 
 class Round(NamedTuple):
@@ -89,7 +90,7 @@ def split_r_hat(draws: Float[Tensor, "sample sweep ..."]) -> Float[Tensor, "..."
     within = halves.var(1).mean(0)
     between = halves.mean(1).var(0)
     # A coordinate that never moves in any chain (a given tag) is not evidence of bad mixing.
-    still = (within == 0) & (between == 0)
+    still = within + between <= RELATIVE**2 * halves.square().mean((0, 1))
     return ((sweeps - 1) / sweeps + between / within).sqrt().masked_fill(still, 1.0)
 
 
@@ -99,15 +100,15 @@ def effective_size(log_weights: Float[Tensor, "*batch sample"]) -> Float[Tensor,
 
 
 def best(rounds: Sequence[Round], story: int, stories: int, n: int) -> list[tuple[Round, int]]:
-    """The n best of one story's samples, no text twice; equal scores in the order they were drawn."""
+    """The n best of one story's samples, no text twice; scores tied up to rounding in the order they were drawn."""
     places = []
     for r in rounds:
         chains = len(r.score) // stories
         places += [(r, row) for row in range(story * chains, (story + 1) * chains)]
-    places.sort(key=lambda place: -float(place[0].score[place[1]]))
     found: list[tuple[Round, int]] = []
     seen: set[bytes] = set()
-    for r, row in places:
+    for place in ranking([float(r.score[row]) for r, row in places]):
+        r, row = places[place]
         text = r.X[row].cpu().numpy().tobytes()
         if text not in seen:
             seen.add(text)

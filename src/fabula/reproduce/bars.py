@@ -18,6 +18,7 @@ from fabula.reproduce.figures import (
     sampler_name,
 )
 from fabula.reproduce.plan import BY_NAME, HUMAN, MIDDLE, TABLE_SETTINGS
+from fabula.ties import at_least
 
 MET, MISSED = "met", "missed"
 LOOKING_AHEAD = (("default", "bridge-sharp"), ("default", "bridge-more"), ("default", "bridge"), ("slds", "bridge"))
@@ -51,21 +52,21 @@ def infilling_bar(found: Found) -> Verdict:
             if best is None:
                 verdicts.append(NOT_RUN)
                 continue
-            verdicts.append(MET if float(best[1].ours or 0) >= want else MISSED)
+            verdicts.append(MET if at_least(float(best[1].ours or 0), want) else MISSED)
             told = (
                 f"{verdicts[-1]}: {SETTING_NAMES[setting]}, {title}: {number(best[1])} ({best[0]}) against {want:.2f}"
             )
             blind = family(found, setting, metric, ours=True, peeking=False)
-            above_in.update(name for name, figure in blind if figure.ours is not None and figure.ours >= want)
+            above_in.update(name for name, figure in blind if figure.ours is not None and at_least(figure.ours, want))
             fair = best_of(blind)
             if fair is not None:
                 told += f"; without peeking {number(fair[1])} ({fair[0]})"
             same = best_of(family(found, setting, metric, ours=True, samplers=("gibbs-peek",)))
             if same is not None:
-                plainly += float(same[1].ours or 0) >= want
+                plainly += at_least(float(same[1].ours or 0), want)
                 told += f"; by the paper's protocol {number(same[1])} ({same[0].partition(',')[0]})"
             own = best_of(family(found, setting, metric, ours=False, samplers=("gibbs-peek",)))
-            theirs += own is not None and float(own[1].ours or 0) >= want
+            theirs += own is not None and at_least(float(own[1].ours or 0), want)
             evidence.append(told)
     counts = ", ".join(f"{verdicts.count(w)} {w}" for w in (MET, MISSED, NOT_RUN) if w in verdicts)
     title = "in each row of the infilling table the best SLDS-family system is at or above the paper's best"
@@ -83,7 +84,7 @@ def reach_bar(found: Found) -> Verdict:
         want = paper_best(found, "12", metric, ("s2s",))
         best = best_of(family(found, "12", metric, ours=True))
         if best is not None:
-            word = "reached" if float(best[1].ours or 0) >= want else "not reached"
+            word = "reached" if at_least(float(best[1].ours or 0), want) else "not reached"
             reach.append(f"{name}: {number(best[1])} ({best[0]}) against the paper's S2S {want:.2f}: {word}")
     met = all(line.endswith(": reached") for line in reach)
     verdict = (MET if met else MISSED) if reach else NOT_RUN
@@ -106,7 +107,7 @@ def control_bars(found: Found) -> list[Verdict]:
             for greedy in (False, True)
         ]
         best = best_of(figures)
-        verdict = NOT_RUN if best is None else MET if float(best[1].ours or 0) >= least else MISSED
+        verdict = NOT_RUN if best is None else MET if at_least(float(best[1].ours or 0), least) else MISSED
         told = tuple(f"{name}: {number(figure)}" for name, figure in figures if figure.ours is not None)
         made.append(Verdict(title, verdict, told))
     return made

@@ -22,6 +22,7 @@ from fabula.reproduce.plan import (
     samplers_of,
 )
 from fabula.reproduce.records import Records
+from fabula.ties import first_best
 
 METRICS = {"rouge1": "ROUGE-1", "rouge2": "ROUGE-2", "rougeL": "ROUGE-L", "meteor": "METEOR"}
 BY_LINES = "rougeLsum"
@@ -209,9 +210,9 @@ def interval_figure(found: Interval | None, record: str, **more: Any) -> Figure:
 
 
 def best_of(figures: Sequence[tuple[str, Figure]]) -> tuple[str, Figure] | None:
-    """The largest of some figures of ours, with its name."""
+    """The largest of some figures of ours, with its name; of figures tied up to rounding the first."""
     known = [(name, figure) for name, figure in figures if figure.ours is not None]
-    return max(known, key=lambda pair: float(pair[1].ours or 0.0)) if known else None
+    return known[int(first_best([float(figure.ours or 0.0) for _, figure in known]))] if known else None
 
 
 def paper_best(found: Found, setting: str, metric: str, systems: Sequence[str]) -> float:

@@ -1,0 +1,93 @@
+"""The last bits of a figure decide nothing: who wins, who ranks first, whether a bar is met, whether systems differ."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from fabula.evaluation.bootstrap import difference
+from fabula.evaluation.cloze import Cloze
+from fabula.evaluation.lookahead import top
+from fabula.infill.names import stand_ins
+from fabula.infill.samples import Diagnostics, Round, best, split_r_hat
+from fabula.reproduce.figures import Figure, best_of
+from fabula.ties import at_least, first_best, ranking, tied, wins
+
+BIT = 2**-23
+"""The relative spacing of float32: the least that two orders of one sum can differ by."""
+
+
+def test_tied_is_relative_to_the_figures_or_to_their_scale() -> None:
+    assert tied([-100.0, -100.0, 0.0], [-100.0 - 1e-4, -100.1, 1e-9]).tolist() == [True, False, False]
+    assert tied(0.0, 1e-4, scale=-100.0)
+    assert not tied(0.0, 1e-2, scale=-100.0)
+    assert tied([-math.inf, -math.inf, math.nan], [-math.inf, -1.0, math.nan]).tolist() == [True, False, False]
+    assert wins([2.0, 1.0, 1.0], [1.0, 2.0, 1.0 + BIT]).tolist() == [1, 0, 0.5]
+    assert [at_least(x, 17.6) for x in (17.6 * (1 - BIT), 17.61, 17.59)] == [True, True, False]
+
+
+def test_ranking_keeps_the_order_of_ties_and_sorts_the_rest() -> None:
+    scores = [-3.0 * (1 + BIT), -3.0, -1.0, -math.inf, -3.0 * (1 - BIT), math.nan, -2.0]
+    assert ranking(scores) == [2, 6, 0, 1, 4, 3, 5]
+    assert first_best([[-3.0 * (1 + BIT), -3.0, -4.0], [-4.0, -3.0, -3.0]]).tolist() == [0, 1]
+    assert ranking([]) == []
+
+
+def test_a_chain_of_small_steps_is_no_single_tie() -> None:
+    """Neighbours are tied each time, yet the last is far from the first: groups end where the first one's ties do."""
+    scores = [1.0 + 0.8e-5 * n for n in range(10)]
+    assert ranking(scores) == [8, 9, 6, 7, 4, 5, 2, 3, 0, 1]
+
+
+def rounds(scores: list[list[float]]) -> list[tuple[Round, Diagnostics]]:
+    """One story; every sample's only word is its number."""
+    made, number = [], 0
+    for score in scores:
+        X = torch.arange(number, number + len(score)).view(-1, 1, 1)
+        number += len(score)
+        ones = torch.ones(len(score), 1)
+        own = Round(X, ones.long(), ones.long(), -ones, torch.tensor(score), torch.zeros(len(score)))
+        made.append((own, Diagnostics.none(1, 1)))
+    return made
+
+
+@pytest.mark.parametrize("bit", [-BIT, 0.0, BIT])
+def test_candidates_that_differ_by_a_bit_keep_their_order(bit: float) -> None:
+    drawn = rounds([[-50.0, -40.0, -40.0 * (1 + bit)], [-40.0 * (1 - 2 * bit), -30.0, -30.0 * (1 + bit)]])
+    ranked = [int(r.X[row]) for r, row in best([r for r, _ in drawn], 0, 1, 6)]
+    assert ranked == [4, 5, 1, 2, 3, 0]
+    assert top(iter(drawn), 1).X.item() == 4
+    assert top(iter(rounds([[-40.0], [-40.0 * (1 - abs(bit))]])), 1).X.item() == 0
+
+
+def test_names_figures_and_endings_that_differ_by_a_bit() -> None:
+    chosen = stand_ins([["Zorblax", "ran"]], ["Zorblax"], ["Tom", "Bob"], lambda tried: [-9.0 * (1 + BIT), -9.0])
+    assert chosen == {"Zorblax": "Tom"}
+    found = best_of([("a", Figure(ours=17.6)), ("b", Figure(ours=17.6 * (1 + BIT))), ("c", Figure(ours=3.0))])
+    assert found is not None
+    assert found[0] == "a"
+    # The difference is small where its terms are large: its own size says nothing of its rounding.
+    cloze = Cloze(
+        with_story=np.array([[-100.0, -100.0 * (1 + BIT)]]),
+        ending_only=np.array([[-99.5, -99.5 * (1 - BIT)]]),
+        words=np.ones((1, 2), dtype=np.int64),
+        right=np.array([0]),
+    )
+    assert cloze.accuracies() == {"story": 0.5, "ending_only": 0.5, "difference": 0.5}
+
+
+def test_two_runs_of_one_system_do_not_differ() -> None:
+    """Every story off by a bit in the same direction: without the tolerance the interval would exclude 0."""
+    theirs = np.linspace(-120, -80, 50)
+    gap = difference(theirs * (1 - BIT), theirs, draws=100)
+    assert (gap.value, gap.low, gap.high) == (0, 0, 0)
+    assert difference(theirs + 0.5, theirs, draws=100).low > 0.49
+
+
+def test_a_coordinate_that_only_rounding_moves_has_mixed() -> None:
+    draws = torch.full((3, 8, 1), 0.7)
+    draws[1] *= 1 + BIT
+    assert split_r_hat(draws).item() == 1
