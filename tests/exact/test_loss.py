@@ -122,6 +122,15 @@ def test_rates_warm_up_and_fall(toy_corpus: Path, tmp_path: Path) -> None:
     assert len(every) == len({id(p) for p in every}) == len([*run.model.parameters(), *run.heads.parameters()])
 
 
+def test_the_heads_gradients_are_clipped_with_the_models(toy_corpus: Path, tmp_path: Path) -> None:
+    """A head with a weight of a million: the norm over all that the optimiser moves is what `clip` says, no more."""
+    run = a_run(toy_corpus, tmp_path, {"other_words": 1e6}, {"clip": 0.5})
+    run.step(np.arange(8), 10)
+    gradients = [p.grad for group in run.optimiser.param_groups for p in group["params"] if p.grad is not None]
+    assert any(p.grad is not None and p.grad.abs().max() > 0 for p in run.heads.parameters())
+    assert float(torch.cat([g.flatten() for g in gradients]).norm()) == pytest.approx(0.5, rel=1e-3)
+
+
 def test_a_plateau_slows_down_and_patience_ends(
     toy_corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

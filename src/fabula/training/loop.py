@@ -131,7 +131,8 @@ class Run:
         self._set_rates(per_epoch)
         self.optimiser.zero_grad(set_to_none=True)
         loss.backward()
-        nn.utils.clip_grad_norm_(self.model.parameters(), settings.clip)
+        # One norm over model and heads: a head's gradient reaches the model through Z, so both are bounded together.
+        nn.utils.clip_grad_norm_([*self.model.parameters(), *self.heads.parameters()], settings.clip)
         self.optimiser.step()
         with torch.no_grad():
             bad = (self.first_bad < 0) & ~torch.isfinite(loss.detach())
