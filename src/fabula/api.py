@@ -15,15 +15,15 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 
 from fabula.corpus.tokenize import detokenise, normalise, tokenise
 from fabula.corpus.vocabulary import EOS, UNK
 from fabula.errors import UserError
+from fabula.evaluation.bound import Weighed, shared_draws, weigh
 from fabula.evaluation.fit import fits
-from fabula.evaluation.story import Weighed, weigh
 from fabula.infill import decode, names
 from fabula.infill.batch import InfillBatch, evidence, flatten, infill_batch
 from fabula.infill.bridge import MAX_PATHS, draw_latents
@@ -35,9 +35,7 @@ from fabula.infill.samples import Diagnostics, Round, best
 from fabula.infill.tags import infer_tags
 from fabula.infill.task import BLANK, Task, fill_task, partial_task, story_task, write_task
 from fabula.models.batch import Batch
-from fabula.models.s2s import S2S
 from fabula.models.scaffold import UNKNOWN
-from fabula.models.slds import SLDS
 from fabula.results import Candidate, Explanation, Filling, Movement, Posterior, Reasons, Score, Sentence, Tagging, Word
 from fabula.training import checkpoint as checkpoints
 from fabula.training.checkpoint import Checkpoint
@@ -201,9 +199,9 @@ class Narrator:
         A sentence alone is no story, and yet has a tag.
         """
         task = story_task(sentences, self.labels, fewest=1)
-        if isinstance(self.model, SLDS) and self.model.K > 1:
+        if self.model.has_tags:
             told = self.encode([task])
-            q = evidence(self.model, told.X, told.lengths).log_q_S[0].exp().tolist()
+            q = self.model.log_q_S(flatten(told.X, told.lengths))[0].exp().tolist()
             notes: tuple[str, ...] = ()
         else:
             q = [[float(k == s) for k in range(len(self.labels))] for s in self._tagger_states(task)]
@@ -219,16 +217,13 @@ class Narrator:
             raise UserError(f"samples must be at least 1, not {samples}", field="samples")
         told = self.encode([story_task(sentences, self.labels)])
         batch = flatten(told.X, told.lengths)
-        words, unknown = int(told.lengths.sum()), int((told.X == UNK).sum())
-        if isinstance(self.model, S2S):
-            words -= len(sentences) - 1
-            states = torch.tensor([self._tagger_states(story_task(sentences, self.labels))], device=self.device)
-            each = self.model.log_p_X(batch.with_S(states))[0]
-            log_p = float(each.double().sum())
-        else:
-            weighed = self._weigh(batch, samples, seed)
-            each, log_p = batch.per_sentence(weighed.log_p_words)[0], float(weighed.log_p[0])
-        kind: Literal["exact", "bound"] = "bound" if isinstance(self.model, SLDS) else "exact"
+        words, unknown = self.model.token_count(int(told.lengths.sum()), len(sentences)), int((told.X == UNK).sum())
+        if self.model.reads_tags:
+            states = self._tagger_states(story_task(sentences, self.labels))
+            batch = batch.with_S(torch.tensor([states], device=self.device))
+        weighed = self._weigh(batch, samples, seed)
+        each, log_p = batch.per_sentence(weighed.log_p_words)[0], float(weighed.log_p[0])
+        kind = self.model.likelihood
         samples = samples if kind == "bound" else 0
         return Score(
             sentences=tuple(sentences), log_p=log_p, log_p_sentences=tuple(each.tolist()), kind=kind, words=words,
@@ -240,7 +235,7 @@ class Narrator:
         self, sentences: Sequence[str], *, arc: Arc = None, samples: int | None = None, seed: int = 0
     ) -> Explanation:
         """Why each sentence: the probability of its words, and how it fits before, after and the arc (`Reasons`)."""
-        if isinstance(self.model, S2S):
+        if self.model.decoder is None:
             raise UserError(
                 "a model of whole stories given their tags (s2s) cannot account for a sentence", field="model"
             )
@@ -254,9 +249,7 @@ class Narrator:
         weighed = self._weigh(flatten(told.X, told.lengths), samples, seed)
         figures = weighed.log_p_words[0].tolist()
         fit = fits(self.model, told, samples, torch.Generator(self.device).manual_seed(seed))
-        log_q_S = None
-        if isinstance(self.model, SLDS) and self.model.K > 1:
-            log_q_S = evidence(self.model, told.X, told.lengths).log_q_S[0]
+        log_q_S = self.model.log_q_S(flatten(told.X, told.lengths))[0] if self.model.has_tags else None
         reasons = []
         for i, text in enumerate(sentences):
             ids = told.X[0, i, : int(told.lengths[0, i])].tolist()
@@ -269,16 +262,14 @@ class Narrator:
                     fits_before=fit.before[i] / len(ids), fits_after=fit.after[i], fits_arc=fits_arc, tag=tag,
                 )
             )  # fmt: skip
-        latent = isinstance(self.model, SLDS)
         return Explanation(
-            sentences=tuple(reasons), log_p=float(weighed.log_p[0]), kind="bound" if latent else "exact",
-            samples=samples if latent else 0, seed=seed, model=self.name,
+            sentences=tuple(reasons), log_p=float(weighed.log_p[0]), kind=self.model.likelihood,
+            samples=samples if self.model.has_latent else 0, seed=seed, model=self.name,
         )  # fmt: skip
 
     def _weigh(self, batch: Batch, samples: int, seed: int) -> Weighed:
-        assert not isinstance(self.model, S2S)
-        generator = torch.Generator(self.device).manual_seed(seed)
-        return weigh(self.model, batch, samples, self.checkpoint.recipe.objective.law, generator)
+        draws = shared_draws(self.model, batch, samples, torch.Generator(self.device).manual_seed(seed))
+        return weigh(self.model, batch, draws, self.checkpoint.recipe.objective.law)
 
     @torch.inference_mode()
     def posterior(
@@ -288,7 +279,8 @@ class Narrator:
 
         Where all are missing this is the model's own law, given the arc.
         """
-        if not isinstance(self.model, SLDS):
+        model = self.model.latent
+        if model is None:
             raise UserError("a model without latents has no posterior over them", field="model")
         if samples is not None and samples < 2:
             raise UserError(f"samples must be at least 2, not {samples}", field="samples")
@@ -296,14 +288,14 @@ class Narrator:
         task = partial_task(sentences, self.labels, arc) if given else write_task(len(sentences), self.labels, arc)
         told = self.encode([task])
         if samples is None:
-            enumerated = self.model.K ** sum(tag is None for tag in task.arc) <= MAX_PATHS
+            enumerated = model.K ** sum(tag is None for tag in task.arc) <= MAX_PATHS
             samples = POSTERIOR_SAMPLES[0 if enumerated else 1]
         noise = Noise([seeded(seed)], told.sentences, samples, told.device)
-        phi = evidence(self.model, told.X, told.lengths).phi
-        settled = infer_tags(self.model, told, "free")
-        drawn = draw_latents(self.model.scaffold, self.model.dynamics, settled.S, phi, told.present, noise)
-        shares = self.model.one_hot(drawn.S).mean(0).tolist()
-        labels = self.labels if self.model.K > 1 else ("any",)
+        phi = evidence(model, told.X, told.lengths).phi
+        settled = infer_tags(model, told, "free")
+        drawn = draw_latents(model.scaffold, model.dynamics, settled.S, phi, told.present, noise)
+        shares = model.one_hot(drawn.S).mean(0).tolist()
+        labels = self.labels if model.K > 1 else ("any",)
         return Posterior(
             tags=tuple(dict(zip(labels, row, strict=True)) for row in shares),
             Z_mean=tuple(tuple(row) for row in drawn.Z.mean(0).tolist()),
@@ -364,7 +356,7 @@ class Narrator:
             yield Filling(
                 candidates=tuple(self._candidate(task, swap, one) for one in found),
                 model=self.name,
-                sampler=chosen.sampler if isinstance(self.model, SLDS) else "rerank",
+                sampler=chosen.sampler if self.model.has_latent else "rerank",
                 samples=chosen.samples,
                 drawn=drawn,
                 seed=seed,
@@ -379,7 +371,7 @@ class Narrator:
         if sampler not in SAMPLERS:
             raise UserError(f"unknown sampler {sampler!r}; there are {', '.join(SAMPLERS)}", field="sampler")
         notes: list[str] = []
-        latent = isinstance(self.model, SLDS)
+        latent = self.model.has_latent
         if not latent and sampler != "rerank":
             kind = self.checkpoint.recipe.model.kind
             notes.append(
@@ -422,13 +414,14 @@ class Narrator:
 
     def _fit(self, versions: list[list[list[str]]]) -> list[float]:
         """log p of the sentences of each version, in a row, Z at the mean of its evidence."""
-        if isinstance(self.model, S2S):
+        if self.model.decoder is None:
             return [0.0] * len(versions)
         told = infill_batch(
             [[self.vocabulary.encode(words) for words in sentences] for sentences in versions], device=self.device
         )
-        Z = evidence(self.model, told.X, told.lengths).phi.mean if isinstance(self.model, SLDS) else None
-        read = decode.story(self.model.language, self.lexicon, decode.GREEDY, told, Z)
+        latent = self.model.latent
+        Z = None if latent is None else evidence(latent, told.X, told.lengths).phi.mean
+        read = decode.story(self.model.decoder, self.lexicon, decode.GREEDY, told, Z)
         return [float(figure) for figure in read.log_p.sum(1)]
 
     def _check_openings(self, task: Task, blanks: InfillBatch, settings: FillSettings) -> None:

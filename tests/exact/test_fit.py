@@ -10,8 +10,8 @@ import torch
 import fabula
 from fabula.api import Narrator
 from fabula.corpus.tokenize import tokenise
-from fabula.evaluation import fit
-from fabula.evaluation.story import weigh
+from fabula.evaluation import bound, fit
+from fabula.evaluation.bound import shared_draws, weigh
 from fabula.infill.batch import flatten, infill_batch
 
 STORY = ["Mia's car would not start.", "Tom was sad.", "The dog  was glad!", "Tom made it to work.", "Mia was glad.",
@@ -30,7 +30,8 @@ def log_p(narrator: Narrator, sentences: list[str], samples: int = 8_000) -> flo
     told = infill_batch([[narrator.vocabulary.encode(tokenise(s)) for s in sentences]])
     batch = flatten(told.X, told.lengths)
     with torch.inference_mode():
-        weighed = weigh(narrator.model, batch, samples, "smoothing", torch.Generator().manual_seed(1))  # type: ignore[arg-type]
+        draws = shared_draws(narrator.model, batch, samples, torch.Generator().manual_seed(1))
+        weighed = weigh(narrator.model, batch, draws, "smoothing")
     return float(weighed.log_p)
 
 
@@ -40,9 +41,9 @@ def test_every_law_weighs_the_same_story_alike(random_models: Path) -> None:
     told = infill_batch([[narrator.vocabulary.encode(tokenise(s)) for s in STORY[:3]]])
     batch = flatten(told.X, told.lengths)
     with torch.inference_mode():
+        draws = shared_draws(narrator.model, batch, 8_000, torch.Generator().manual_seed(2))
         found = [
-            float(weigh(narrator.model, batch, 8_000, law, torch.Generator().manual_seed(2)).log_p)  # type: ignore[arg-type]
-            for law in ("smoothing", "filtering", "switching")
+            float(weigh(narrator.model, batch, draws, law).log_p) for law in ("smoothing", "filtering", "switching")
         ]
     assert max(found) - min(found) < 0.1
 
@@ -95,7 +96,7 @@ def test_the_arc_is_judged_by_the_tagger(narrator: Narrator) -> None:
 def test_pieces_change_nothing(random_models: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     narrator = fabula.load(random_models / "default")
     whole = narrator.score(STORY, samples=30, seed=2)
-    monkeypatch.setattr("fabula.evaluation.story.WORDS_AT_ONCE", 100)
+    monkeypatch.setitem(bound.WORDS_AT_ONCE, "cpu", 100)
     assert narrator.score(STORY, samples=30, seed=2).log_p == pytest.approx(whole.log_p, abs=1e-3)
 
 

@@ -191,7 +191,8 @@ def s2s() -> S2S:
 
 
 def test_s2s_story_has_one_eos_at_its_end() -> None:
-    tokens, sentence = join(a_batch())
+    tokens, order = join(a_batch())
+    sentence = a_batch().sentence.gather(1, order)
     for row, story in enumerate(STORIES):
         flat = [word for words in story for word in words]
         n = len(flat) + 1

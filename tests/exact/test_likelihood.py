@@ -21,6 +21,7 @@ from fabula.models.batch import Batch, StoryDataset
 from fabula.models.build import build
 from fabula.models.dynamics import DiagonalDynamics
 from fabula.models.lm import LM
+from fabula.models.protocol import Model
 from fabula.models.s2s import S2S
 from fabula.models.settings import DynamicsSettings, LanguageSettings, ModelSettings, RecognitionSettings
 from fabula.models.slds import SLDS
@@ -30,10 +31,10 @@ STORY, TAGS = [[4, 5], [6], [7, 8]], [0, 1, 1]
 LINE = torch.linspace(-8, 8, 40, dtype=torch.float64)
 
 
-def tiny(kind: str = "slds") -> SLDS | LM | S2S:
+def tiny(kind: str = "slds") -> Model:
     torch.manual_seed(3)
     settings = ModelSettings(
-        kind=kind,  # type: ignore[arg-type]
+        kind=kind,
         language=LanguageSettings(embedding=3, hidden=4, dropout=0.0),
         dynamics=DynamicsSettings(latent=1),
         recognition=RecognitionSettings(hidden=3, dropout=0.0),

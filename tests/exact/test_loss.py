@@ -12,9 +12,10 @@ import torch
 from torch import Tensor
 
 from fabula.corpus.dataset import Corpus
+from fabula.models.protocol import Terms
 from fabula.models.slds import SLDS
 from fabula.training.loop import Run, labelled_rows
-from fabula.training.objective import Latents, Terms, log_q_of
+from fabula.training.objective import Latents, log_q_of
 from fabula.training.recipe import ObjectiveSettings, recipe_from
 
 

@@ -18,14 +18,15 @@ from torch.distributions import Normal
 from torch.nn import functional as F
 
 from fabula.corpus.dataset import Stories
-from fabula.evaluation.likelihood import draw_posterior
+from fabula.evaluation.bound import own_draws, weigh
 from fabula.models.batch import Batch, StoryDataset
 from fabula.models.build import build
 from fabula.models.dynamics import DiagonalDynamics
+from fabula.models.protocol import Terms
 from fabula.models.recognition import Evidence
 from fabula.models.settings import DynamicsSettings, LanguageSettings, ModelSettings, RecognitionSettings
 from fabula.models.slds import SLDS, Draw
-from fabula.training.objective import Terms, gumbel_softmax, kl_of_tags, log_q_of, terms
+from fabula.training.objective import gumbel_softmax, kl_of_tags, log_q_of, terms
 from fabula.training.recipe import ObjectiveSettings
 
 K, WORDS, DRAWS = 2, 9, 10_000
@@ -302,11 +303,12 @@ def test_importance_weights_are_unbiased(posterior: str, noise: str) -> None:
     log_p_X = truth([enumerate_story(model, row) for row in range(2)], None)
     batch = a_batch().repeat(DRAWS)
     with torch.no_grad():
-        draw = draw_posterior(model, model.evidence(batch), batch, posterior, torch.Generator().manual_seed(5))
-        log_w = model.log_p_X(batch, draw.Z).sum(-1) + model.log_p_Z(draw.Z, batch, batch.S) - draw.log_q
-        again = model.log_q_Z(
-            draw.Z, model.evidence(batch).phi, model.evidence(batch).log_q_S.exp(), batch.present, posterior
-        )
+        draws, evidence = own_draws(model, batch, 1, posterior, torch.Generator().manual_seed(5)), model.evidence(batch)
+        assert draws is not None
+        log_w = weigh(model, batch, draws, posterior).log_w
+        uniform = None if draws.uniform is None else draws.uniform[:, 0]
+        draw = model.draw_posterior(evidence, batch.present, draws.normal[:, 0], uniform, posterior)
+        again = model.log_q_Z(draw.Z, evidence.phi, evidence.log_q_S.exp(), batch.present, posterior)
     torch.testing.assert_close(draw.log_q, again, rtol=0, atol=1e-8)
     log_w = log_w.view(2, DRAWS)
     unbiased(log_w, log_p_X)
@@ -337,9 +339,8 @@ def test_where_states_are_unsure_and_far_apart_mixing_them_is_no_posterior() -> 
     batch = a_batch().repeat(200)
     bounds = {}
     for law in ("filtering", "switching"):
-        draw = draw_posterior(model, model.evidence(batch), batch, law, torch.Generator().manual_seed(7))
-        log_w = model.log_p_X(batch, draw.Z).sum(-1) + model.log_p_Z(draw.Z, batch, batch.S) - draw.log_q
-        bounds[law] = float(log_w.mean())
+        draws = own_draws(model, batch, 1, law, torch.Generator().manual_seed(7))
+        bounds[law] = float(weigh(model, batch, draws, law).log_w.mean())
     assert bounds["switching"] > bounds["filtering"] + 5
 
 

@@ -109,7 +109,7 @@ def own_labels(folder: Path, labels: tuple[str, ...]) -> Path:
         ("[objective]\nclamp_tags = 1", "setting objective.clamp_tags must be a bool"),
         ("model = 3", "setting model must be a table"),
         ("[model]\nlanguage = 'GRU'", "setting model.language must be a table"),
-        ("[model]\nkind = 'hmm'", "setting model.kind must be one of 'slds', 'lds', 'lm', 's2s', not 'hmm'"),
+        ("[model]\nkind = 'hmm'", "unknown model kind 'hmm'; there are lm, s2s, slds, lds"),
         ("[model.dynamics]\nlatent = 0", "setting model.dynamics.latent must be above 0, not 0"),
         ("[model.language]\ndropout = 1", "setting model.language.dropout must be at least 0 and below 1"),
         ("[objective]\nlabelled = 1.5", "setting objective.labelled must be between 0 and 1"),

@@ -13,7 +13,8 @@ from fabula.infill.batch import InfillBatch, infill_batch
 from fabula.infill.decode import Lexicon
 from fabula.infill.noise import Noise, seeded
 from fabula.infill.sampler import FillSettings, Found, draw, fill
-from fabula.models.build import Model, build
+from fabula.models.build import build
+from fabula.models.protocol import Model
 from fabula.models.settings import DynamicsSettings, LanguageSettings, ModelSettings, RecognitionSettings
 from fabula.models.slds import SLDS
 
@@ -44,7 +45,7 @@ WAYS = [
 def a_model(kind: str, encoder: str) -> Model:
     torch.manual_seed(0)
     settings = ModelSettings(
-        kind=kind,  # type: ignore[arg-type]
+        kind=kind,
         language=LanguageSettings(embedding=8, hidden=12),
         dynamics=DynamicsSettings(latent=3),
         recognition=RecognitionSettings(hidden=6, encoder=encoder),  # type: ignore[arg-type]

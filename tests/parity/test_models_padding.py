@@ -10,11 +10,9 @@ import torch
 from torch import Tensor
 
 from fabula.corpus.dataset import Stories
-from fabula.evaluation.likelihood import draw_by
 from fabula.models.batch import Batch, StoryDataset
 from fabula.models.build import build
-from fabula.models.lm import LM
-from fabula.models.s2s import S2S
+from fabula.models.protocol import Model
 from fabula.models.settings import DynamicsSettings, LanguageSettings, ModelSettings, RecognitionSettings
 from fabula.models.slds import SLDS
 
@@ -34,10 +32,10 @@ SHELF = StoryDataset(stories(), "cpu")
 TOGETHER = SHELF.batch(np.arange(len(LENGTHS)))
 
 
-def made(kind: str, encoder: str = "sentence", noise: str = "diagonal", tags: str = "sentence") -> SLDS | LM | S2S:
+def made(kind: str, encoder: str = "sentence", noise: str = "diagonal", tags: str = "sentence") -> Model:
     torch.manual_seed(0)
     settings = ModelSettings(
-        kind=kind,  # type: ignore[arg-type]
+        kind=kind,
         language=LanguageSettings(embedding=6, hidden=7, layers=2),
         dynamics=DynamicsSettings(latent=D, noise=noise),  # type: ignore[arg-type]
         recognition=RecognitionSettings(hidden=5, encoder=encoder, tags=tags),  # type: ignore[arg-type]
@@ -110,7 +108,7 @@ def test_draws_densities_and_words(kind: str, encoder: str, noise: str, tags: st
         evidence = model.evidence(batch)
         s = evidence.log_q_S.exp()
         half = torch.full(batch.lengths.shape, 0.5, dtype=s.dtype)
-        draw = draw_by(model, evidence, batch.present, posterior, noise_of(batch, rows), half)
+        draw = model.draw_posterior(evidence, batch.present, noise_of(batch, rows), half, posterior)
         again = model.log_q_Z(draw.Z, evidence.phi, s, batch.present, posterior)
         return (
             draw.Z,

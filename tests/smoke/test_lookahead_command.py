@@ -26,7 +26,7 @@ def checkpoint(folder: Path, kind: str, corpus: Corpus, seed: int) -> Path:
     """An untrained model."""
     torch.manual_seed(seed)
     settings = ModelSettings(
-        kind=kind,  # type: ignore[arg-type]
+        kind=kind,
         language=LanguageSettings(embedding=8, hidden=12),
         dynamics=DynamicsSettings(latent=3),
         recognition=RecognitionSettings(hidden=6),

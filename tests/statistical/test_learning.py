@@ -15,7 +15,7 @@ import torch
 from fabula.corpus.dataset import Corpus
 from fabula.corpus.prepare import prepare_stories
 from fabula.corpus.toy import toy_stories
-from fabula.evaluation.likelihood import Likelihood, draw_posterior, likelihood
+from fabula.evaluation.likelihood import Likelihood, likelihood
 from fabula.evaluation.record import mean_and_error
 from fabula.models.batch import StoryDataset
 from fabula.models.slds import SLDS
@@ -93,7 +93,8 @@ def test_a_story_is_told_by_its_own_z(learned: Learned) -> None:
     rows = np.flatnonzero(lengths == np.bincount(lengths).argmax())
     batch = learned.dataset.batch(rows)
     generator = torch.Generator().manual_seed(0)
-    Z = draw_posterior(learned.model, learned.model.evidence(batch), batch, "smoothing", generator).Z
+    noise = learned.model.noise_for(batch, generator)
+    Z = learned.model.draw_posterior(learned.model.evidence(batch), batch.present, noise, None, "smoothing").Z
     told = learned.model.log_p_X(batch, Z).sum(-1)
     shuffled = learned.model.log_p_X(batch, Z.roll(1, 0)).sum(-1)
     cost = mean_and_error(told - shuffled)

@@ -15,21 +15,15 @@ from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Float
 from numpy.typing import NDArray
-from torch import Tensor
 
 from fabula import ties
 from fabula.corpus.dataset import Corpus, Stories
 from fabula.corpus.vocabulary import Vocabulary
 from fabula.errors import UserError
-from fabula.evaluation.likelihood import draw_by
-from fabula.evaluation.record import log_mean_exp
-from fabula.models.batch import Batch, StoryDataset
-from fabula.models.build import Model
-from fabula.models.lm import LM
-from fabula.models.scaffold import UNKNOWN
-from fabula.models.slds import SLDS
+from fabula.evaluation.bound import Draws, weigh
+from fabula.models.batch import StoryDataset
+from fabula.models.protocol import Model
 
 BoolArray = NDArray[np.bool_]
 FloatArray = NDArray[np.float64]
@@ -116,12 +110,12 @@ def cloze(
     posterior: str = "filtering",
     batch_size: int = 64,
 ) -> Cloze:
-    """Every question of a file by `prepare_cloze`: exact for the LM, an importance-weighted bound for the SLDS.
+    """Every question of a file by `prepare_cloze`: exact without latents, else an importance-weighted bound.
 
     Both endings of a question are met with the same noise, so that the noise hardly decides between them.
     """
-    if not isinstance(model, LM | SLDS):
-        raise UserError("Story Cloze by likelihood is for the LM and the SLDS family", field="model")
+    if model.reads_tags:
+        raise UserError("Story Cloze by likelihood needs p(X); this model is p(X | S)", field="model")
     with np.load(questions) as file:
         arrays = {name: file[name] for name in ("tokens", "sentence_offsets", "story_offsets", "right")}
     n = len(arrays["story_offsets"]) - 1
@@ -151,9 +145,7 @@ def _stories(tokens: NDArray[Any], sentence_offsets: NDArray[np.int64], offsets:
     )
 
 
-def _log_p(
-    model: LM | SLDS, dataset: StoryDataset, samples: int, seed: int, posterior: str, batch_size: int
-) -> FloatArray:
+def _log_p(model: Model, dataset: StoryDataset, samples: int, seed: int, posterior: str, batch_size: int) -> FloatArray:
     """log p(X) of every story, in its order."""
     found = np.zeros(len(dataset))
     # Questions in the order of their longer ending's story; both endings stay side by side.
@@ -164,36 +156,17 @@ def _log_p(
         chosen = order[start : start + half]
         rows = (2 * chosen[:, None] + np.arange(2)).reshape(-1)
         batch = dataset.batch(rows)
-        if isinstance(model, SLDS):
-            log_p = _weighted(model, batch, chosen, samples, seed, posterior)
-        else:
-            log_p = model.log_p_X(batch).sum(-1)
-        found[rows] = log_p.double().cpu().numpy()
+        draws = _draws(model, chosen, samples, batch.lengths.shape[1], seed) if model.has_latent else None
+        found[rows] = weigh(model, batch, draws, posterior).log_p.cpu().numpy()
     return found
 
 
-def _weighted(
-    model: SLDS, batch: Batch, chosen: NDArray[np.int64], samples: int, seed: int, posterior: str
-) -> Float[Tensor, " batch"]:
-    """log 1/M sum_m p(X | Z_m) p(Z_m) / q(Z_m | X), S summed out, Z_m ~ q."""
-    evidence = model.evidence(batch)
-    noise, uniform = (t.to(evidence.log_q_S) for t in _noise(chosen, samples, batch.lengths.shape[1], model.D, seed))
-    free = torch.full_like(batch.S, UNKNOWN)
-    log_w = []
-    for m in range(samples):
-        Z, log_q, _ = draw_by(model, evidence, batch.present, posterior, noise[:, m], uniform[:, m])
-        log_w.append(model.log_p_X(batch, Z).sum(-1) + model.log_p_Z(Z, batch, free) - log_q)
-    return log_mean_exp(torch.stack(log_w, 1).double(), 1)
-
-
-def _noise(
-    questions: NDArray[np.int64], samples: int, sentences: int, D: int, seed: int
-) -> tuple[Float[Tensor, "batch sample sent latent"], Float[Tensor, "batch sample sent"]]:
-    """Normal and uniform numbers: of each question its own, whatever the batch; once more for the other ending."""
+def _draws(model: Model, questions: NDArray[np.int64], samples: int, sentences: int, seed: int) -> Draws:
+    """Random numbers: of each question its own, whatever the batch; once more for the other ending."""
     normal, uniform = [], []
     for question in questions:
         own = np.random.default_rng([seed, int(question)])
-        normal.append(own.standard_normal((samples, sentences, D), dtype=np.float32))
+        normal.append(own.standard_normal((samples, sentences, model.D), dtype=np.float32))
         uniform.append(own.random((samples, sentences), dtype=np.float32))
-    both = (torch.from_numpy(np.stack(drawn)).repeat_interleave(2, 0) for drawn in (normal, uniform))
-    return next(both), next(both)
+    like = next(model.parameters())
+    return Draws(*(torch.from_numpy(np.stack(drawn)).repeat_interleave(2, 0).to(like) for drawn in (normal, uniform)))

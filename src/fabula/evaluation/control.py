@@ -22,15 +22,12 @@ from fabula.errors import UserError
 from fabula.evaluation.latent import draw_given
 from fabula.evaluation.likelihood import macro_f1
 from fabula.evaluation.quality import distinct
-from fabula.infill import decode
 from fabula.infill.batch import infill_batch
 from fabula.infill.decode import DecodingConfig, Lexicon
 from fabula.infill.noise import Noise, seeded
-from fabula.infill.rerank import write_joined
-from fabula.models.build import Model
+from fabula.infill.rerank import write_left_to_right
 from fabula.models.gaussian import Potential
-from fabula.models.s2s import S2S
-from fabula.models.slds import SLDS
+from fabula.models.protocol import Model
 
 FloatArray = NDArray[np.float64]
 
@@ -68,6 +65,8 @@ def write_along(
 
     On the model's own context, on the device the model is on; top-k 1 is greedy.
     """
+    if not (model.has_latent or model.reads_tags):
+        raise UserError("control is measured on a model that tags steer: SLDS or S2S", field="model")
     device = str(next(model.parameters()).device)
     lexicon = Lexicon.of(vocabulary, device)
     decoding = DecodingConfig(top_k=top_k, temperature=temperature, max_words=max_words)
@@ -78,14 +77,11 @@ def write_along(
         blanks = infill_batch([[None] * tags.shape[1]] * len(tags), tags=tags.tolist(), device=device)
         seeds = [seeded(seed * 1_000_003 + start + row) for row in range(len(tags))]
         uniform = Noise(seeds, blanks.sentences, 1, blanks.device).uniform(decoding.max_words)
-        if isinstance(model, SLDS):
+        Z = None
+        if model.latent is not None:
             silent = torch.zeros(*tags.shape, model.D, device=device)
-            Z = draw_given(model, tags, Potential(silent, silent), tags >= 0, 1, generator)[:, 0]
-            written = decode.story(model.language, lexicon, decoding, blanks, Z, None if top_k == 1 else uniform)
-        elif isinstance(model, S2S):
-            written = write_joined(model, lexicon, decoding, blanks, uniform)
-        else:
-            raise UserError("control is measured on a model with tags: SLDS or S2S", field="model")
+            Z = draw_given(model.latent, tags, Potential(silent, silent), tags >= 0, 1, generator)[:, 0]
+        written = write_left_to_right(model, lexicon, decoding, blanks, Z, uniform)
         stories += sentences_of(written.X, written.lengths, vocabulary)
     return stories
 

@@ -17,13 +17,14 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from fabula.evaluation.record import log_mean_exp
 from fabula.infill import decode
 from fabula.infill.batch import InfillBatch, evidence
 from fabula.infill.bridge import systematic
 from fabula.infill.decode import Cursor
 from fabula.infill.samples import effective_size
 from fabula.models.gaussian import Potential
-from fabula.models.lm import LM
+from fabula.models.protocol import Model
 from fabula.models.recognition import Evidence
 from fabula.models.slds import SLDS
 
@@ -70,12 +71,13 @@ class Particles(NamedTuple):
 class Filter:
     """One story, and the draws that all passes over it share."""
 
-    def __init__(self, model: SLDS | LM, blanks: InfillBatch, samples: int, generator: torch.Generator) -> None:
-        self.model, self.X, self.lengths = model, blanks.X[0], blanks.lengths[0]
+    def __init__(self, model: Model, blanks: InfillBatch, samples: int, generator: torch.Generator) -> None:
+        assert model.decoder is not None, "a sentence's fit is read by a sentence decoder"
+        self.model, self.decoder, self.X, self.lengths = model, model.decoder, blanks.X[0], blanks.lengths[0]
         self.N = len(self.lengths)
-        self.M = samples if isinstance(model, SLDS) else 1
-        if isinstance(model, SLDS):
-            self.seen: Evidence = evidence(model, blanks.X, blanks.lengths)
+        self.M = samples if model.has_latent else 1
+        if model.latent is not None:
+            self.seen: Evidence = evidence(model.latent, blanks.X, blanks.lengths)
             draws = (self.N, self.M, model.D)
             self.noise = torch.randn(*draws, generator=generator, device=blanks.device)
         self.uniform = torch.rand(self.N, generator=generator, device=blanks.device)
@@ -86,16 +88,16 @@ class Filter:
         rows = torch.tensor(list(sentences), device=self.X.device).repeat_interleave(M)
         z = message = None
         weight: Tensor = torch.zeros(len(rows), device=self.X.device)
-        if isinstance(model, SLDS):
-            z, message, weight = self._move(model, at, rows, sentences)
-        cursor = decode.begin(model.language, len(rows), z, self.X.device) if at is None else at.cursor
-        cursor, log_p_words = decode.read(model.language, cursor, self.X[rows], self.lengths[rows], z)
+        if model.latent is not None:
+            z, message, weight = self._move(model.latent, at, rows, sentences)
+        cursor = decode.begin(self.decoder, len(rows), z, self.X.device) if at is None else at.cursor
+        cursor, log_p_words = decode.read(self.decoder, cursor, self.X[rows], self.lengths[rows], z)
         log_w = (weight + log_p_words).view(-1, M)
         log_p = weight.new_zeros(len(log_w))
         if at is not None:
             log_w, log_p = log_w + at.log_w, at.log_p
-        mean = log_w.logsumexp(1, keepdim=True) - torch.tensor(float(M)).log()
-        moved = Particles(cursor, z, message, log_w - mean, log_p + mean.squeeze(1))
+        mean = log_mean_exp(log_w, 1)
+        moved = Particles(cursor, z, message, log_w - mean.unsqueeze(1), log_p + mean)
         return self._resampled(moved, sentences)
 
     def _move(
@@ -129,7 +131,7 @@ class Filter:
         )
 
 
-def fits(model: SLDS | LM, blanks: InfillBatch, samples: int, generator: torch.Generator) -> Fits:
+def fits(model: Model, blanks: InfillBatch, samples: int, generator: torch.Generator) -> Fits:
     """Every sentence of the one story of a blanks."""
     story = Filter(model, blanks, samples, generator)
     N = story.N

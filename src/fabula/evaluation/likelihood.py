@@ -1,32 +1,29 @@
 """How probable are these stories under a model, honestly: the authors' estimate, the ELBO, and a tighter bound.
 
-With S summed out and Z_1, ..., Z_M ~ q(Z | X):
-
-    w_m = p(X | Z_m) [sum_S p(S) p(Z_m | S)] / q(Z_m | X)
-    ELBO = E[log w]  <=  E[log 1/M sum_m w_m]  <=  log p(X)
+The estimator itself is `bound.weigh`; here its figures are gathered over a dataset, with what Z and q(S) are worth.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from collections import defaultdict
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from numpy.typing import NDArray
 from torch import Tensor
 from tqdm import tqdm
 
+from fabula.evaluation.bound import Draws, authors_estimate, own_draws, weigh
 from fabula.evaluation.latent import lookahead_use, prior_log_p_X
 from fabula.evaluation.record import Figure, Kind, log_mean_exp, mean_and_error, rounded
 from fabula.models.batch import Batch, StoryDataset
-from fabula.models.build import Model
+from fabula.models.protocol import Model
 from fabula.models.recognition import Evidence
-from fabula.models.s2s import S2S
-from fabula.models.slds import SLDS, Draw
-from fabula.training.objective import gumbel_softmax
+from fabula.models.slds import SLDS
 
 ACTIVE = 0.01
 """A unit of Z is active if its posterior mean varies over stories by at least this."""
@@ -74,17 +71,6 @@ class Likelihood:
         return result
 
 
-class _Collected(NamedTuple):
-    """Of every story: log weights of the samples, the terms behind them, and what q says."""
-
-    log_w: Float[Tensor, "batch sample"]
-    log_p_X: Float[Tensor, " batch"]
-    kl_Z: Float[Tensor, " batch"]
-    authors: Float[Tensor, " batch"]
-    z_loss: Float[Tensor, " batch"]
-    ahead: Float[Tensor, " sentences"]
-
-
 @torch.no_grad()
 def likelihood(
     model: Model,
@@ -103,28 +89,25 @@ def likelihood(
     model.eval()
     tokens = int(dataset.token_counts.sum())
     common: dict[str, Any] = {"n": len(dataset), "seed": seed, "tokens": tokens, "characters": characters}
-    if isinstance(model, SLDS):
-        return _latent(model, dataset, common, samples, posterior, batch_size, latent_stories, bar)
-    total, tags = 0.0, 0.0
+    if model.latent is not None:
+        return _latent(model.latent, dataset, common, samples, posterior, batch_size, latent_stories, bar)
+    total = 0.0
     for rows in tqdm(list(dataset.in_order(batch_size)), disable=not bar, leave=False, unit="batch"):
-        batch = dataset.batch(rows)
-        total -= float(model.log_p_X(batch).double().sum())
-        if log_p_S is not None:
-            tags -= float(log_p_S[rows].sum())
-    n = len(dataset)
-    if isinstance(model, S2S):
-        # The inner <eos> are no tokens of this model.
-        own = tokens - int(dataset.sentences.sum()) + n
-        return Likelihood(
-            **common, samples=0, nll_story=total / n, ppl=math.exp(total / own),
-            ppl_with_tags=math.exp((total + tags) / own) if log_p_S is not None else None,
-            bits_per_character=(total + tags) / math.log(2) / characters if log_p_S is not None else None,
-            kinds={"nll_story": "exact", "ppl": "exact", "ppl_with_tags": "bound", "bits_per_character": "bound"},
-        )  # fmt: skip
-    return Likelihood(
-        **common, samples=0, nll_story=total / n, ppl=math.exp(total / tokens),
+        total -= float(weigh(model, dataset.batch(rows), None, posterior).log_p.sum())
+    n, own = len(dataset), int(model.token_count(dataset.token_counts, dataset.sentences).sum())
+    figures = Likelihood(
+        **common, samples=0, nll_story=total / n, ppl=math.exp(total / own),
         bits_per_character=total / math.log(2) / characters,
         kinds={"nll_story": "exact", "ppl": "exact", "bits_per_character": "exact"},
+    )  # fmt: skip
+    if not model.reads_tags:
+        return figures
+    # p(X | S) is no probability of X alone: it pays for the tags too, where they are known.
+    paid = None if log_p_S is None else total - float(log_p_S.sum())
+    return replace(
+        figures, ppl_with_tags=None if paid is None else math.exp(paid / own),
+        bits_per_character=None if paid is None else paid / math.log(2) / characters,
+        kinds={"nll_story": "exact", "ppl": "exact", "ppl_with_tags": "bound", "bits_per_character": "bound"},
     )  # fmt: skip
 
 
@@ -135,62 +118,45 @@ def _latent(
     """The figures of a latent model."""
     generator = torch.Generator(dataset.device).manual_seed(common["seed"])
     looked = set(np.random.default_rng(common["seed"]).permutation(len(dataset))[:latent_stories].tolist())
-    parts: list[_Collected] = []
-    guesses: list[Tensor] = []
-    truths: list[Tensor] = []
-    means: list[Tensor] = []
-    information: list[Tensor] = []
+    found: dict[str, list[Tensor]] = defaultdict(list)
     for rows in tqdm(list(dataset.in_order(batch_size)), disable=not bar, leave=False, unit="batch"):
         batch = dataset.batch(rows)
         evidence = model.evidence(batch)
-        s = evidence.log_q_S.exp()
-        draws = [draw_posterior(model, evidence, batch, posterior, generator) for _ in range(samples)]
-        log_p_X = torch.stack([model.log_p_X(batch, draw.Z).sum(-1) for draw in draws], 1)
-        log_p_Z = torch.stack([model.log_p_Z(d.Z, batch, torch.full_like(batch.S, -1)) for d in draws], 1)
-        log_q = torch.stack([draw.log_q for draw in draws], 1)
-        soft = gumbel_softmax(evidence.log_q_S, 1.0, False, generator)
-        authors = model.draw_filtering(evidence, soft, batch.present, noise_for(model, batch, generator))
+        draws = own_draws(model, batch, samples, posterior, generator)
+        assert draws is not None
+        weighed = weigh(model, batch, draws, posterior)
+        found["authors"].append(authors_estimate(model, batch, generator))
         chosen = torch.tensor([i for i, row in enumerate(rows) if row in looked], device=dataset.device)
         if len(chosen):
             part = batch.rows(chosen)
-            z_loss = log_p_X[chosen, : min(samples, 5)].mean(1) - prior_log_p_X(model, part, generator)
-            ahead = lookahead_use(model, part, min(samples, 5), generator)
-        else:
-            z_loss = ahead = log_p_X.new_zeros(0)
-        parts.append(
-            _Collected(
-                log_w=log_p_X + log_p_Z - log_q,
-                log_p_X=log_p_X.mean(1),
-                kl_Z=(log_q - log_p_Z).mean(1),
-                authors=model.log_p_X(batch, authors.Z).sum(-1) - authors.kl,
-                z_loss=z_loss,
-                ahead=ahead,
-            )
-        )
+            posterior_log_p = weighed.log_p_X[chosen, : min(samples, 5)].mean(1)
+            found["z_use"].append(posterior_log_p - prior_log_p_X(model, part, generator))
+            found["lookahead_use"].append(lookahead_use(model, part, min(samples, 5), generator))
         known = batch.S >= 0
-        guesses.append(evidence.log_q_S.argmax(-1)[known])
-        truths.append(batch.S[known])
-        still = torch.zeros_like(noise_for(model, batch, generator))
-        means.append(model.draw_filtering(evidence, s, batch.present, still).Z[batch.present])
-        information.append(_information(model, evidence, batch, draws[0], posterior))
-    log_w = torch.cat([part.log_w for part in parts]).double()
+        still = torch.zeros_like(model.noise_for(batch, generator))
+        means = model.draw_filtering(evidence, evidence.log_q_S.exp(), batch.present, still).Z[batch.present]
+        for name, values in (
+            ("iw", weighed.log_p), ("elbo", weighed.elbo), ("kl_z", weighed.kl_Z.mean(1)), ("means", means),
+            ("guess", evidence.log_q_S.argmax(-1)[known]), ("truth", batch.S[known]),
+            ("information", _information(model, evidence, batch, draws, posterior)),
+        ):  # fmt: skip
+            found[name].append(values)
+    whole = {name: torch.cat(parts) for name, parts in found.items()}
     n, tokens = common["n"], common["tokens"]
-    nll_iw = -float(log_mean_exp(log_w, 1).sum())
-    nll_elbo = -float(log_w.mean(1).sum())
-    nll_authors = -float(torch.cat([part.authors for part in parts]).double().sum())
-    truth, guess = torch.cat(truths), torch.cat(guesses)
-    ahead = torch.cat([part.ahead for part in parts])
-    scored = model.K > 1 and truth.numel() > 0
+    nll_iw, nll_elbo, nll_authors = (-float(whole[name].sum()) for name in ("iw", "elbo", "authors"))
+    truth, guess = whole["truth"], whole["guess"]
+    ahead = whole.get("lookahead_use")
+    scored = model.has_tags and truth.numel() > 0
     return Likelihood(
         **common, samples=samples, nll_story=nll_iw / n, ppl=math.exp(nll_iw / tokens),
         ppl_iw=math.exp(nll_iw / tokens), ppl_elbo=math.exp(nll_elbo / tokens),
         ppl_authors=math.exp(nll_authors / tokens),
         bits_per_character=nll_iw / math.log(2) / common["characters"],
-        kl_z=float(torch.cat([part.kl_Z for part in parts]).double().mean()),
-        mutual_information=float(torch.cat(information).double().mean()),
-        active_units=int((torch.cat(means).var(0) > ACTIVE).sum()),
-        z_use=mean_and_error(torch.cat([part.z_loss for part in parts])),
-        lookahead_use=mean_and_error(ahead) if ahead.numel() else None,
+        kl_z=float(whole["kl_z"].mean()),
+        mutual_information=float(whole["information"].double().mean()),
+        active_units=int((whole["means"].var(0) > ACTIVE).sum()),
+        z_use=mean_and_error(whole["z_use"]) if "z_use" in whole else None,
+        lookahead_use=mean_and_error(ahead) if ahead is not None and ahead.numel() else None,
         accuracy_s=float((truth == guess).double().mean()) if scored else None,
         f1_s=macro_f1(truth, guess, model.K) if scored else None,
         kinds={
@@ -202,45 +168,19 @@ def _latent(
     )  # fmt: skip
 
 
-def draw_posterior(model: SLDS, evidence: Evidence, batch: Batch, posterior: str, generator: torch.Generator) -> Draw:
-    """Z ~ q(Z | X), a proper law of Z given X, so the weights make a bound; `posterior` is an objective's `law`."""
-    uniform = None
-    if posterior == "switching":
-        uniform = torch.rand(batch.lengths.shape, generator=generator, device=batch.lengths.device)
-    return draw_by(model, evidence, batch.present, posterior, noise_for(model, batch, generator), uniform)
-
-
-def draw_by(
-    model: SLDS,
-    evidence: Evidence,
-    present: Bool[Tensor, "batch sent"],
-    posterior: str,
-    noise: Float[Tensor, "batch sent latent"],
-    uniform: Float[Tensor, "batch sent"] | None,
-) -> Draw:
-    """The same by given numbers. Dynamics are mixed by q(S | X), or states are drawn from it (`switching`)."""
-    if posterior == "switching":
-        assert uniform is not None
-        below = evidence.log_q_S.exp().cumsum(-1)[..., :-1] <= uniform.unsqueeze(-1)
-        return model.draw_switching(evidence, model.one_hot(below.sum(-1)), present, noise)
-    drawing = model.draw_smoothing if posterior == "smoothing" else model.draw_filtering
-    return drawing(evidence, evidence.log_q_S.exp(), present, noise)
-
-
-def noise_for(model: SLDS, batch: Batch, generator: torch.Generator) -> Float[Tensor, "batch sent latent"]:
-    A = model.dynamics.A
-    return torch.randn(*batch.lengths.shape, model.D, generator=generator, device=A.device, dtype=A.dtype)
-
-
-def _information(model: SLDS, evidence: Evidence, batch: Batch, draw: Draw, posterior: str) -> Float[Tensor, " batch"]:
-    """log q(Z | X) - log of q's mean over the batch, at Z ~ q(Z | X): I(X; Z), but at most log of the batch."""
-    n = draw.Z.shape[0]
+def _information(
+    model: SLDS, evidence: Evidence, batch: Batch, draws: Draws, posterior: str
+) -> Float[Tensor, " batch"]:
+    """log q(Z | X) - log of q's mean over the batch, at the first draw: I(X; Z), but at most log of the batch."""
+    numbers = draws.normal[:, 0], None if draws.uniform is None else draws.uniform[:, 0]
+    Z = model.draw_posterior(evidence, batch.present, *numbers, posterior).Z
+    n = len(Z)
     columns = []
     for other in range(n):
         phi = type(evidence.phi)(*(t[other : other + 1].expand(n, -1, -1) for t in evidence.phi))
         s = evidence.log_q_S[other : other + 1].exp().expand(n, -1, -1)
         same = (batch.present == batch.present[other]).all(1)
-        log_q = model.log_q_Z(draw.Z, phi, s, batch.present, posterior)
+        log_q = model.log_q_Z(Z, phi, s, batch.present, posterior)
         columns.append(log_q.masked_fill(~same, float("-inf")))
     pairs = torch.stack(columns, 1)
     return pairs.diagonal() - log_mean_exp(pairs, 1)

@@ -37,9 +37,7 @@ from fabula.infill.noise import Noise, seeded
 from fabula.infill.sampler import COPIES_OF_SCORES, INTERACTIVE_DEFAULTS, FillSettings, draw
 from fabula.infill.samples import Diagnostics, Round
 from fabula.infill.tags import TagSource
-from fabula.models.build import Model
-from fabula.models.lm import LM
-from fabula.models.s2s import S2S
+from fabula.models.protocol import Model
 from fabula.models.slds import SLDS
 from fabula.ties import first_best, wins
 
@@ -141,7 +139,7 @@ def choose_stories(stories: Stories, n: int, sentences: int, seed: int) -> list[
 
 def lookahead(
     narrator: SLDS,
-    judge: LM,
+    judge: Model,
     vocabulary: Vocabulary,
     stories: Stories,
     rows: Sequence[int],
@@ -151,7 +149,7 @@ def lookahead(
     people: People = NOBODY,
 ) -> list[System]:
     """Every system's middles of these stories, judged; the human middle and another story's for comparison."""
-    if isinstance(lm, S2S) or lm is judge:
+    if lm is judge or (lm is not None and (lm.has_latent or lm.reads_tags)):
         raise UserError("the language model that writes must be a plain one, and not the judge")
     texts = [[s.tolist() for s in stories.sentences(row)] for row in rows]
     device = narrator.dynamics.A.device
@@ -219,7 +217,7 @@ def narrator_systems(
 
 def lm_systems(model: Model | None, lexicon: Lexicon, settings: LookaheadSettings) -> Iterator[tuple[str, Teller]]:
     """The language model left to right, once and as the best of many."""
-    if not isinstance(model, LM):
+    if model is None:
         return
 
     def best_of(samples: int) -> Teller:
@@ -249,12 +247,13 @@ def latent_tellings(
 
 
 def lm_tellings(
-    model: LM, lexicon: Lexicon, blank: InfillBatch, settings: LookaheadSettings, generators: list[torch.Generator]
+    model: Model, lexicon: Lexicon, blank: InfillBatch, settings: LookaheadSettings, generators: list[torch.Generator]
 ) -> decode.Written:
     """Every blank left to right, from the sentences before it alone."""
     noise = Noise(generators, blank.sentences, settings.plain, blank.device)
     uniform = noise.uniform(settings.max_words)
-    return decode.story(model.language, lexicon, settings.decoding(), blank.repeat(settings.plain), None, uniform)
+    wide = blank.repeat(settings.plain)
+    return rerank.write_left_to_right(model, lexicon, settings.decoding(), wide, None, uniform)
 
 
 def plain(
@@ -323,7 +322,9 @@ def pieces(
         yield blank.rows(start, stop), [torch.Generator().manual_seed(seed) for seed in seeds[start:stop]]
 
 
-def judged(judge: LM, vocabulary: Vocabulary, name: str, told: Told, texts: Sequence[Lines], seconds: float) -> System:
+def judged(
+    judge: Model, vocabulary: Vocabulary, name: str, told: Told, texts: Sequence[Lines], seconds: float
+) -> System:
     """The row of one system: the judge's opinion of every telling, and the prose of the first."""
     n, tellings = told.X.shape[:2]
     log_p = log_p_ending(judge, told.X.flatten(0, 1), told.lengths.flatten(0, 1)).view(n, tellings).double().mean(1)
@@ -334,18 +335,19 @@ def judged(judge: LM, vocabulary: Vocabulary, name: str, told: Told, texts: Sequ
 
 @torch.inference_mode()
 def log_p_ending(
-    judge: LM, X: Int[Tensor, "batch sent word"], lengths: Int[Tensor, "batch sent"]
+    judge: Model, X: Int[Tensor, "batch sent word"], lengths: Int[Tensor, "batch sent"]
 ) -> Float[Tensor, " batch"]:
     """The judge's log P(X_N | X_:N) of stories of N sentences each."""
-    found = []
+    decoder, found = judge.decoder, []
+    assert decoder is not None, "the judge is a plain language model"
     for X_part, lengths_part in zip(torch.split(X, JUDGED_AT_ONCE), torch.split(lengths, JUDGED_AT_ONCE), strict=True):
         batch = flatten(X_part, lengths_part)
-        features = judge.language(batch.previous, None)
+        features = decoder(batch.previous, None)
         # The scores of the whole vocabulary only where they are asked for.
         word = torch.arange(batch.tokens.shape[1], device=X.device)
         first, last = batch.starts[:, -1:], batch.starts[:, -1:] + batch.lengths[:, -1:]
         there = ((word >= first) & (word < last)).nonzero(as_tuple=True)
-        log_p = judge.language.log_prob(features[there].unsqueeze(1), batch.tokens[there].unsqueeze(1)).squeeze(1)
+        log_p = decoder.log_prob(features[there].unsqueeze(1), batch.tokens[there].unsqueeze(1)).squeeze(1)
         found.append(log_p.new_zeros(len(X_part)).index_add(0, there[0], log_p))
     return torch.cat(found)
 

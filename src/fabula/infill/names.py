@@ -10,13 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-import torch
-
 from fabula.corpus.people import looks_like_a_name
-from fabula.corpus.vocabulary import BOS, Vocabulary
-from fabula.models.build import Model
-from fabula.models.s2s import S2S
-from fabula.models.slds import SLDS
+from fabula.corpus.vocabulary import Vocabulary
+from fabula.models.protocol import Model
 from fabula.ties import first_best, ranking
 
 KNOWN = 24
@@ -44,19 +40,9 @@ def unknown_names(sentences: Sequence[Sequence[str]], vocabulary: Vocabulary) ->
 
 def known_names(model: Model, vocabulary: Vocabulary) -> list[str]:
     """The names that a story may well begin with, the most expected first."""
-    device = next(model.parameters()).device
-    first = torch.tensor([BOS], device=device)
-    if isinstance(model, S2S):
-        memory, state = model.encode(
-            torch.full((1, 2), -1, device=device), torch.ones(1, 2, dtype=torch.bool, device=device)
-        )
-        scores = model.write(first[None], memory, torch.ones(1, 2, dtype=torch.bool, device=device), state)[0][0, 0]
-    else:
-        z = torch.zeros(1, model.D, device=device) if isinstance(model, SLDS) else None
-        scores = model.language.step(first, z, model.language.start(1, z))[0][0]
     words = vocabulary.words
     names = [n for n, w in enumerate(words) if looks_like_a_name(w) and w.lower() not in vocabulary.index]
-    order = ranking(scores[names].tolist())
+    order = ranking(model.first_word_scores()[names].tolist())
     return [words[names[place]] for place in order[:KNOWN]]
 
 

@@ -19,7 +19,7 @@ from fabula.infill.batch import InfillBatch
 from fabula.infill.decode import TOP_15, DecodingConfig, Lexicon
 from fabula.infill.noise import Noise
 from fabula.infill.samples import Diagnostics, Round, score_following
-from fabula.models.lm import LM
+from fabula.models.protocol import Model
 from fabula.models.s2s import S2S
 from fabula.models.scaffold import UNKNOWN
 
@@ -42,7 +42,7 @@ class RerankSettings:
 
 
 def run(
-    model: LM | S2S,
+    model: Model,
     lexicon: Lexicon,
     blanks: InfillBatch,
     settings: RerankSettings,
@@ -56,14 +56,26 @@ def run(
         left -= chains
         wide = blanks.repeat(chains)
         uniform = Noise(generators, blanks.sentences, chains, blanks.device).uniform(settings.decoding.max_words)
-        if isinstance(model, S2S):
-            written, S = write_joined(model, lexicon, settings.decoding, wide, uniform), wide.S
-        else:
-            written = decode.story(model.language, lexicon, settings.decoding, wide, None, uniform)
-            S = torch.full_like(wide.S, UNKNOWN)
+        written = write_left_to_right(model, lexicon, settings.decoding, wide, None, uniform)
+        S = wide.S if model.reads_tags else torch.full_like(wide.S, UNKNOWN)
         score = score_following(written.log_p, written.lengths, wide)
         found = Round(written.X, written.lengths, S, written.log_p, score, torch.zeros_like(score))
         yield found, None if left else Diagnostics.none(stories, N)
+
+
+def write_left_to_right(
+    model: Model,
+    lexicon: Lexicon,
+    decoding: DecodingConfig,
+    blanks: InfillBatch,
+    Z: Float[Tensor, "batch sent latent"] | None,
+    uniform: Float[Tensor, "batch sent word"],
+) -> decode.Written:
+    """Every missing sentence given those before it and Z, by whichever decoder the model has; top-k 1 is greedy."""
+    if model.story_decoder is not None:
+        return write_joined(model.story_decoder, lexicon, decoding, blanks, uniform)
+    assert model.decoder is not None, "a model without latents writes by a decoder"
+    return decode.story(model.decoder, lexicon, decoding, blanks, Z, None if decoding.top_k == 1 else uniform)
 
 
 def write_joined(

@@ -18,8 +18,7 @@ from fabula.infill.decode import DecodingConfig, Lexicon
 from fabula.infill.noise import seeded
 from fabula.infill.samples import Diagnostics, Round, best
 from fabula.infill.tags import TagSource
-from fabula.models.build import Model
-from fabula.models.slds import SLDS
+from fabula.models.protocol import Model
 
 SamplerName = Literal["gibbs", "bridge", "rerank"]
 SAMPLERS: tuple[SamplerName, ...] = ("bridge", "gibbs", "rerank")
@@ -130,10 +129,11 @@ def draw(
     """Rounds of finished stories from the sampler that the settings name; a model without latents can only rerank."""
     if cast is not None and not settings.allow_new_names:
         blanks = cast.without_new_names(blanks)
-    if not isinstance(model, SLDS):
+    latent = model.latent
+    if latent is None:
         settings = replace(settings, sampler="rerank")
     decoding = settings.decoding()
-    if not isinstance(model, SLDS):
+    if latent is None:
         yield from rerank.run(
             model, lexicon, blanks, rerank.RerankSettings(samples=settings.samples, decoding=decoding), generators
         )
@@ -143,12 +143,12 @@ def draw(
             chains=chains, sweeps=-(-settings.samples // chains), x_step=settings.x_step,
             decoding=decoding, score=settings.score, tags=settings.tags,
         )  # fmt: skip
-        for found, movement in gibbs.run(model, lexicon, blanks, chosen, generators, gold):
+        for found, movement in gibbs.run(latent, lexicon, blanks, chosen, generators, gold):
             yield first_chains(found, chains, min(left, chains)), movement
             left -= chains
     else:
         yield from bridge.run(
-            model, lexicon, blanks,
+            latent, lexicon, blanks,
             bridge.BridgeSettings(
                 particles=settings.samples, decoding=decoding, tags=settings.tags, fluency=settings.fluency,
                 twist_weight=settings.twist_weight, context=settings.context, agreement=settings.agreement,

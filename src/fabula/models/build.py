@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from fabula.models.lm import LM
-from fabula.models.s2s import S2S
-from fabula.models.scaffold import Scaffold
+from fabula.models import lm, s2s, slds  # noqa: F401  (they register themselves)
+from fabula.models.protocol import MODELS, Model
 from fabula.models.settings import ModelSettings
-from fabula.models.slds import SLDS
-
-Model = SLDS | LM | S2S
 
 
 def build(
@@ -21,11 +16,5 @@ def build(
     p_initial: Float[Tensor, " state"],
     p_next: Float[Tensor, "state state"],
 ) -> Model:
-    """The system `settings.kind` names; `lds` is `slds` over a scaffold of one state."""
-    if settings.kind == "lm":
-        return LM(settings, vocabulary)
-    if settings.kind == "s2s":
-        return S2S(settings, vocabulary, p_initial.shape[0])
-    if settings.kind == "lds":
-        p_initial, p_next = torch.ones(1), torch.ones(1, 1)
-    return SLDS(settings, vocabulary, Scaffold(p_initial, p_next, learn=settings.scaffold.learn))
+    """The model that `settings.kind` names."""
+    return MODELS.find(settings.kind, "model.kind")(settings, vocabulary, p_initial, p_next)

@@ -3,20 +3,29 @@
 from __future__ import annotations
 
 from jaxtyping import Float
-from torch import Tensor, nn
+from torch import Tensor
 
 from fabula.models.batch import Batch
 from fabula.models.language import ConditionalLanguageModel
+from fabula.models.protocol import Model, register_model
 from fabula.models.settings import ModelSettings
 
 
-class LM(nn.Module):
+class LM(Model):
     """log p(X) = sum_i log p(X_i | X_:i), exact."""
 
     def __init__(self, settings: ModelSettings, vocabulary: int) -> None:
         super().__init__()
         self.language = ConditionalLanguageModel(settings.language, vocabulary, 0)
 
-    def log_p_X(self, batch: Batch) -> Float[Tensor, "batch sent"]:
-        features = self.language(batch.previous, None)
-        return batch.per_sentence(self.language.log_prob(features, batch.tokens))
+    @property
+    def decoder(self) -> ConditionalLanguageModel:
+        return self.language
+
+    def log_p_words(self, batch: Batch, Z: Tensor | None = None) -> Float[Tensor, "batch token"]:
+        return self.language.log_prob(self.language(batch.previous, None), batch.tokens)
+
+
+@register_model("lm")
+def build_lm(settings: ModelSettings, vocabulary: int, p_initial: Tensor, p_next: Tensor) -> LM:
+    return LM(settings, vocabulary)

@@ -29,6 +29,10 @@ class Evidence(NamedTuple):
     phi: Potential
     log_q_S: Float[Tensor, "batch sent state"]
 
+    def rows(self, at: Tensor) -> Evidence:
+        """The evidence of the stories at these rows."""
+        return Evidence(Potential(self.phi.mean[at], self.phi.precision[at]), self.log_q_S[at])
+
     def where(self, known: Tensor) -> Evidence:
         """The same with no evidence from sentences that are not known."""
         K = self.log_q_S.shape[-1]

@@ -6,6 +6,9 @@ into sentences after each word that ends one (`.`, `!`, `?` and a closing quote 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import ClassVar
+
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
@@ -13,29 +16,50 @@ from torch.nn import functional as F
 
 from fabula.corpus.vocabulary import BOS, EOS, PAD
 from fabula.models.batch import Batch
+from fabula.models.protocol import Count, Model, register_model
 from fabula.models.settings import ModelSettings
 
 
-class S2S(nn.Module):
+class S2S(Model):
     """Tags read by a GRU, words written by a GRU that attends to them: score(h, e) = h^T W e, bilinear.
 
     Attention reads the states after the GRU (no input feeding), so that a story is one pass.
     """
+
+    reads_tags = True
+    renamed: ClassVar[Mapping[str, str]] = {"decoder.": "writer."}
 
     def __init__(self, settings: ModelSettings, vocabulary: int, K: int) -> None:
         super().__init__()
         language = settings.language
         E, H, L = language.embedding, language.hidden, language.layers
         dropout = language.dropout if L > 1 else 0.0
-        self.K = K
         self.tag_embedding = nn.Embedding(K + 1, E)
         self.encoder = nn.GRU(E, H, L, batch_first=True, dropout=dropout)
         self.embedding = nn.Embedding(vocabulary, E)
-        self.decoder = nn.GRU(E, H, L, batch_first=True, dropout=dropout)
+        self.writer = nn.GRU(E, H, L, batch_first=True, dropout=dropout)
         self.bilinear = nn.Linear(H, H, bias=False)
         self.combine = nn.Linear(2 * H, H)
         self.output = nn.Linear(H, vocabulary)
         self.dropout = nn.Dropout(language.dropout)
+
+    @property
+    def K(self) -> int:
+        return self.tag_embedding.num_embeddings - 1
+
+    @property
+    def story_decoder(self) -> S2S:
+        return self
+
+    def token_count(self, tokens: Count, sentences: Count) -> Count:
+        """The inner `<eos>` are no tokens of this model."""
+        return tokens - sentences + 1  # type: ignore[operator, no-any-return]
+
+    def first_word_scores(self) -> Float[Tensor, " vocab"]:
+        device = self.output.bias.device
+        first, present = torch.full((1, 1), BOS, device=device), torch.ones(1, 2, dtype=torch.bool, device=device)
+        memory, state = self.encode(torch.full((1, 2), -1, device=device), present)
+        return self.write(first, memory, present, state)[0][0, 0]
 
     def encode(
         self, S: Int[Tensor, "batch sent"], present: Bool[Tensor, "batch sent"]
@@ -45,7 +69,7 @@ class S2S(nn.Module):
         states, _ = self.encoder(self.tag_embedding(torch.where(S < 0, self.K, S)))
         last = (present.sum(1) - 1).clamp(min=0)
         start = states[torch.arange(len(last), device=last.device), last]
-        return states, start.unsqueeze(0).expand(self.decoder.num_layers, -1, -1).contiguous()
+        return states, start.unsqueeze(0).expand(self.writer.num_layers, -1, -1).contiguous()
 
     def write(
         self,
@@ -55,28 +79,32 @@ class S2S(nn.Module):
         state: Float[Tensor, "layers batch hidden"],
     ) -> tuple[Float[Tensor, "batch token vocab"], Tensor]:
         """Scores of the next word at every place, and the state after the last."""
-        states, state = self.decoder(self.dropout(self.embedding(previous)), state)
+        states, state = self.writer(self.dropout(self.embedding(previous)), state)
         scores = self.bilinear(states) @ memory.transpose(1, 2)
         weights = scores.masked_fill(~present.unsqueeze(1), float("-inf")).softmax(-1)
         context = weights @ memory
         features = torch.tanh(self.combine(torch.cat([states, context], -1)))
         return self.output(self.dropout(features)), state
 
-    def log_p_X(self, batch: Batch) -> Float[Tensor, "batch sent"]:
-        """log p(X | S), by the sentence each word stands in; the inner `<eos>` are neither read nor paid for."""
-        tokens, sentence = join(batch)
+    def log_p_words(self, batch: Batch, Z: Tensor | None = None) -> Float[Tensor, "batch token"]:
+        """log p(X | S) by tokens; the inner `<eos>` are neither read nor paid for, and their figure is 0."""
+        tokens, order = join(batch)
         previous = torch.cat([torch.full_like(tokens[:, :1], BOS), tokens[:, :-1]], 1)
         memory, state = self.encode(batch.S, batch.present)
         logits, _ = self.write(previous, memory, batch.present, state)
         loss = F.cross_entropy(logits.flatten(0, 1), tokens.flatten(), ignore_index=PAD, reduction="none")
-        return loss.new_zeros(batch.lengths.shape).scatter_add(1, sentence, -loss.view_as(tokens))
+        return -torch.zeros_like(loss).view_as(tokens).scatter(1, order, loss.view_as(tokens))
 
 
 def join(batch: Batch) -> tuple[Int[Tensor, "batch token"], Int[Tensor, "batch token"]]:
-    """The stories with one `<eos>` at the end, and which sentence each token is of."""
+    """The stories with one `<eos>` at the end, and the place in `batch.tokens` that each token comes from."""
     position = torch.arange(batch.tokens.shape[1], device=batch.tokens.device)
     last = batch.lengths.sum(1, keepdim=True) - 1
     keep = (batch.tokens != PAD) & ((batch.tokens != EOS) | (position == last))
     order = torch.argsort((~keep).to(torch.int8), dim=1, stable=True)
-    tokens = batch.tokens.masked_fill(~keep, PAD).gather(1, order)
-    return tokens, batch.sentence.gather(1, order)
+    return batch.tokens.masked_fill(~keep, PAD).gather(1, order), order
+
+
+@register_model("s2s")
+def build_s2s(settings: ModelSettings, vocabulary: int, p_initial: Tensor, p_next: Tensor) -> S2S:
+    return S2S(settings, vocabulary, len(p_initial))

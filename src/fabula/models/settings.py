@@ -77,7 +77,8 @@ class RecognitionSettings:
 class ModelSettings:
     """Which system, and the sizes of its parts; parts a system does not have are left at their defaults."""
 
-    kind: Literal["slds", "lds", "lm", "s2s"] = "slds"
+    kind: str = "slds"
+    """`slds`, `lds`, `lm`, `s2s`, or a kind that an installed package adds (`models/protocol.py`)."""
     language: LanguageSettings = field(default_factory=LanguageSettings)
     dynamics: DynamicsSettings = field(default_factory=DynamicsSettings)
     scaffold: ScaffoldSettings = field(default_factory=ScaffoldSettings)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 
 from fabula.corpus.vocabulary import PAD, UNK
@@ -18,6 +18,7 @@ from fabula.models.chain import chain
 from fabula.models.dynamics import dynamics
 from fabula.models.gaussian import Potential
 from fabula.models.language import ConditionalLanguageModel
+from fabula.models.protocol import Model, register_model
 from fabula.models.recognition import Evidence, Recognition
 from fabula.models.scaffold import Scaffold
 from fabula.models.settings import ModelSettings
@@ -31,7 +32,7 @@ class Draw(NamedTuple):
     kl: Float[Tensor, " batch"]
 
 
-class SLDS(nn.Module):
+class SLDS(Model):
     """The four factors together; K comes from the scaffold, so from the corpus."""
 
     def __init__(self, settings: ModelSettings, vocabulary: int, scaffold: Scaffold) -> None:
@@ -51,6 +52,18 @@ class SLDS(nn.Module):
     def D(self) -> int:
         return self.dynamics.D
 
+    @property
+    def has_tags(self) -> bool:
+        return self.K > 1
+
+    @property
+    def latent(self) -> SLDS:
+        return self
+
+    @property
+    def decoder(self) -> ConditionalLanguageModel:
+        return self.language
+
     def tags(self, batch: Batch) -> Int[Tensor, "batch sent"]:
         """The batch's tags; with one state there is nothing to know."""
         return batch.S if self.K > 1 else torch.where(batch.present, 0, -1)
@@ -60,8 +73,48 @@ class SLDS(nn.Module):
         evidence: Evidence = self.recognition(self.language.embedding(batch.tokens), batch)
         return evidence
 
+    def log_q_S(self, batch: Batch) -> Float[Tensor, "batch sent state"]:
+        return self.evidence(batch).log_q_S
+
     def one_hot(self, S: Int[Tensor, "batch sent"]) -> Float[Tensor, "batch sent state"]:
         return F.one_hot(S.clamp(min=0), self.K).to(self.dynamics.A.dtype)
+
+    def noise_for(self, batch: Batch, generator: torch.Generator | None) -> Float[Tensor, "batch sent latent"]:
+        """Standard normal numbers for one draw of Z for every story."""
+        A = self.dynamics.A
+        return torch.randn(*batch.lengths.shape, self.D, generator=generator, device=A.device, dtype=A.dtype)
+
+    def draw(
+        self,
+        evidence: Evidence,
+        s: Float[Tensor, "batch sent state"],
+        present: Bool[Tensor, "batch sent"],
+        noise: Float[Tensor, "batch sent latent"],
+        posterior: str,
+    ) -> Draw:
+        """Z ~ q(Z | s, X) by the posterior of this name: `filtering`, `smoothing` or `switching`."""
+        draws = {
+            "filtering": self.draw_filtering, "smoothing": self.draw_smoothing, "switching": self.draw_switching
+        }  # fmt: skip
+        return draws[posterior](evidence, s, present, noise)
+
+    def draw_posterior(
+        self,
+        evidence: Evidence,
+        present: Bool[Tensor, "batch sent"],
+        noise: Float[Tensor, "batch sent latent"],
+        uniform: Float[Tensor, "batch sent"] | None,
+        posterior: str,
+    ) -> Draw:
+        """Z ~ q(Z | X), a proper law of Z given X, so that its importance weights make a bound.
+
+        The dynamics are mixed by q(S | X); under `switching` states are drawn from it by the uniform numbers instead.
+        """
+        s = evidence.log_q_S.exp()
+        if posterior == "switching":
+            assert uniform is not None
+            s = self.one_hot((s.cumsum(-1)[..., :-1] <= uniform.unsqueeze(-1)).sum(-1))
+        return self.draw(evidence, s, present, noise, posterior)
 
     def draw_filtering(
         self,
@@ -157,14 +210,16 @@ class SLDS(nn.Module):
         evidence = self.scaffold.clamp(self.log_p_Z_each(Z), S)
         return self.scaffold.log_marginal(evidence, batch.present)
 
-    def log_p_X(self, batch: Batch, Z: Float[Tensor, "batch sent latent"]) -> Float[Tensor, "batch sent"]:
-        """log p(X_i | Z_i, X_:i) of every sentence."""
+    def log_p_words(
+        self, batch: Batch, Z: Float[Tensor, "batch sent latent"] | None = None
+    ) -> Float[Tensor, "batch token"]:
+        assert Z is not None, "the words of this model depend on Z"
         previous, share = batch.previous, self.language.settings.history_dropout
         if self.training and share:
             lost = torch.rand(batch.lengths.shape, device=previous.device) < share
             previous = previous.masked_fill(lost.gather(1, batch.sentence), UNK)
         features = self.language(previous, gather_latent(Z, batch.sentence))
-        return batch.per_sentence(self.language.log_prob(features, batch.tokens))
+        return self.language.log_prob(features, batch.tokens)
 
     def log_p_sentence(self, batch: Batch, Z: Float[Tensor, "batch sent latent"], i: int) -> Float[Tensor, " batch"]:
         """log p(X_i | Z_i, X_:i) of sentence i alone: what follows is not read, and only its own words are scored."""
@@ -174,3 +229,14 @@ class SLDS(nn.Module):
         row, place = ((sentence == i) & (tokens != PAD)).nonzero(as_tuple=True)
         each = self.language.log_prob(features[row, place].unsqueeze(1), tokens[row, place].unsqueeze(1)).squeeze(1)
         return each.new_zeros(len(tokens)).index_add(0, row, each)
+
+
+@register_model("slds")
+def build_slds(settings: ModelSettings, vocabulary: int, p_initial: Tensor, p_next: Tensor) -> SLDS:
+    return SLDS(settings, vocabulary, Scaffold(p_initial, p_next, learn=settings.scaffold.learn))
+
+
+@register_model("lds")
+def build_lds(settings: ModelSettings, vocabulary: int, p_initial: Tensor, p_next: Tensor) -> SLDS:
+    """An SLDS over a scaffold of one state."""
+    return SLDS(settings, vocabulary, Scaffold(torch.ones(1), torch.ones(1, 1), learn=settings.scaffold.learn))

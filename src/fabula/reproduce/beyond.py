@@ -102,7 +102,7 @@ def written(found: Found) -> Table:
             else Figure()
         ]
         for part in ("story", "ending_only", "difference"):
-            if system.kind == "s2s" or "cloze" not in system.stages:
+            if system.reads_tags or "cloze" not in system.stages:
                 figures.append(Figure(words="–"))
             elif cloze is None:
                 figures.append(Figure())

@@ -231,7 +231,7 @@ def family(
             found.overlap(system.name, setting, sampler, metric),
         )
         for system in found.systems
-        if system.kind == "slds" and "sample" in system.stages and (ours or system.paper)
+        if system.has_tags and "sample" in system.stages and (ours or system.paper)
         for sampler in samplers_of(system)
         if (peeking or not sampler.endswith("-peek")) and (not samplers or sampler in samplers)
     ]

@@ -15,7 +15,6 @@ from fabula.evaluation.record import mean_and_error, rounded
 from fabula.infill.batch import infill_batch
 from fabula.infill.noise import seeded
 from fabula.infill.sampler import FillSettings, fill
-from fabula.models.lm import LM
 from fabula.reproduce.bench import Bench
 from fabula.reproduce.plan import BY_NAME, HUMAN, JUDGE, MIDDLE, PLAIN, SETTINGS, Unit
 from fabula.reproduce.records import rounded_list
@@ -54,7 +53,6 @@ def look_ahead(bench: Bench, unit: Unit) -> None:
 def judged(bench: Bench, middles: Sequence[list[list[int]]]) -> Tensor:
     """The judge's opinion of these middles of the chosen stories."""
     judge = bench.checkpoint(BY_NAME[JUDGE]).model
-    assert isinstance(judge, LM)
     stories = []
     for row, middle in zip(bench.rows, middles, strict=True):
         first, *_, last = bench.words(row)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections import defaultdict
 from typing import Any
 
 import numpy as np
@@ -11,23 +12,22 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from fabula.evaluation.bound import authors_estimate, own_draws, weigh
 from fabula.evaluation.latent import lookahead_use
-from fabula.evaluation.likelihood import draw_posterior, macro_f1, noise_for
+from fabula.evaluation.likelihood import macro_f1
 from fabula.evaluation.measure import log_p_of_tags
-from fabula.evaluation.record import log_mean_exp, mean_and_error, rounded
+from fabula.evaluation.record import mean_and_error, rounded
 from fabula.infill import decode
 from fabula.infill.batch import infill_batch
 from fabula.infill.decode import GREEDY
 from fabula.models.batch import StoryDataset
-from fabula.models.build import Model
-from fabula.models.s2s import S2S
+from fabula.models.protocol import Model
 from fabula.models.slds import SLDS
 from fabula.reproduce.bench import Bench, OutOfTimeError, weights_of
 from fabula.reproduce.plan import BY_NAME, Unit
 from fabula.reproduce.records import rounded_list
 from fabula.training.checkpoint import load
 from fabula.training.loop import train
-from fabula.training.objective import gumbel_softmax
 
 FloatArray = NDArray[np.float64]
 STORIES_AT_ONCE = {"cpu": 256, "cuda": 1600}
@@ -101,17 +101,18 @@ def measure_system(bench: Bench, unit: Unit) -> None:
     dataset = StoryDataset(stories, bench.device)
     posterior = checkpoint.recipe.objective.law
     log_p_S = log_p_of_tags(stories, bench.corpus.transitions)
-    arrays = story_nlls(checkpoint.model, dataset, samples, bench.job.seed, posterior)
-    tokens = tokens_of(checkpoint.model, dataset)
-    if isinstance(checkpoint.model, S2S) and log_p_S is not None:
+    model = checkpoint.model
+    arrays = story_nlls(model, dataset, samples, bench.job.seed, posterior)
+    tokens = model.token_count(dataset.token_counts, dataset.sentences)
+    if model.reads_tags and log_p_S is not None:
         arrays["with_tags"] = arrays["nll"] - log_p_S
-    figures = latent_figures(checkpoint.model, bench) if isinstance(checkpoint.model, SLDS) else {}
+    figures = {} if model.latent is None else latent_figures(model.latent, bench)
     if "kl_z" in arrays:
         figures["kl_z"] = rounded(float(arrays.pop("kl_z").mean()))
     kinds = {"nll": "exact", "with_tags": "bound", "iw": "bound", "elbo": "bound", "authors": "estimate"}
     record = {
         **bench.common(unit, n=len(dataset), kind="estimate", began=began),
-        "samples": samples if isinstance(checkpoint.model, SLDS) else 0,
+        "samples": samples if model.has_latent else 0,
         "kinds": {name: kinds[name] for name in arrays},
         "ppl": {name: rounded(math.exp(values.sum() / tokens.sum())) for name, values in arrays.items()},
         "nll_story": {name: rounded(float(values.mean())) for name, values in arrays.items()},
@@ -123,41 +124,26 @@ def measure_system(bench: Bench, unit: Unit) -> None:
     bench.records.write(unit.name, record)
 
 
-def tokens_of(model: Model, dataset: StoryDataset) -> NDArray[np.int64]:
-    """Tokens of each story as the model counts them: S2S has one `<eos>` a story."""
-    counts = dataset.token_counts
-    return np.asarray(counts - dataset.sentences + 1 if isinstance(model, S2S) else counts, dtype=np.int64)
-
-
 @torch.no_grad()
 def story_nlls(model: Model, dataset: StoryDataset, samples: int, seed: int, posterior: str) -> dict[str, FloatArray]:
     """Negative log-likelihood of each story: exact (`nll`), or for a latent model IW bound, ELBO, authors' estimate.
 
     Beside those of a latent model stands its KL of Z with S summed out.
     """
-    names = ("iw", "elbo", "authors", "kl_z") if isinstance(model, SLDS) else ("nll",)
-    found = {name: np.zeros(len(dataset)) for name in names}
+    found: dict[str, FloatArray] = defaultdict(lambda: np.zeros(len(dataset)))
     generator = torch.Generator(dataset.device).manual_seed(seed)
     model.eval()
     for rows in dataset.in_order(STORIES_AT_ONCE.get(dataset.device.type, 256)):
         batch = dataset.batch(rows)
-        if not isinstance(model, SLDS):
-            found["nll"][rows] = -model.log_p_X(batch).double().sum(-1).cpu().numpy()
-            continue
-        evidence = model.evidence(batch)
-        log_w, kl = [], []
-        for _ in range(samples):
-            drawn = draw_posterior(model, evidence, batch, posterior, generator)
-            kl.append((drawn.log_q - model.log_p_Z(drawn.Z, batch, torch.full_like(batch.S, -1))).double())
-            log_w.append(model.log_p_X(batch, drawn.Z).sum(-1).double() - kl[-1])
-        weights = torch.stack(log_w, 1)
-        found["kl_z"][rows] = torch.stack(kl, 1).mean(1).cpu().numpy()
-        soft = gumbel_softmax(evidence.log_q_S, 1.0, False, generator)
-        drawn = model.draw_filtering(evidence, soft, batch.present, noise_for(model, batch, generator))
-        authors = (model.log_p_X(batch, drawn.Z).sum(-1) - drawn.kl).double()
-        for name, values in (("iw", log_mean_exp(weights, 1)), ("elbo", weights.mean(1)), ("authors", authors)):
-            found[name][rows] = -values.cpu().numpy()
-    return found
+        weighed = weigh(model, batch, own_draws(model, batch, samples, posterior, generator), posterior)
+        figures = {"nll": -weighed.log_p}
+        if model.latent is not None:
+            authors = authors_estimate(model.latent, batch, generator)
+            kl = weighed.kl_Z.mean(1)
+            figures = {"iw": -weighed.log_p, "elbo": -weighed.elbo, "authors": -authors, "kl_z": kl}
+        for name, values in figures.items():
+            found[name][rows] = values.cpu().numpy()
+    return dict(found)
 
 
 @torch.no_grad()
@@ -185,8 +171,8 @@ def look_at_dynamics(bench: Bench, unit: Unit) -> None:
     """Spectra of A_s, where each state takes Z, and what a change of S does to a sentence."""
     began = time.perf_counter()
     checkpoint = bench.checkpoint(BY_NAME[unit.system])
-    model = checkpoint.model
-    assert isinstance(model, SLDS)
+    model = checkpoint.model.latent
+    assert model is not None
     A, bias, Sigma = (t.double().cpu() for t in (model.dynamics.A, model.dynamics.bias, model.dynamics.Sigma()))
     values = torch.linalg.eigvals(A)
     rest = torch.linalg.solve(torch.eye(model.D, dtype=A.dtype) - A, bias.unsqueeze(-1)).squeeze(-1)

@@ -45,6 +45,16 @@ class System:
     def latent(self) -> bool:
         return self.kind in ("slds", "lds")
 
+    @property
+    def has_tags(self) -> bool:
+        """Whether it knows q(S | X)."""
+        return self.kind == "slds"
+
+    @property
+    def reads_tags(self) -> bool:
+        """Whether it is p(X | S) and has no p(X) of its own."""
+        return self.kind == "s2s"
+
 
 FEW = ("train", "likelihood", "write")
 
@@ -157,7 +167,7 @@ def samplers_of(system: System) -> tuple[str, ...]:
         return ("rerank",)
     if system.name == SHIPPED:
         return ("gibbs-peek", "gibbs", "bridge", "bridge-more", "bridge-sharp", "fill", "consensus-peek", "consensus")
-    if system.kind == "lds":
+    if not system.has_tags:
         # One state: there are no tags to peek at.
         return ("gibbs", "bridge")
     return ("gibbs-peek", "gibbs", "bridge")
@@ -211,7 +221,7 @@ def units_of(systems: Iterable[System]) -> list[Unit]:
         for sampler in samplers_of(system)[1:]:
             for setting in TABLE_SETTINGS:
                 add("sample", 6, f"{setting}.{sampler}")
-        if system.kind != "s2s":  # it has no p(X) of its own
+        if not system.reads_tags:
             add("cloze", 7)
         for sampler in timed(system):
             add("speed", 9, sampler, alone=True)

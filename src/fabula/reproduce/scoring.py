@@ -162,7 +162,7 @@ class Scorer:
         """Systems that have written whole stories; for control only those that take tags."""
         names = [name.removeprefix("write/") for name in self.written if name.startswith("write/")]
         if kind == "control":
-            names = [name for name in names if BY_NAME[name].kind in ("slds", "s2s")]
+            names = [name for name in names if BY_NAME[name].has_tags or BY_NAME[name].reads_tags]
         return [name for name in names if self.wanted(kind, name, outcome, systems)]
 
     def middles(self, kind: str, outcome: Outcome, systems: set[str]) -> list[str]:

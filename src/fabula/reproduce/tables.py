@@ -40,7 +40,7 @@ def infilling(found: Found) -> list[Table]:
                 if "sample" not in system.stages or (step != "protocol" and step not in samplers_of(system)[1:]):
                     continue
                 sampler = protocol(system) if step == "protocol" else step
-                seen = "gold tags" if system.kind == "s2s" else "peeks" if sampler.endswith("-peek") else "no"
+                seen = "gold tags" if system.reads_tags else "peeks" if sampler.endswith("-peek") else "no"
                 figures = tuple(found.overlap(system.name, setting, sampler, metric) for metric in metrics)
                 rows.append(
                     Row(
@@ -70,9 +70,9 @@ def perplexity(found: Found) -> Table:
         where = f"likelihood/{name}"
         paper = found.paper["perplexity"].get(name, [None, None])
         theirs = "authors" if system.latent else "nll"
-        honest = "iw" if system.latent else "with_tags" if system.kind == "s2s" else "nll"
+        honest = "iw" if system.latent else "with_tags" if system.reads_tags else "nll"
         estimate = "estimate" if system.latent else "exact"
-        bound = "exact" if system.kind == "lm" else "loose bound" if found.loose(name) else "bound"
+        bound = "exact" if not (system.latent or system.reads_tags) else "loose bound" if found.loose(name) else "bound"
         latent = (record or {}).get("latent") or {}
         figures = (
             interval_figure(found.nll(name, theirs), where, paper=paper[0], kind=estimate),
@@ -82,7 +82,7 @@ def perplexity(found: Found) -> Table:
             interval_figure(found.nll(name, honest), where, kind=bound),
             Figure(ours=latent.get("kl_z"), record=where) if system.latent else Figure(words="–"),
             Figure(ours=latent.get("f1_s"), record=where, kind="exact", digits=1)
-            if system.kind == "slds"
+            if system.has_tags
             else Figure(words="–"),
         )
         rows.append(Row(lead=(found.title(system),), figures=figures, own=not system.paper))
@@ -108,7 +108,7 @@ def perplexity(found: Found) -> Table:
 def control(found: Found) -> Table:
     rows = []
     for system in found.systems:
-        if system.kind not in ("slds", "s2s"):
+        if not (system.has_tags or system.reads_tags):
             continue
         record, where = found.get(f"control/{system.name}") or {}, f"control/{system.name}"
         latent = (found.get(f"likelihood/{system.name}") or {}).get("latent") or {}

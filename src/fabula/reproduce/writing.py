@@ -11,15 +11,14 @@ import torch
 from torch import Tensor
 
 from fabula.evaluation.control import sentences_of, write_along
-from fabula.infill import decode
 from fabula.infill.batch import InfillBatch, infill_batch
 from fabula.infill.cast import Cast
 from fabula.infill.decode import DecodingConfig, Lexicon
 from fabula.infill.noise import Noise, seeded
+from fabula.infill.rerank import write_left_to_right
 from fabula.infill.sampler import INTERACTIVE_DEFAULTS, FillSettings, Found, fill
 from fabula.infill.samples import Diagnostics
-from fabula.models.lm import LM
-from fabula.models.slds import SLDS
+from fabula.models.protocol import Model
 from fabula.reproduce.bench import Bench
 from fabula.reproduce.plan import BY_NAME, MIDDLE, SENTENCES, SETTINGS, Scale, System, Unit
 
@@ -71,7 +70,7 @@ def blanked(
     """The stories with blanks, and whole; S2S is told all tags (the paper: gold), the others none."""
     whole = [bench.words(row) for row in rows]
     blank = [[None if i in missing else words for i, words in enumerate(story)] for story in whole]
-    tags = [bench.tags(row) for row in rows] if system.kind == "s2s" else None
+    tags = [bench.tags(row) for row in rows] if system.reads_tags else None
     return infill_batch(blank, tags=tags, device=bench.device), infill_batch(whole, device=bench.device)
 
 
@@ -96,7 +95,7 @@ def sample(bench: Bench, unit: Unit) -> None:
         "sampler": sampler,
         "settings": asdict(settings),
         "peeks": settings.tags == "peek",
-        "gold_tags": system.kind == "s2s",
+        "gold_tags": system.reads_tags,
         "sampling_seconds": round(seconds, 2),
         "mean_score": round(sum(found[0].score for found, _ in answers) / len(answers), 4),
     }
@@ -146,7 +145,7 @@ def write_stories(bench: Bench, unit: Unit) -> None:
         **bench.common(unit, n=len(rows), kind="estimate", began=began),
         "runs": scale.runs,
         "top_k": TOP_K,
-        "tags_in": system.kind in ("slds", "s2s"),
+        "tags_in": system.has_tags or system.reads_tags,
     }
     bench.records.write(unit.name, record, texts)
 
@@ -154,23 +153,23 @@ def write_stories(bench: Bench, unit: Unit) -> None:
 def told(bench: Bench, system: System, S: Tensor, top_k: int, run: int) -> list[list[str]]:
     """One telling of every story, as English sentences; the LM, which takes no tags, writes as it likes."""
     model, vocabulary, seed = bench.checkpoint(system).model, bench.corpus.vocabulary, bench.job.seed + run
-    if isinstance(model, LM):
+    if not (model.has_latent or model.reads_tags):
         return free_stories(bench, model, len(S), top_k, seed)
-    if isinstance(model, SLDS) and model.K == 1:
+    if model.K == 1:
         S = torch.zeros_like(S)
     return write_along(model, vocabulary, S, top_k=top_k, seed=seed, piece=WRITTEN_AT_ONCE)
 
 
 @torch.inference_mode()
-def free_stories(bench: Bench, model: LM, n: int, top_k: int, seed: int) -> list[list[str]]:
+def free_stories(bench: Bench, model: Model, n: int, top_k: int, seed: int) -> list[list[str]]:
     """Stories that nothing asks for."""
     decoding, found = DecodingConfig(top_k=top_k), []
     for start in range(0, n, WRITTEN_AT_ONCE):
         count = min(WRITTEN_AT_ONCE, n - start)
         blank = infill_batch([[None] * SENTENCES] * count, device=bench.device)
         seeds = [seeded(seed, start + row) for row in range(count)]
-        uniform = None if top_k == 1 else Noise(seeds, blank.sentences, 1, bench.device).uniform(decoding.max_words)
-        new = decode.story(model.language, bench.lexicon, decoding, blank, None, uniform)
+        uniform = Noise(seeds, blank.sentences, 1, bench.device).uniform(decoding.max_words)
+        new = write_left_to_right(model, bench.lexicon, decoding, blank, None, uniform)
         found += sentences_of(new.X, new.lengths, bench.corpus.vocabulary)
     return found
 

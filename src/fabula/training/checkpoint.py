@@ -28,7 +28,8 @@ from fabula import __version__
 from fabula.corpus.people import NOBODY, People
 from fabula.corpus.vocabulary import Vocabulary
 from fabula.errors import UserError
-from fabula.models.build import Model, build
+from fabula.models.build import build
+from fabula.models.protocol import Model
 from fabula.training.recipe import Recipe, recipe_from
 from fabula.training.storage import Storage, pack, shards, unpack
 
@@ -103,6 +104,8 @@ def load(folder: Path, device: torch.device | str = "cpu") -> Checkpoint:
     except (KeyError, TypeError, AttributeError, ValueError, ZeroDivisionError) as error:
         raise UserError(f"the checkpoint {folder} is damaged: {type(error).__name__}: {error}") from error
     model = build(recipe.model, len(vocabulary), *flat)
+    for old, new in model.renamed.items():
+        state = {new + name[len(old) :] if name.startswith(old) else name: t for name, t in state.items()}
     try:
         aliases = owners(dict(model.state_dict()))
         model.load_state_dict({name: state[owner] for name, owner in aliases.items() if owner in state})

@@ -21,12 +21,13 @@ from fabula.corpus.dataset import Corpus
 from fabula.corpus.people import People
 from fabula.errors import UserError
 from fabula.models.batch import Batch, IntArray, StoryDataset
-from fabula.models.build import Model, build
+from fabula.models.build import build
+from fabula.models.protocol import Model, Terms
 from fabula.models.scaffold import UNKNOWN
 from fabula.models.slds import SLDS
 from fabula.training.checkpoint import Checkpoint, load, owners, read_tensors, save, write_file, write_tensors
 from fabula.training.heads import WordHead, contrast
-from fabula.training.objective import Latents, Terms, log_q_of, terms
+from fabula.training.objective import Latents, log_q_of, terms
 from fabula.training.recipe import ObjectiveSettings, Recipe
 from fabula.training.swap import NameSwap
 from fabula.training.tags import settle_tags
@@ -160,24 +161,27 @@ class Run:
         if o.target_kl:
             kl_Z = kl_Z.clamp(min=o.target_kl)
         total = t.log_p_X.mean() - weight * (kl_Z + t.kl_S.mean()) + t.log_p_S.mean() + o.alpha * t.log_q_S.mean()
-        if o.labelled_per_step and isinstance(self.model, SLDS):
-            total = total + o.alpha * self.taught(o.labelled_per_step)
-        if o.valence_penalty and isinstance(self.model, SLDS):
-            total = total - o.valence_penalty * self.model.recognition.valence.free.weight.abs().sum()
-        if latents is not None:
-            for name, head in self.heads.items():
-                total = total + getattr(o, name) * head(latents.Z, batch, own=name == "own_words").mean()
-            if o.contrast and isinstance(self.model, SLDS):
-                total = total + o.contrast * contrast(self.model, latents.phi, latents.s, batch).mean()
+        model = self.model.latent
+        if model is None:
+            return -total
+        if o.labelled_per_step:
+            total = total + o.alpha * self.taught(model, o.labelled_per_step)
+        if o.valence_penalty:
+            total = total - o.valence_penalty * model.recognition.valence.free.weight.abs().sum()
+        if latents is None:
+            return -total
+        for name, head in self.heads.items():
+            total = total + getattr(o, name) * head(latents.Z, batch, own=name == "own_words").mean()
+        if o.contrast:
+            total = total + o.contrast * contrast(model, latents.phi, latents.s, batch).mean()
         return -total
 
-    def taught(self, n: int) -> Tensor:
+    def taught(self, model: SLDS, n: int) -> Tensor:
         """log q(S_i) of labelled stories drawn for this term alone, so that 1 % of labels is met at every step."""
-        assert isinstance(self.model, SLDS)
         rng = np.random.default_rng([self.recipe.train.seed, 1, self.progress.step])
         batch = self.train_shelf.batch(rng.choice(self.labelled, size=min(n, len(self.labelled)), replace=False))
         with torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self.half):
-            evidence = self.model.evidence(batch)
+            evidence = model.evidence(batch)
         return log_q_of(evidence, batch.S).mean()
 
     def _set_rates(self, per_epoch: int) -> None:
@@ -356,14 +360,15 @@ class Run:
         if self.progress.best_epoch >= 0:
             self.model.load_state_dict(load(self.out, self.device).model.state_dict())
         self.model.eval()
-        if isinstance(self.model, SLDS) and self.recipe.model.recognition.tags == "words":
+        model = self.model.latent
+        if model is not None and self.recipe.model.recognition.tags == "words":
             words, seed = self.corpus.vocabulary.words, self.recipe.train.seed
-            settle_tags(self.model, self.train_shelf, self.labelled, words, seed)
+            settle_tags(model, self.train_shelf, self.labelled, words, seed)
             save(self.out, self.checkpoint())
 
     def _heads(self) -> nn.ModuleDict:
         o = self.recipe.objective
-        if not isinstance(self.model, SLDS):
+        if not self.model.has_latent:
             return nn.ModuleDict()
         names = [name for name in ("other_words", "own_words") if getattr(o, name)]
         return nn.ModuleDict({name: WordHead(self.model.D, len(self.corpus.vocabulary)) for name in names})
@@ -387,7 +392,7 @@ def hide_tags(dataset: StoryDataset, labelled: IntArray) -> None:
 
 def parameter_groups(model: Model, heads: nn.Module, recipe: Recipe) -> list[dict[str, Any]]:
     """The networks at one rate, A, bias and B at another."""
-    slow = {id(p) for p in model.dynamics.parameters()} if isinstance(model, SLDS) else set()
+    slow = {id(p) for p in model.latent.dynamics.parameters()} if model.latent is not None else set()
     networks = [p for p in [*model.parameters(), *heads.parameters()] if id(p) not in slow]
     groups = [{"params": networks, "full_rate": recipe.train.learning_rate}]
     if slow:

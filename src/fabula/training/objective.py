@@ -20,29 +20,11 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from fabula.models.batch import Batch
-from fabula.models.build import Model
 from fabula.models.gaussian import Potential
+from fabula.models.protocol import Model, Terms
 from fabula.models.recognition import Evidence
-from fabula.models.slds import SLDS, Draw
+from fabula.models.slds import SLDS
 from fabula.training.recipe import Law, ObjectiveSettings
-
-
-class Terms(NamedTuple):
-    """Sums over each story, in nats; their signed sum is the bound."""
-
-    log_p_X: Float[Tensor, " batch"]
-    kl_Z: Float[Tensor, " batch"]
-    """KL of Z; in the collapsed objective log q(Z) - log p(Z) with S summed out, one sample of it."""
-    kl_S: Float[Tensor, " batch"]
-    """KL(q(S) || p(S)) where S is not known; 0 where it is, or where it is summed out."""
-    log_p_S: Float[Tensor, " batch"]
-    """log p(S) of known tags, where they stand apart from Z; 0 where S is summed out with Z."""
-    log_q_S: Float[Tensor, " batch"]
-    """log q(S) at the known tags: a teacher's term, no part of the bound."""
-
-    def bound(self) -> Float[Tensor, " batch"]:
-        """A lower bound on log p(X), or log p(X, S) where S is known (hard or summed-out S only)."""
-        return self.log_p_X - self.kl_Z - self.kl_S + self.log_p_S
 
 
 class Latents(NamedTuple):
@@ -68,11 +50,10 @@ def terms(
     `half` runs the networks in bfloat16; densities of Z are always computed in the parameters' own precision.
     """
     networks = torch.autocast(batch.tokens.device.type, dtype=torch.bfloat16, enabled=half)
-    if not isinstance(model, SLDS):
+    if model.latent is None:
         with networks:
-            log_p_X = model.log_p_X(batch).sum(-1)
-        zero = torch.zeros_like(log_p_X)
-        return Terms(log_p_X, zero, zero, zero, zero), None
+            return model.training_terms(batch, settings.clamp_tags), None
+    model = model.latent
     with networks:
         evidence = model.evidence(batch)
     S, present = model.tags(batch), batch.present
@@ -94,9 +75,8 @@ def terms(
         s = torch.where((seen >= 0).unsqueeze(-1), model.one_hot(seen), weights)
         if law == "switching":
             s = gumbel_softmax(evidence.log_q_S, 1.0, True, generator).detach().round()
-    draw = draw_Z(
-        model, evidence._replace(phi=evidence.phi.where(heard)), s, batch, law or settings.posterior, generator
-    )
+    noise = model.noise_for(batch, generator)
+    draw = model.draw(evidence._replace(phi=evidence.phi.where(heard)), s, present, noise, law or settings.posterior)
     Z = draw.Z
     if model.training and settings.evidence_dropout and (settings.own_gain, settings.link_gain) != (1.0, 1.0):
         Z = scale_gradient(Z, gains(heard, present, settings))
@@ -152,21 +132,6 @@ def scale_gradient(Z: Float[Tensor, "batch sent latent"], gain: Float[Tensor, "b
     return Z * gain + (Z * (1 - gain)).detach()
 
 
-def draw_Z(
-    model: SLDS,
-    evidence: Evidence,
-    s: Float[Tensor, "batch sent state"],
-    batch: Batch,
-    law: Law,
-    generator: torch.Generator | None,
-) -> Draw:
-    """Z from the posterior of this name."""
-    draws = {
-        "filtering": model.draw_filtering, "smoothing": model.draw_smoothing, "switching": model.draw_switching
-    }  # fmt: skip
-    return draws[law](evidence, s, batch.present, _noise(model, batch, generator))
-
-
 def kl_of_tags(model: SLDS, evidence: Evidence, s: Float[Tensor, "batch sent state"], batch: Batch) -> Tensor:
     """sum_i KL(q(S_i | X) || p(S_i | S_{i-1} = s_{i-1})); a soft s mixes the rows of the transition matrix."""
     first = model.scaffold.initial().expand(s.shape[0], 1, -1)
@@ -192,8 +157,3 @@ def gumbel_softmax(
         return soft
     corner = F.one_hot(soft.argmax(-1), log_q.shape[-1]).to(soft.dtype)
     return corner + soft - soft.detach()
-
-
-def _noise(model: SLDS, batch: Batch, generator: torch.Generator | None) -> Float[Tensor, "batch sent latent"]:
-    A = model.dynamics.A
-    return torch.randn(*batch.lengths.shape, model.D, generator=generator, device=A.device, dtype=A.dtype)

@@ -1,0 +1,138 @@
+"""What a model of stories implements, what it can do, and the registry of kinds that a recipe's `model.kind` names.
+
+The programs above ask a model what it can do; they never ask what class it is. To add a kind: one file with a subclass
+of `Model` and a builder under `@register_model("name")`, or an entry point of the group `fabula.models`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple, TypeVar
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from fabula.corpus.vocabulary import BOS
+from fabula.models.batch import Batch
+from fabula.models.language import ConditionalLanguageModel
+from fabula.models.settings import ModelSettings
+from fabula.registry import Registry
+
+if TYPE_CHECKING:
+    from fabula.models.s2s import S2S
+    from fabula.models.slds import SLDS
+
+Count = TypeVar("Count")
+
+
+class Terms(NamedTuple):
+    """What training maximises, summed over each story, in nats; the signed sum of the terms is the bound."""
+
+    log_p_X: Float[Tensor, " batch"]
+    kl_Z: Float[Tensor, " batch"]
+    """KL of Z; in the collapsed objective log q(Z) - log p(Z) with S summed out, one sample of it."""
+    kl_S: Float[Tensor, " batch"]
+    """KL(q(S) || p(S)) where S is not known; 0 where it is, or where it is summed out."""
+    log_p_S: Float[Tensor, " batch"]
+    """log p(S) of known tags, where they stand apart from Z; 0 where S is summed out with Z."""
+    log_q_S: Float[Tensor, " batch"]
+    """log q(S) at the known tags: a teacher's term, no part of the bound."""
+
+    def bound(self) -> Float[Tensor, " batch"]:
+        """A lower bound on log p(X), or log p(X, S) where S is known (hard or summed-out S only)."""
+        return self.log_p_X - self.kl_Z - self.kl_S + self.log_p_S
+
+
+class Model(nn.Module, ABC):
+    """A distribution of stories X, given or together with tags S and latents Z.
+
+    A model without latents implements `log_p_words` and, if it writes sentence by sentence, `decoder`. A model with
+    latents is an `SLDS` or a subclass of it: `latent` is the model itself, with the factors that samplers need.
+    """
+
+    reads_tags: ClassVar[bool] = False
+    """Whether the model is p(X | S): it can neither score nor write without a tag for every sentence."""
+    renamed: ClassVar[Mapping[str, str]] = {}
+    """Prefixes of weights that older checkpoints call otherwise: their name -> today's."""
+
+    @property
+    def K(self) -> int:
+        """States of S_i; 1 where there are no tags."""
+        return 1
+
+    @property
+    def D(self) -> int:
+        """Size of Z_i; 0 where there are no latents."""
+        return 0
+
+    @property
+    def has_latent(self) -> bool:
+        return self.D > 0
+
+    @property
+    def has_tags(self) -> bool:
+        """Whether q(S_i | X) exists and has something to decide (`log_q_S`)."""
+        return False
+
+    @property
+    def likelihood(self) -> Literal["exact", "bound"]:
+        """Whether log p(X) (for `reads_tags` log p(X | S)) is computed exactly or bounded from below."""
+        return "bound" if self.has_latent else "exact"
+
+    @property
+    def latent(self) -> SLDS | None:
+        """The model itself with its factors scaffold, dynamics and recognition; None where there are no latents."""
+        return None
+
+    @property
+    def decoder(self) -> ConditionalLanguageModel | None:
+        """p(X_i | Z_i, X_:i), sentence by sentence; None for a model of whole stories."""
+        return None
+
+    @property
+    def story_decoder(self) -> S2S | None:
+        """p(X | S) word by word along a whole story whose sentences are joined; None for every other model."""
+        return None
+
+    @abstractmethod
+    def log_p_words(
+        self, batch: Batch, Z: Float[Tensor, "batch sent latent"] | None = None
+    ) -> Float[Tensor, "batch token"]:
+        """log p of every token given those before it, and Z in a model with latents; 0 at `<pad>`.
+
+        A model with tags that does not read them (`reads_tags`) sums S out, so that the sum over tokens is log p(X).
+        """
+
+    def log_p_X(self, batch: Batch, Z: Float[Tensor, "batch sent latent"] | None = None) -> Float[Tensor, "batch sent"]:
+        """log p(X_i | Z_i, X_:i) of every sentence."""
+        return batch.per_sentence(self.log_p_words(batch, Z))
+
+    def log_q_S(self, batch: Batch) -> Float[Tensor, "batch sent state"]:
+        """log q(S_i | X) of every sentence, in a model that has tags."""
+        raise NotImplementedError(f"{type(self).__name__} has no q(S | X)")
+
+    def training_terms(self, batch: Batch, clamp_tags: bool) -> Terms:
+        """The terms of a model without latents; one that has tags uses the known ones where `clamp_tags` is set."""
+        log_p_X = self.log_p_X(batch).sum(-1)
+        zero = torch.zeros_like(log_p_X)
+        return Terms(log_p_X, zero, zero, zero, zero)
+
+    def token_count(self, tokens: Count, sentences: Count) -> Count:
+        """Tokens of stories as the model counts them, from those with an `<eos>` for every sentence."""
+        return tokens
+
+    def first_word_scores(self) -> Float[Tensor, " vocab"]:
+        """Unnormalised log-probabilities of a story's first word."""
+        assert self.decoder is not None
+        device = next(self.parameters()).device
+        z = torch.zeros(1, self.D, device=device) if self.has_latent else None
+        return self.decoder.step(torch.tensor([BOS], device=device), z, self.decoder.start(1, z))[0][0]
+
+
+Builder = Callable[[ModelSettings, int, Tensor, Tensor], Model]
+"""A model from its settings, the size of the vocabulary, p(S_1) and p(S_i | S_{i-1})."""
+
+MODELS: Registry[Builder] = Registry("fabula.models", "model kind")
+register_model = MODELS.register

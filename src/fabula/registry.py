@@ -1,0 +1,49 @@
+"""Implementations by name: those that register themselves in code, and those that installed packages declare.
+
+A package declares one as an entry point, so that it is found without being imported first:
+
+    [project.entry-points."fabula.models"]
+    mine = "my_package.my_module:build"
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib.metadata import entry_points
+from typing import Generic, TypeVar
+
+from fabula.errors import UserError
+
+T = TypeVar("T")
+
+
+class Registry(Generic[T]):
+    """The implementations of one protocol."""
+
+    def __init__(self, group: str, noun: str) -> None:
+        self.group, self.noun = group, noun
+        self._found: dict[str, T] = {}
+
+    def register(self, name: str) -> Callable[[T], T]:
+        """A decorator that registers what it decorates; a name is given once."""
+
+        def keep(implementation: T) -> T:
+            if self._found.setdefault(name, implementation) is not implementation:
+                raise ValueError(f"the {self.noun} {name!r} is registered already")
+            return implementation
+
+        return keep
+
+    def names(self) -> tuple[str, ...]:
+        """All names, those registered in code first."""
+        return tuple(dict.fromkeys([*self._found, *(e.name for e in entry_points(group=self.group))]))
+
+    def find(self, name: str, field: str | None = None) -> T:
+        """The implementation of this name; an unknown one is the user's error, which names those that exist."""
+        if name not in self._found:
+            for entry in entry_points(group=self.group, name=name):
+                self._found[name] = entry.load()
+        if name not in self._found:
+            known = ", ".join(self.names())
+            raise UserError(f"unknown {self.noun} {name!r}; there are {known}", field=field or self.noun)
+        return self._found[name]

@@ -1,0 +1,133 @@
+"""A model of a kind that Fabula does not know: registered in one line, it is trained, scored, asked and made to write.
+
+It has no recurrent network: p(X_i | X_:i) is that of a bag of words. Nothing outside this file knows its class.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from fabula.api import Narrator
+from fabula.corpus.dataset import Corpus, Stories
+from fabula.errors import UserError
+from fabula.evaluation.likelihood import likelihood
+from fabula.infill.names import known_names
+from fabula.models.batch import Batch, StoryDataset
+from fabula.models.build import build
+from fabula.models.protocol import MODELS, Model, register_model
+from fabula.models.settings import ModelSettings
+from fabula.registry import Registry
+from fabula.training.checkpoint import load
+from fabula.training.loop import train
+from fabula.training.recipe import recipe_from
+
+
+class Unigram(Model):
+    """log p(X) = sum over words of log p(word)."""
+
+    def __init__(self, vocabulary: int) -> None:
+        super().__init__()
+        self.scores = nn.Parameter(torch.zeros(vocabulary))
+
+    def log_p_words(self, batch: Batch, Z: Tensor | None = None) -> Float[Tensor, "batch token"]:
+        return self.scores.log_softmax(0)[batch.tokens] * (batch.tokens != 0)
+
+    def first_word_scores(self) -> Float[Tensor, " vocab"]:
+        return self.scores
+
+
+@pytest.fixture
+def unigram() -> Iterator[str]:
+    register_model("unigram")(lambda settings, vocabulary, p_initial, p_next: Unigram(vocabulary))
+    yield "unigram"
+    del MODELS._found["unigram"]
+
+
+def test_a_new_kind_is_trained_measured_and_asked(unigram: str, toy_corpus: Path, tmp_path: Path) -> None:
+    """A unigram's best likelihood is the entropy of the words: training comes near it, and nothing is a bound."""
+    corpus = Corpus.open(toy_corpus)
+    settings = {"epochs": 30, "batch": 64, "learning_rate": 0.3, "learning_rate_dynamics": 0.3, "precision": "float32"}
+    recipe = recipe_from({"name": "words", "model": {"kind": unigram}, "train": settings})
+    train(recipe, corpus, tmp_path / "run", bar=False)
+    checkpoint = load(tmp_path / "run")
+    stories = corpus.split("train")
+    found = likelihood(checkpoint.model, StoryDataset(stories, "cpu"), characters=1)
+    counts = np.bincount(np.asarray(stories.tokens))
+    shares = counts[counts > 0] / counts.sum()
+    best = -float((shares * np.log(shares)).sum())
+    assert best <= np.log(found.ppl) < best + 0.15 < np.log(len(counts))
+    assert found.ppl_iw is None
+    assert set(found.kinds.values()) == {"exact"}
+    narrator = Narrator(checkpoint)
+    scored = narrator.score(["Mia was glad.", "Tom was sad."])
+    assert (scored.kind, scored.samples) == ("exact", 0)
+    assert scored.log_p == pytest.approx(sum(scored.log_p_sentences), rel=1e-5)
+    assert known_names(checkpoint.model, checkpoint.vocabulary)
+    for refused in (narrator.explain, narrator.posterior):
+        with pytest.raises(UserError):
+            refused(["Mia was glad.", "Tom was sad."])
+
+
+def made(kind: str) -> Model:
+    return build(ModelSettings(kind=kind), 20, torch.full((3,), 1 / 3), torch.full((3, 3), 1 / 3)).eval()
+
+
+@pytest.mark.parametrize(
+    ("kind", "K", "latent", "tags", "reads", "sentences"),
+    [
+        ("slds", 3, True, True, False, True), ("lds", 1, True, False, False, True),
+        ("lm", 1, False, False, False, True), ("s2s", 3, False, False, True, False),
+    ],
+)  # fmt: skip
+def test_what_each_kind_says_of_itself(
+    kind: str, K: int, latent: bool, tags: bool, reads: bool, sentences: bool
+) -> None:
+    model = made(kind)
+    assert (model.K, model.has_latent, model.has_tags, model.reads_tags) == (K, latent, tags, reads)
+    assert (model.latent is model) == (model.D > 0) == latent
+    assert model.likelihood == ("bound" if latent else "exact")
+    assert (model.decoder is not None) == sentences == (model.story_decoder is None)
+
+
+@torch.no_grad()
+def test_log_p_of_sentences_is_the_sum_over_their_words() -> None:
+    """For S2S too, whose inner ends of sentences are no tokens; its count of tokens leaves them out."""
+    dataset = StoryDataset(Stories.from_sentences([[[4, 5], [6]], [[7], [8, 9], [10]]], [[0, 1], [2, 1, 0]]), "cpu")
+    batch = dataset.batch(np.arange(2))
+    ends = (batch.starts + batch.lengths - 1).clamp(min=0)
+    for kind in ("lm", "s2s"):
+        model = made(kind)
+        words = model.log_p_words(batch)
+        torch.testing.assert_close(words.sum(1), model.log_p_X(batch).sum(1))
+        paid = (words < 0).sum(1)
+        assert paid.tolist() == model.token_count(dataset.token_counts, dataset.sentences).tolist()
+        assert bool((words.gather(1, ends)[:, :1] == 0).all()) == model.reads_tags
+
+
+def test_a_name_is_registered_once_and_an_unknown_one_names_the_others() -> None:
+    things: Registry[int] = Registry("fabula.nothing", "thing")
+    things.register("one")(1)
+    with pytest.raises(ValueError, match="registered already"):
+        things.register("one")(2)
+    with pytest.raises(UserError, match="unknown thing 'two'; there are one"):
+        things.find("two")
+
+
+def test_entry_points_of_installed_packages_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A package on the path, with its metadata, and nobody imports it."""
+    (tmp_path / "plugin_of_a_test.py").write_text("answer = 42\n")
+    metadata = tmp_path / "plugin_of_a_test-1.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: plugin-of-a-test\nVersion: 1\n")
+    (metadata / "entry_points.txt").write_text("[fabula.test]\ndeep = plugin_of_a_test:answer\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    things: Registry[int] = Registry("fabula.test", "thing")
+    assert things.names() == ("deep",)
+    assert things.find("deep") == 42
