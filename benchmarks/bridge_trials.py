@@ -30,15 +30,17 @@ from fabula.infill.batch import infill_batch
 from fabula.infill.cast import Cast
 from fabula.infill.consensus import by_consensus
 from fabula.infill.decode import Lexicon
+from fabula.infill.driver import draw, fill_batch
 from fabula.infill.noise import seeded
-from fabula.infill.sampler import INTERACTIVE_DEFAULTS, FillSettings, draw, fill, take
-from fabula.infill.samples import Round, best
+from fabula.infill.protocol import sampler_named
+from fabula.infill.samples import best_stories
+from fabula.infill.settings import BridgeFillSettings, FillSettings
 from fabula.models.lm import LM
 from fabula.reproduce.plan import MIDDLE, SETTINGS, TABLE_SETTINGS
 from fabula.training.checkpoint import load
 
-RAW: dict[str, Any] = {"fluency": 0.0, "temperature": 1.0}
-SHIPPED: dict[str, Any] = dict(INTERACTIVE_DEFAULTS["bridge"])
+RAW: dict[str, Any] = {}
+SHIPPED: dict[str, Any] = asdict(BridgeFillSettings())
 OVERLAP: dict[str, dict[str, Any]] = {
     "gibbs-peek": {"sampler": "gibbs", "chains": 1, "tags": "peek", **RAW},
     "gibbs-peek-50-chains": {"sampler": "gibbs", "chains": 50, "tags": "peek", **RAW},
@@ -59,19 +61,19 @@ AHEAD: dict[str, dict[str, Any]] = {
     "bridge": RAW,
     "bridge-200": {**RAW, "samples": 200},
     "bridge-500": {**RAW, "samples": 500},
-    "ahead": {**RAW, "ahead": 0.5},
-    "ahead-200": {**RAW, "ahead": 0.5, "samples": 200},
-    "ahead-0.9-200": {**RAW, "ahead": 0.5, "temperature": 0.9, "samples": 200},
-    "ahead-0.8-200": {**RAW, "ahead": 0.5, "temperature": 0.8, "samples": 200},
-    "ahead-0.9-fluent-200": {"ahead": 0.5, "temperature": 0.9, "fluency": 3.0, "samples": 200},
-    "ahead-0.9-fluent": {"ahead": 0.5, "temperature": 0.9, "fluency": 3.0},
-    "ahead-0.8-fluent-200": {"ahead": 0.5, "temperature": 0.8, "fluency": 3.0, "samples": 200},
-    "ahead-0.9-fluent-400": {"ahead": 0.5, "temperature": 0.9, "fluency": 3.0, "samples": 400},
-    "ahead-0.9-1000": {**RAW, "ahead": 0.5, "temperature": 0.9, "samples": 1000},
+    "ahead": {**RAW, "twist_weight": 0.5},
+    "ahead-200": {**RAW, "twist_weight": 0.5, "samples": 200},
+    "ahead-0.9-200": {**RAW, "twist_weight": 0.5, "temperature": 0.9, "samples": 200},
+    "ahead-0.8-200": {**RAW, "twist_weight": 0.5, "temperature": 0.8, "samples": 200},
+    "ahead-0.9-fluent-200": {"twist_weight": 0.5, "temperature": 0.9, "fluency": 3.0, "samples": 200},
+    "ahead-0.9-fluent": {"twist_weight": 0.5, "temperature": 0.9, "fluency": 3.0},
+    "ahead-0.8-fluent-200": {"twist_weight": 0.5, "temperature": 0.8, "fluency": 3.0, "samples": 200},
+    "ahead-0.9-fluent-400": {"twist_weight": 0.5, "temperature": 0.9, "fluency": 3.0, "samples": 400},
+    "ahead-0.9-1000": {**RAW, "twist_weight": 0.5, "temperature": 0.9, "samples": 1000},
     "greedy": {**RAW, "top_k": 1},
-    "greedy-500": {**RAW, "top_k": 1, "ahead": 0.5, "samples": 500},
+    "greedy-500": {**RAW, "top_k": 1, "twist_weight": 0.5, "samples": 500},
     **{
-        f"ahead-{t:g}-fluent-{f:g}-500": {"ahead": 0.5, "temperature": t, "fluency": f, "samples": 500}
+        f"ahead-{t:g}-fluent-{f:g}-500": {"twist_weight": 0.5, "temperature": t, "fluency": f, "samples": 500}
         for t, f in ((0.3, 3.0), (0.3, 6.0), (0.4, 3.0), (0.4, 6.0), (0.5, 6.0), (0.5, 10.0), (0.9, 3.0))
     },
     "fill": SHIPPED,
@@ -89,6 +91,12 @@ CONSENSUS: dict[str, dict[str, Any]] = {
 TRUSTS = (0.0, 0.3, 1.0)
 KEPT = 50
 """Candidates that are kept of a trial with many samples, to be ranked in other ways later; 1 of the others."""
+
+
+def settings_of(changes: dict[str, Any]) -> FillSettings:
+    """The model's own law and the paper's ranking with these changes."""
+    rest = {name: value for name, value in changes.items() if name != "sampler"}
+    return sampler_named(changes.get("sampler", "bridge")).settings.plain(**rest)
 
 
 def stories_of(args: argparse.Namespace) -> tuple[Corpus, list[int], list[list[list[int]]]]:
@@ -116,22 +124,20 @@ def write(args: argparse.Namespace) -> None:
     whole = infill_batch(stories, device=device)
     args.out.mkdir(parents=True, exist_ok=True)
     for setting, name, changes in jobs:
-        missing, settings = (
-            SETTINGS[setting],
-            FillSettings(**changes, memory_gib=12.0 if device.type == "cuda" else 1.0),
-        )
+        missing, settings = SETTINGS[setting], settings_of(changes)
         blank = infill_batch([[None if i in missing else w for i, w in enumerate(s)] for s in stories], device=device)
-        gold = whole if settings.tags == "peek" else None
+        gold = whole if changes.get("tags") == "peek" else None
         if name in CONSENSUS:
             agree(args.out, setting, name, settings, (model, lexicon, blank, seeds, gold))
             continue
         began = time.perf_counter()
         kept = KEPT if settings.samples > 50 and setting != MIDDLE else 1
-        answers = fill(model, lexicon, blank, settings, seeds, kept, gold=gold, cast=cast)
+        generators, memory = [seeded(seed) for seed in seeds], 12.0 if device.type == "cuda" else 1.0
+        answers = fill_batch(model, lexicon, blank, settings, generators, kept, gold=gold, cast=cast, memory_gib=memory)
         seconds = (time.perf_counter() - began) / len(stories)
         record: dict[str, Any] = {"setting": setting, "trial": name, "changes": changes, "seconds_a_story": seconds}
         if setting == MIDDLE and isinstance(judge, LM):
-            firsts = [found[0] for found, _ in answers]
+            firsts = [answer.stories[0] for answer in answers]
             X = torch.nn.utils.rnn.pad_sequence([f.X.transpose(0, 1) for f in firsts]).permute(1, 2, 0)
             log_p = log_p_ending(judge, X.to(device), torch.stack([f.lengths for f in firsts]).to(device))
             figure = mean_and_error(log_p.double().cpu())
@@ -151,11 +157,9 @@ def agree(out: Path, setting: str, name: str, settings: FillSettings, job: tuple
         with torch.inference_mode():
             rounds = [r for r, _ in draw(model, lexicon, piece, settings, generators, truth)]
             for trust in TRUSTS:
-                scored = [
-                    Round(*(t.cpu() for t in r)) for r in by_consensus(rounds, stop - start, piece.missing, trust)
-                ]
+                scored = [r.cpu() for r in by_consensus(rounds, stop - start, piece.missing, trust)]
                 for story in range(stop - start):
-                    answers[trust].append(([take(*place) for place in best(scored, story, stop - start, 1)], None))
+                    answers[trust].append((best_stories(scored, story, stop - start, 1),))
     for trust, found in answers.items():
         keep(out / f"{setting}.{name}-trust-{trust:g}.npz", found, SETTINGS[setting], {"settings": asdict(settings)})
 
@@ -163,7 +167,7 @@ def agree(out: Path, setting: str, name: str, settings: FillSettings, job: tuple
 def keep(path: Path, answers: list[Any], missing: tuple[int, ...], record: dict[str, Any]) -> None:
     """The candidates' words (joined, <eos> included), lengths, log p of every sentence and score, story by story."""
     words, lengths, log_p, scores, counts = [], [], [], [], []
-    for found, _ in answers:
+    for found, *_ in answers:
         counts.append(len(found))
         for f in found:
             scores.append(f.score)

@@ -26,8 +26,9 @@ from fabula.corpus.vocabulary import EOS, SPECIALS, Vocabulary
 from fabula.evaluation.record import commit
 from fabula.infill.batch import InfillBatch, infill_batch
 from fabula.infill.decode import Lexicon
+from fabula.infill.driver import draw, fill_batch
 from fabula.infill.noise import seeded
-from fabula.infill.sampler import FillSettings, draw, fill
+from fabula.infill.protocol import sampler_named
 from fabula.models.build import build
 from fabula.models.settings import DynamicsSettings, LanguageSettings, ModelSettings, RecognitionSettings
 from fabula.models.slds import SLDS
@@ -84,12 +85,17 @@ class Bench:
         self.lexicon = Lexicon.of(Vocabulary((*SPECIALS, ".", *(f"w{i}" for i in range(TYPES - 5)))), device)
         self.rows: list[dict[str, Any]] = []
 
-    def fill(self, label: str, stories: int = 1, N: int = 5, first: bool = False, **chosen: Any) -> float:
-        settings = FillSettings(max_words=self.words, bf16=self.bf16, **chosen)
+    def fill(
+        self, label: str, stories: int = 1, N: int = 5, first: bool = False, memory_gib: float = 2.0, **chosen: Any
+    ) -> float:
+        rest = {name: value for name, value in chosen.items() if name != "sampler"}
+        kind = sampler_named(chosen.get("sampler", "bridge")).settings
+        settings = kind.plain(max_words=self.words, bf16=self.bf16, **rest)
         blanks = a_page(stories, N, self.words, self.device)
 
         def whole() -> None:
-            fill(self.model, self.lexicon, blanks, settings, list(range(stories)))
+            generators = [seeded(n) for n in range(stories)]
+            fill_batch(self.model, self.lexicon, blanks, settings, generators, memory_gib=memory_gib)
 
         def begun() -> None:
             with torch.inference_mode():

@@ -26,8 +26,9 @@ from fabula.evaluation.lookahead import choose_stories
 from fabula.infill.batch import infill_batch
 from fabula.infill.cast import Cast
 from fabula.infill.decode import Lexicon
+from fabula.infill.driver import fill_batch
 from fabula.infill.noise import seeded
-from fabula.infill.sampler import INTERACTIVE_DEFAULTS, FillSettings, fill
+from fabula.infill.settings import BridgeFillSettings, RerankFillSettings
 from fabula.models.slds import SLDS
 from fabula.training.checkpoint import load
 from fabula.training.loop import pick_device
@@ -41,18 +42,18 @@ def write(args: argparse.Namespace) -> None:
     rows = choose_stories(stories, args.number, 5, args.seed)
     texts = [[s.tolist() for s in stories.sentences(row)] for row in rows]
     cast = Cast(checkpoint.people, corpus.vocabulary, device)
-    sampler = "bridge" if isinstance(checkpoint.model, SLDS) else "rerank"
-    chosen: dict[str, Any] = {"fluency": 0.0} if args.plain else dict(INTERACTIVE_DEFAULTS[sampler])
-    chosen |= {"sampler": sampler, "samples": args.samples, "temperature": args.temperature, "memory_gib": args.memory}
-    settings = FillSettings(top_k=15, tags="free", **chosen)
+    latent = isinstance(checkpoint.model, SLDS)
+    kind = BridgeFillSettings if latent else RerankFillSettings
+    chosen: dict[str, Any] = {"samples": args.samples, "temperature": args.temperature, "top_k": 15}
+    chosen |= {"tags": "free"} if latent else {}
+    settings = (kind.plain if args.plain else kind)(**chosen)
     blanks = infill_batch([[t[0], None, None, None, t[4]] for t in texts], device=device)
-    seeds = [seeded(args.seed, n).initial_seed() for n in range(len(texts))]
+    generators = [seeded(seeded(args.seed, n).initial_seed()) for n in range(len(texts))]
     lexicon = Lexicon.of(corpus.vocabulary, device, cast.names)
     with args.out.open("w", encoding="utf-8") as file:
-        for row, (found, _) in zip(
-            rows, fill(checkpoint.model, lexicon, blanks, settings, seeds, cast=cast), strict=True
-        ):
-            best = found[0]
+        answers = fill_batch(checkpoint.model, lexicon, blanks, settings, generators, cast=cast, memory_gib=args.memory)
+        for row, answer in zip(rows, answers, strict=True):
+            best = answer.stories[0]
             words = [corpus.vocabulary.decode(best.X[i, : int(best.lengths[i]) - 1].tolist()) for i in (1, 2, 3)]
             line = {"id": stories.ids[row], "lines": [detokenise(sentence) for sentence in words]}
             file.write(json.dumps(line, ensure_ascii=False) + "\n")

@@ -21,9 +21,9 @@ from fabula import api
 from fabula.evaluation.record import commit
 from fabula.infill.noise import seeded
 from fabula.reproduce.bench import Bench, Job
-from fabula.reproduce.plan import BY_NAME, FULL, MIDDLE, SETTINGS
+from fabula.reproduce.plan import BY_NAME, MIDDLE, SETTINGS
 from fabula.reproduce.run import recipes_folder
-from fabula.reproduce.writing import blanked, settings_of, tell
+from fabula.reproduce.writing import blanked, tell
 
 WAYS = (
     ("default", "gibbs"), ("default", "bridge"), ("default", "bridge-more"), ("default", "bridge-sharp"),
@@ -67,10 +67,9 @@ def timed(benches: dict[str, Bench], ways: list[tuple[str, str]], stories: int) 
         for name, sampler in ways:
             bench = benches[name]
             bench.checkpoint(BY_NAME[name])
-            settings = settings_of(sampler, FULL, bench)
-            blank, _ = blanked(bench, BY_NAME[name], [bench.rows[n]], SETTINGS[MIDDLE])
+            blank, gold = blanked(bench, BY_NAME[name], [bench.rows[n]], SETTINGS[MIDDLE])
             began = time.perf_counter()
-            tell(bench, BY_NAME[name], blank, settings, [seeded(0, n).initial_seed()], None)
+            tell(bench, BY_NAME[name], blank, sampler, [seeded(0, n).initial_seed()], gold)
             if n:
                 taken[f"{name}.{sampler}"].append(time.perf_counter() - began)
     return taken

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from fabula.errors import UserError
+
 if TYPE_CHECKING:
-    from fabula.api import load
+    from fabula.api import Narrator, load
 
 __version__ = "0.1.0"
-__all__ = ["__version__", "load"]
+__all__ = ["Narrator", "UserError", "__version__", "load"]
 
 
 def __getattr__(name: str) -> Any:
-    """`fabula.load`, found when it is asked for: importing fabula must not wait for torch."""
-    if name == "load":
-        from fabula.api import load
+    """`fabula.load` and `fabula.Narrator`, found when asked for: importing fabula must not wait for torch."""
+    if name in ("Narrator", "load"):
+        from fabula import api
 
-        return load
+        return getattr(api, name)
     raise AttributeError(f"module 'fabula' has no attribute {name!r}")

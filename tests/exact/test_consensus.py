@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from fabula.corpus.vocabulary import EOS
 from fabula.infill.consensus import by_consensus, expected_overlap
-from fabula.infill.samples import Round
+from fabula.infill.samples import SampledStories
 
 
 def slowly(words: list[list[list[int]]], weights: list[list[float]]) -> list[list[float]]:
@@ -49,15 +49,15 @@ def test_only_what_was_written_counts_and_rounds_keep_their_rows() -> None:
     missing = torch.tensor([[False, True, True], [True, False, False]])
     log_w = torch.randn(2, 6, generator=generator)
 
-    def rounds(cuts: list[int], X: torch.Tensor, extra: int) -> list[Round]:
+    def rounds(cuts: list[int], X: torch.Tensor, extra: int) -> list[SampledStories]:
         made = []
         for n, (part, w) in enumerate(zip(torch.split(X, cuts, 1), torch.split(log_w, cuts, 1), strict=True)):
             padded = torch.nn.functional.pad(part, (0, extra * n)).flatten(0, 1)
             rest = torch.zeros(len(padded), 3)
-            made.append(Round(padded, rest.long(), rest.long(), rest, torch.zeros(len(padded)), w.flatten()))
+            made.append(SampledStories(padded, rest.long(), rest.long(), rest, torch.zeros(len(padded)), w.flatten()))
         return made
 
-    def scores(made: list[Round]) -> torch.Tensor:
+    def scores(made: list[SampledStories]) -> torch.Tensor:
         return torch.cat([r.score.view(2, -1) for r in by_consensus(made, 2, missing)], 1)
 
     whole = scores(rounds([6], X, 0))

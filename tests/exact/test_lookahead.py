@@ -36,7 +36,7 @@ from fabula.infill import bridge
 from fabula.infill.batch import flatten, infill_batch
 from fabula.infill.decode import DecodingConfig, Lexicon
 from fabula.infill.noise import seeded
-from fabula.infill.samples import Round
+from fabula.infill.samples import SampledStories
 from fabula.infill.tags import TagSource, infer_tags
 from fabula.models.build import build
 from fabula.models.lm import LM
@@ -162,11 +162,11 @@ def test_the_judge_says_what_the_language_model_says(monkeypatch: pytest.MonkeyP
 
 
 def test_the_first_of_the_best_over_all_rounds_wins() -> None:
-    def a_round(scores: list[float], mark: int) -> Round:
+    def a_round(scores: list[float], mark: int) -> SampledStories:
         n = len(scores)
         X = torch.arange(n).view(n, 1, 1).expand(n, 3, 2) + mark
         nothing = torch.zeros(n, 3)
-        return Round(X, X[:, :, 0] * 0 + 2, nothing.long(), nothing, torch.tensor(scores), nothing[:, 0])
+        return SampledStories(X, X[:, :, 0] * 0 + 2, nothing.long(), nothing, torch.tensor(scores), nothing[:, 0])
 
     told = top(iter([(a_round([1, 2, 9, 0], 0), None), (a_round([1, 3, 9, 9, 4, 6], 10), None)]), 2)
     assert told.X[:, 0, 0, 0].tolist() == [12, 2]

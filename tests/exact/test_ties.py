@@ -12,7 +12,7 @@ from fabula.evaluation.bootstrap import difference
 from fabula.evaluation.cloze import Cloze
 from fabula.evaluation.lookahead import top
 from fabula.infill.names import stand_ins
-from fabula.infill.samples import Diagnostics, Round, best, split_r_hat
+from fabula.infill.samples import Diagnostics, SampledStories, best_stories, split_r_hat
 from fabula.reproduce.figures import Figure, best_of
 from fabula.ties import at_least, first_best, ranking, tied, wins
 
@@ -42,14 +42,14 @@ def test_a_chain_of_small_steps_is_no_single_tie() -> None:
     assert ranking(scores) == [8, 9, 6, 7, 4, 5, 2, 3, 0, 1]
 
 
-def rounds(scores: list[list[float]]) -> list[tuple[Round, Diagnostics]]:
+def rounds(scores: list[list[float]]) -> list[tuple[SampledStories, Diagnostics]]:
     """One story; every sample's only word is its number."""
     made, number = [], 0
     for score in scores:
         X = torch.arange(number, number + len(score)).view(-1, 1, 1)
         number += len(score)
         ones = torch.ones(len(score), 1)
-        own = Round(X, ones.long(), ones.long(), -ones, torch.tensor(score), torch.zeros(len(score)))
+        own = SampledStories(X, ones.long(), ones.long(), -ones, torch.tensor(score), torch.zeros(len(score)))
         made.append((own, Diagnostics.none(1, 1)))
     return made
 
@@ -57,7 +57,7 @@ def rounds(scores: list[list[float]]) -> list[tuple[Round, Diagnostics]]:
 @pytest.mark.parametrize("bit", [-BIT, 0.0, BIT])
 def test_candidates_that_differ_by_a_bit_keep_their_order(bit: float) -> None:
     drawn = rounds([[-50.0, -40.0, -40.0 * (1 + bit)], [-40.0 * (1 - 2 * bit), -30.0, -30.0 * (1 + bit)]])
-    ranked = [int(r.X[row]) for r, row in best([r for r, _ in drawn], 0, 1, 6)]
+    ranked = [int(story.X) for story in best_stories([r for r, _ in drawn], 0, 1, 6)]
     assert ranked == [4, 5, 1, 2, 3, 0]
     assert top(iter(drawn), 1).X.item() == 4
     assert top(iter(rounds([[-40.0], [-40.0 * (1 - abs(bit))]])), 1).X.item() == 0

@@ -15,11 +15,13 @@ from fabula.cli import evaluate, fill, models, score, tag, write
 from fabula.corpus.vocabulary import SPECIALS, Vocabulary
 from fabula.errors import UserError
 from fabula.evaluation.lookahead import LookaheadSettings
-from fabula.infill.sampler import TEMPERATURE, FillSettings
+from fabula.infill.samplers import decoding_of
+from fabula.infill.settings import BridgeFillSettings, GibbsFillSettings
 from fabula.models.build import build
 from fabula.training.checkpoint import Checkpoint, save
 from fabula.training.recipe import recipe_from
 
+TEMPERATURE = BridgeFillSettings().temperature
 WORDS = [
     *[".", "!", "?", ",", "'s", "Mia", "Tom", "car", "would", "not", "start", "made", "it", "to", "work", "on", "time"],
     *["He", "She", "was", "sad", "glad", "the", "a", "dog"],
@@ -79,10 +81,12 @@ def run(command: Any, *arguments: str) -> int:
         ([*STORY, "--samples", "0"], "samples must be at least 1"),
         ([*STORY, "--candidates", "0"], "candidates must be at least 1"),
         ([*STORY, "--temperature", "0"], "temperature must be above 0 and finite, not 0.0"),
-        ([*STORY, "--top-k", "-1"], "top-k must be at least 0, not -1"),
+        ([*STORY, "--top-k", "-1"], "top_k must be at least 0, not -1"),
         ([*STORY, "--sampler", "gibbs", "--chains", "0"], "chains must be at least 1, not 0"),
+        ([*STORY, "--chains", "3"], "bridge has no setting 'chains'; it has samples, top_k, temperature"),
+        ([*STORY, "--model", "lm", "--x-step", "sampled"], "rerank has no setting 'x_step'"),
         (["Tom", "was", "sad", "_"], "put each one in quotes"),
-        ([*STORY, "--temperature", "nan"], "temperature must be above 0 and finite, not nan"),
+        ([*STORY, "--temperature", "nan"], "temperature must be finite, not nan"),
         ([*STORY, "--starts", "1:She"], "sentence 1 is given"),
         ([*STORY, "--starts", "9:She"], "sentence 9 of a story of 4"),
         ([*STORY, "--starts", "She"], "--starts wants"),
@@ -228,7 +232,7 @@ def test_the_usual_temperature_is_the_one_the_help_names(capsys: pytest.CaptureF
         run(write, *arguments, *extra)
         texts.append(capsys.readouterr().out)
     assert texts[0] == texts[1] != texts[2]
-    assert FillSettings(sampler="gibbs", x_step="sampled").decoding().temperature == 1
+    assert decoding_of(GibbsFillSettings(x_step="sampled")).temperature == 1
     assert LookaheadSettings().decoding().temperature == 1
     for command in (fill, write):
         parser = argparse.ArgumentParser()

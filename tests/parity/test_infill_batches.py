@@ -11,8 +11,10 @@ from fabula.corpus.vocabulary import SPECIALS, Vocabulary
 from fabula.infill import bridge
 from fabula.infill.batch import InfillBatch, infill_batch
 from fabula.infill.decode import Lexicon
+from fabula.infill.driver import Answer, draw, fill_batch
 from fabula.infill.noise import Noise, seeded
-from fabula.infill.sampler import FillSettings, Found, draw, fill
+from fabula.infill.samples import SampledStory
+from fabula.infill.settings import BridgeFillSettings, FillSettings, GibbsFillSettings, RerankFillSettings
 from fabula.models.build import build
 from fabula.models.protocol import Model
 from fabula.models.settings import DynamicsSettings, LanguageSettings, ModelSettings, RecognitionSettings
@@ -31,14 +33,14 @@ STORIES: list[list[list[int] | None]] = [
 TAGS = [[0, -1, -1, 2, -1], [-1, -1], [1, 1, 1, 1], [-1] * 5, [2, -1, -1, 0], [-1] * 6]
 SEEDS = [3, 1, 4, 1, 5, 9]
 WAYS = [
-    ("slds", "sentence", FillSettings(sampler="gibbs", samples=12, chains=3, max_words=8)),
-    ("slds", "story", FillSettings(sampler="gibbs", samples=12, chains=3, max_words=8)),
-    ("slds", "sentence", FillSettings(sampler="gibbs", samples=6, chains=3, x_step="sampled", max_words=8)),
-    ("slds", "sentence", FillSettings(sampler="bridge", samples=10, max_words=8)),
-    ("slds", "sentence", FillSettings(sampler="bridge", samples=10, max_words=8, tags="free")),
-    ("lds", "story", FillSettings(sampler="bridge", samples=10, max_words=8)),
-    ("lm", "sentence", FillSettings(sampler="rerank", samples=20, max_words=8)),
-    ("s2s", "sentence", FillSettings(sampler="rerank", samples=20, max_words=8)),
+    ("slds", "sentence", GibbsFillSettings.plain(samples=12, chains=3, max_words=8)),
+    ("slds", "story", GibbsFillSettings.plain(samples=12, chains=3, max_words=8)),
+    ("slds", "sentence", GibbsFillSettings.plain(samples=6, chains=3, x_step="sampled", max_words=8)),
+    ("slds", "sentence", BridgeFillSettings.plain(samples=10, max_words=8)),
+    ("slds", "sentence", BridgeFillSettings.plain(samples=10, max_words=8, tags="free")),
+    ("lds", "story", BridgeFillSettings.plain(samples=10, max_words=8)),
+    ("lm", "sentence", RerankFillSettings.plain(samples=20, max_words=8)),
+    ("s2s", "sentence", RerankFillSettings.plain(samples=20, max_words=8)),
 ]
 
 
@@ -62,7 +64,14 @@ def a_page(numbers: range) -> InfillBatch:
     return infill_batch([STORIES[n] for n in numbers], [TAGS[n] for n in numbers])
 
 
-def same(one: list[Found], other: list[Found]) -> bool:
+def fill(
+    model: Model, numbers: range, settings: FillSettings, seeds: list[int], candidates: int = 1, memory_gib: float = 2.0
+) -> list[Answer]:
+    generators = [seeded(seed) for seed in seeds]
+    return fill_batch(model, LEXICON, a_page(numbers), settings, generators, candidates, memory_gib=memory_gib)
+
+
+def same(one: list[SampledStory], other: list[SampledStory]) -> bool:
     if len(one) != len(other):
         return False
     for a, b in zip(one, other, strict=True):
@@ -78,37 +87,39 @@ def same(one: list[Found], other: list[Found]) -> bool:
 def test_a_story_does_not_notice_its_neighbours(kind: str, encoder: str, settings: FillSettings) -> None:
     """Six tasks of mixed lengths and blanks in one call, and each alone: the same words, tags and figures."""
     model = a_model(kind, encoder)
-    together = fill(model, LEXICON, a_page(range(6)), settings, SEEDS, 4)
+    together = fill(model, range(6), settings, SEEDS, 4)
     assert len(together) == 6
     for n in range(6):
-        ((alone, movement),) = fill(model, LEXICON, a_page(range(n, n + 1)), settings, SEEDS[n : n + 1], 4)
+        ((alone, movement, _),) = fill(model, range(n, n + 1), settings, SEEDS[n : n + 1], 4)
         assert same(together[n][0], alone)
         N = len(STORIES[n])
-        assert torch.allclose(together[n][1].changed[0, :N], movement.changed[0], equal_nan=True)
-        assert torch.allclose(together[n][1].ess, movement.ess, equal_nan=True, rtol=1e-3)
-        assert torch.allclose(together[n][1].r_hat, movement.r_hat, equal_nan=True, rtol=1e-3)
+        moved = together[n].diagnostics
+        assert moved is not None
+        assert movement is not None
+        assert torch.allclose(moved.changed[0, :N], movement.changed[0], equal_nan=True)
+        assert torch.allclose(moved.ess, movement.ess, equal_nan=True, rtol=1e-3)
+        assert torch.allclose(moved.r_hat, movement.r_hat, equal_nan=True, rtol=1e-3)
 
 
 @pytest.mark.parametrize(("kind", "encoder", "settings"), [WAYS[0], WAYS[3], WAYS[6]])
 def test_a_job_cut_into_pieces_gives_the_same_answers(kind: str, encoder: str, settings: FillSettings) -> None:
     model = a_model(kind, encoder)
-    whole = fill(model, LEXICON, a_page(range(6)), settings, SEEDS, 2)
-    tight = FillSettings(**{**vars(settings), "memory_gib": 1e-9})
-    cut = fill(model, LEXICON, a_page(range(6)), tight, SEEDS, 2)
+    whole = fill(model, range(6), settings, SEEDS, 2)
+    cut = fill(model, range(6), settings, SEEDS, 2, memory_gib=1e-9)
     assert all(same(a[0], b[0]) for a, b in zip(whole, cut, strict=True))
 
 
 @pytest.mark.parametrize(("kind", "encoder", "settings"), [WAYS[0], WAYS[3], WAYS[6]])
 def test_the_seed_decides(kind: str, encoder: str, settings: FillSettings) -> None:
     model = a_model(kind, encoder)
-    first, again, other = (fill(model, LEXICON, a_page(range(1)), settings, [seed], 3)[0][0] for seed in (1, 1, 2))
+    first, again, other = (fill(model, range(1), settings, [seed], 3)[0][0] for seed in (1, 1, 2))
     assert same(first, again)
     assert not same(first, other)
 
 
 def test_candidates_are_distinct_and_ranked() -> None:
     model = a_model("slds", "sentence")
-    for found, _ in fill(model, LEXICON, a_page(range(6)), WAYS[3][2], SEEDS, 5):
+    for found, *_ in fill(model, range(6), WAYS[3][2], SEEDS, 5):
         scores = [f.score for f in found]
         assert scores == sorted(scores, reverse=True)
         assert len({f.X.numpy().tobytes() for f in found}) == len(found)
@@ -117,7 +128,7 @@ def test_candidates_are_distinct_and_ranked() -> None:
 @pytest.mark.parametrize("particles", [1, 2, 5, 12])
 def test_bridge_says_how_it_moved_with_its_last_round_only(particles: int) -> None:
     """Two islands, the first a fifth; with fewer than five particles there is only one of them."""
-    settings = FillSettings(sampler="bridge", samples=particles, max_words=8)
+    settings = BridgeFillSettings.plain(samples=particles, max_words=8)
     rounds = list(draw(a_model("slds", "sentence"), LEXICON, a_page(range(1)), settings, [seeded(0)]))
     assert [len(r.score) for r, _ in rounds] == {1: [1], 2: [2], 5: [1, 4], 12: [2, 10]}[particles]
     assert [movement is not None for _, movement in rounds] == [False] * (len(rounds) - 1) + [True]
@@ -132,7 +143,7 @@ def test_bridge_finds_its_tag_paths_once(monkeypatch: pytest.MonkeyPatch) -> Non
         return real(*arguments)
 
     monkeypatch.setattr(bridge, "enumerate_paths", counted)
-    fill(a_model("slds", "sentence"), LEXICON, a_page(range(6)), WAYS[4][2], SEEDS)
+    fill(a_model("slds", "sentence"), range(6), WAYS[4][2], SEEDS)
     assert len(calls) == 1
 
 
@@ -160,7 +171,7 @@ def test_resampling_keeps_the_total_weight_of_an_island() -> None:
 )
 def test_gibbs_draws_as_many_samples_as_were_asked_for(samples: int, chains: int | None, sizes: list[int]) -> None:
     """Chains share them; in the last round some may be left over."""
-    settings = FillSettings(sampler="gibbs", samples=samples, chains=chains, max_words=8)
+    settings = GibbsFillSettings.plain(samples=samples, chains=chains, max_words=8)
     rounds = list(draw(a_model("slds", "sentence"), LEXICON, a_page(range(2)), settings, [seeded(0), seeded(1)]))
     assert [len(r.score) for r, _ in rounds] == [2 * size for size in sizes]
     for r, _ in rounds:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import argparse
-import json
-import sys
 
-from fabula.cli import show
+from fabula.cli import options, show
 
 EXAMPLES = """examples:
   fabula fill "Mia's car would not start." _ _ _ "Mia made it to work on time."
@@ -25,34 +23,18 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    show.add_story(parser, blanks=True)
-    show.add_sampling(parser, candidates=3, samples="50; without latents 1000")
-    parser.add_argument("--chains", type=int, metavar="N", help="Gibbs chains, which share the samples (17 at most)")
-    parser.add_argument(
-        "--x-step", choices=("greedy", "sampled"), default="greedy",
-        help="gibbs: decode missing sentences greedily (the paper) or draw them given all that follows",
-    )  # fmt: skip
-    parser.add_argument(
-        "--score", choices=("given", "last"), default="given",
-        help="gibbs: rank by all given sentences (the paper) or the last one (the authors' code)",
-    )  # fmt: skip
-    show.add_model(parser)
+    options.add_story(parser, blanks=True)
+    options.add_sampling(parser, candidates=3, defaults={})
+    options.add_model(parser)
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
-    sentences = show.story(args)
-    starts = show.starts(args)
-    narrator = show.narrator(args)
-    answers = narrator.fill_iter(
-        sentences, arc=args.arc, candidates=args.candidates, samples=args.samples, sampler=args.sampler, seed=args.seed,
-        starts=starts, top_k=args.top_k, temperature=args.temperature, chains=args.chains, x_step=args.x_step,
-        score=args.score,
-    )  # fmt: skip
+    sentences, chosen = options.story(args), options.chosen(args)
+    answers = options.narrator(args).fill_iter(sentences, **chosen)
     filling = show.watch(answers, quiet=args.json)
     if args.json:
-        json.dump(filling.to_json(), sys.stdout, ensure_ascii=False, indent=1)
-        print()
+        show.print_json(filling.to_json())
     else:
         print(show.show_filling(filling, colour=show.coloured(args.color), verbose=args.verbose))
     return 0

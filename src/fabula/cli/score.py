@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import argparse
-import json
-import sys
 
-from fabula.cli import show
+from fabula.cli import options, show
 from fabula.results import plain
 
 EXAMPLES = """examples:
@@ -24,24 +22,23 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    show.add_story(parser, blanks=False)
+    options.add_story(parser, blanks=False)
     parser.add_argument("--samples", type=int, default=100, metavar="N", help="importance samples of the bound (100)")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="the same seed gives the same bound (0)")
     parser.add_argument(
         "--words", action="store_true", help="also the log p of every word, and how each sentence fits before and after"
     )
-    show.add_model(parser)
+    options.add_model(parser)
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
-    sentences, narrator = show.story(args), show.narrator(args)
+    sentences, narrator = options.story(args), options.narrator(args)
     score = narrator.score(sentences, samples=args.samples, seed=args.seed)
     why = narrator.explain(sentences, samples=args.samples, seed=args.seed).sentences if args.words else ()
     if args.json:
         told = score.to_json() | ({"why": [plain(reasons) for reasons in why]} if args.words else {})
-        json.dump(told, sys.stdout, ensure_ascii=False, indent=1)
-        print()
+        show.print_json(told)
         return 0
     for i, (text, log_p) in enumerate(zip(score.sentences, score.log_p_sentences, strict=True)):
         print(f"{log_p:9.2f}  {text}")

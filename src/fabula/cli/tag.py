@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import argparse
-import json
-import sys
 
-from fabula.cli import show
+from fabula.cli import options, show
 
 EXAMPLES = """examples:
   fabula tag "Tom lost his dog." "He cried." "The dog came home."
@@ -24,17 +22,16 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    show.add_story(parser, blanks=False)
-    show.add_model(parser)
+    options.add_story(parser, blanks=False)
+    options.add_model(parser)
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
-    sentences = show.story(args)
-    tagging = show.narrator(args).tag(sentences)
+    sentences = options.story(args)
+    tagging = options.narrator(args).tag(sentences)
     if args.json:
-        json.dump(tagging.to_json(), sys.stdout, ensure_ascii=False, indent=1)
-        print()
+        show.print_json(tagging.to_json())
         return 0
     colour = show.coloured("auto")
     for text, tag, shares in zip(tagging.sentences, tagging.tags, tagging.probabilities, strict=True):

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import argparse
-import json
-import sys
 
-from fabula.cli import show
+from fabula.cli import options, show
 
 EXAMPLES = """examples:
   fabula write --sentences 7
@@ -24,26 +22,16 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--sentences", type=int, metavar="N", help="how many sentences (the arc's length, else 5)")
-    show.add_sampling(parser, candidates=1, samples="10")
-    show.add_model(parser)
+    options.add_sampling(parser, candidates=1, defaults={"samples": 10})
+    options.add_model(parser)
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
-    from fabula.infill.task import parse_arc
-
-    starts = show.starts(args)
-    narrator = show.narrator(args)
-    N = args.sentences
-    if N is None:
-        N = 5 if args.arc is None else len(parse_arc(args.arc, narrator.labels))
-    story = narrator.write(
-        N, arc=args.arc, candidates=args.candidates, samples=args.samples, sampler=args.sampler, seed=args.seed,
-        starts=starts, top_k=args.top_k, temperature=args.temperature,
-    )  # fmt: skip
+    chosen = options.chosen(args)
+    story = options.narrator(args).write(args.sentences, **chosen)
     if args.json:
-        json.dump(story.to_json(), sys.stdout, ensure_ascii=False, indent=1)
-        print()
+        show.print_json(story.to_json())
     else:
         print(show.show_filling(story, colour=show.coloured(args.color), verbose=args.verbose))
     return 0

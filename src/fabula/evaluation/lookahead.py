@@ -33,9 +33,10 @@ from fabula.infill import bridge, decode, gibbs, rerank
 from fabula.infill.batch import InfillBatch, flatten, infill_batch
 from fabula.infill.cast import Cast
 from fabula.infill.decode import FINAL_MARKS, GREEDY, QUOTES, DecodingConfig, Lexicon
+from fabula.infill.driver import COPIES_OF_SCORES, draw
 from fabula.infill.noise import Noise, seeded
-from fabula.infill.sampler import COPIES_OF_SCORES, INTERACTIVE_DEFAULTS, FillSettings, draw
-from fabula.infill.samples import Diagnostics, Round
+from fabula.infill.samples import Diagnostics, SampledStories
+from fabula.infill.settings import BridgeFillSettings
 from fabula.infill.tags import TagSource
 from fabula.models.protocol import Model
 from fabula.models.slds import SLDS
@@ -173,7 +174,7 @@ def lookahead(
 
 
 Teller = Callable[[InfillBatch, Sequence[int]], Told]
-Rounds = Iterable[tuple[Round, Diagnostics | None]]
+Rounds = Iterable[tuple[SampledStories, Diagnostics | None]]
 
 
 def narrator_systems(
@@ -192,10 +193,9 @@ def narrator_systems(
         return ranked(lambda p, g: bridge.run(model, lexicon, p, chosen, g), samples, lexicon, settings)
 
     def careful(temperature: float) -> Teller:
-        chosen = FillSettings(
-            samples=samples, temperature=temperature, tags=tags, max_words=settings.max_words, bf16=settings.bf16,
-            **INTERACTIVE_DEFAULTS["bridge"],
-        )  # fmt: skip
+        chosen = BridgeFillSettings(
+            samples=samples, temperature=temperature, tags=tags, max_words=settings.max_words, bf16=settings.bf16
+        )
         return ranked(lambda p, g: draw(model, lexicon, p, chosen, g, cast=cast), samples, lexicon, settings)
 
     def swept(decoding: DecodingConfig) -> Teller:
@@ -210,7 +210,7 @@ def narrator_systems(
     yield f"gibbs-top-{settings.top_k}", swept(decoding)
     yield WEIGHTS_ONLY, particles("past")
     yield BRIDGE, particles("given")
-    yield "bridge-ahead", particles("given", INTERACTIVE_DEFAULTS["bridge"]["twist_weight"])
+    yield "bridge-ahead", particles("given", BridgeFillSettings().twist_weight)
     for temperature in settings.careful:
         yield f"fill-{temperature:g}", careful(temperature)
 

@@ -15,7 +15,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from fabula.corpus.vocabulary import EOS
-from fabula.infill.samples import Round
+from fabula.infill.samples import SampledStories
 
 TRUST = 0.3
 """The power that weights are raised to: with few samples the weights themselves put all on one or two of them."""
@@ -51,8 +51,8 @@ def f1_of_sets(
 
 
 def by_consensus(
-    rounds: Sequence[Round], stories: int, missing: Bool[Tensor, "story sent"], trust: float = TRUST
-) -> list[Round]:
+    rounds: Sequence[SampledStories], stories: int, missing: Bool[Tensor, "story sent"], trust: float = TRUST
+) -> list[SampledStories]:
     """The same rounds, scored by the expected overlap of what was written with all samples of the story."""
     chains = [len(r.score) // stories for r in rounds]
     width = max(r.X.shape[2] for r in rounds)

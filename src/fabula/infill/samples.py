@@ -1,4 +1,4 @@
-"""What the samplers hand on: rounds of finished stories, their scores, and how well the sampler moved."""
+"""What samplers yield: complete stories with their scores, the choice among them, and how well the sampler moved."""
 
 from __future__ import annotations
 
@@ -13,7 +13,17 @@ from fabula.infill.batch import InfillBatch
 from fabula.ties import RELATIVE, ranking
 
 
-class Round(NamedTuple):
+class SampledStory(NamedTuple):
+    """One complete story, on the host."""
+
+    X: Int[Tensor, "sent word"]
+    lengths: Int[Tensor, " sent"]
+    S: Int[Tensor, " sent"]
+    log_p: Float[Tensor, " sent"]
+    score: float
+
+
+class SampledStories(NamedTuple):
     """One complete story for every row, rows = stories x chains."""
 
     X: Int[Tensor, "batch sent word"]
@@ -26,6 +36,24 @@ class Round(NamedTuple):
     """What stories are ranked by, larger is better."""
     log_weight: Float[Tensor, " batch"]
     """The log of the importance weight that makes the story a draw from the sampler's target; 0 for a Markov chain."""
+
+    def row(self, row: int) -> SampledStory:
+        """One of the stories."""
+        X, lengths, S, log_p = (tensor[row].cpu() for tensor in self[:4])
+        return SampledStory(X, lengths, S, log_p, float(self.score[row]))
+
+    def cpu(self) -> SampledStories:
+        return SampledStories(*(tensor.cpu() for tensor in self))
+
+    def first_chains(self, chains: int, kept: int) -> SampledStories:
+        """The first `kept` of every story's `chains`."""
+        if kept == chains:
+            return self
+        return SampledStories(*(tensor.unflatten(0, (-1, chains))[:, :kept].flatten(0, 1) for tensor in self))
+
+
+Round = SampledStories
+"""The older name, which the samplers' files still use."""
 
 
 class Diagnostics(NamedTuple):
@@ -75,7 +103,9 @@ def score_following(
     return torch.where(following.any(1), (log_p * following).sum(-1) + fluency * own, own)
 
 
-def changes(before: Round, after: Round, missing: Bool[Tensor, "batch sent"]) -> Float[Tensor, "batch sent"]:
+def changes(
+    before: SampledStories, after: SampledStories, missing: Bool[Tensor, "batch sent"]
+) -> Float[Tensor, "batch sent"]:
     """1 where a missing sentence is another than before, NaN where nothing was missing."""
     moved = (before.X != after.X).any(-1).float()
     return moved.masked_fill(~missing.to(moved.device), float("nan"))
@@ -99,20 +129,20 @@ def effective_size(log_weights: Float[Tensor, "*batch sample"]) -> Float[Tensor,
     return 1 / log_weights.softmax(-1).square().sum(-1)
 
 
-def best(rounds: Sequence[Round], story: int, stories: int, n: int) -> list[tuple[Round, int]]:
+def best_stories(rounds: Sequence[SampledStories], story: int, stories: int, n: int) -> list[SampledStory]:
     """The n best of one story's samples, no text twice; scores tied up to rounding in the order they were drawn."""
     places = []
     for r in rounds:
         chains = len(r.score) // stories
         places += [(r, row) for row in range(story * chains, (story + 1) * chains)]
-    found: list[tuple[Round, int]] = []
+    found: list[SampledStory] = []
     seen: set[bytes] = set()
     for place in ranking([float(r.score[row]) for r, row in places]):
         r, row = places[place]
         text = r.X[row].cpu().numpy().tobytes()
         if text not in seen:
             seen.add(text)
-            found.append((r, row))
+            found.append(r.row(row))
         if len(found) == n:
             break
     return found

@@ -3,21 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Literal
 
 import torch
 
 from fabula.infill.batch import InfillBatch, evidence
+from fabula.infill.settings import TagSource
 from fabula.models.scaffold import UNKNOWN
 from fabula.models.slds import SLDS
 
-TagSource = Literal["read", "free", "peek"]
-"""Where the tags that nobody gave come from.
-
-`read`: a given sentence's tag is read off it, argmax q(S_i | X+); a missing sentence's is drawn.
-`free`: all are drawn.
-`peek`: the authors' way, argmax q(S_i | X) with the true missing sentences in X. For reproduction only.
-"""
+__all__ = ["TagSource", "infer_tags"]
 
 
 def infer_tags(model: SLDS, blanks: InfillBatch, source: TagSource, gold: InfillBatch | None = None) -> InfillBatch:

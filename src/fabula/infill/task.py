@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from fabula.errors import UserError
+from fabula.infill.settings import whole_number
 
 MIN_SENTENCES, MAX_SENTENCES = 2, 64
+USUAL = 5
+"""Sentences of a story of which nobody says how long it is."""
 MAX_WORDS = 200
 MAX_CHARACTERS = 4_000
 BLANK = "_"
@@ -32,15 +35,15 @@ class Task:
         return tuple(sentence is None for sentence in self.sentences)
 
 
+Arc = str | Sequence[str | None] | None
+"""A tag for each sentence, as one text or as a sequence; None: all are free."""
+
+
 def fill_task(
-    sentences: Sequence[str | None],
-    labels: Sequence[str],
-    arc: str | Sequence[str | None] | None = None,
-    starts: Mapping[int, str] | None = None,
+    sentences: Sequence[str | None], labels: Sequence[str], arc: Arc = None, starts: Mapping[int, str] | None = None
 ) -> Task:
     """A task for `fill`: at least one sentence given, at least one missing."""
-    stated = tuple(None if s is None or s.strip() == BLANK else s for s in sentences)
-    _check_sentences(stated)
+    stated = _stated(sentences)
     if None not in stated:
         raise UserError("no sentence is missing: put _ where one is to be written", field="sentences")
     if not any(stated):
@@ -48,32 +51,25 @@ def fill_task(
     return _task(stated, labels, arc, starts)
 
 
-def write_task(
-    N: int,
-    labels: Sequence[str],
-    arc: str | Sequence[str | None] | None = None,
-    starts: Mapping[int, str] | None = None,
-) -> Task:
-    """A task for `write`: nothing given."""
-    _check_count(N)
+def write_task(N: int | None, labels: Sequence[str], arc: Arc = None, starts: Mapping[int, str] | None = None) -> Task:
+    """A task for `write`: nothing given. The length is the arc's where nobody says it, without an arc `USUAL`."""
+    if N is None:
+        N = USUAL if arc is None else len(parse_arc(arc, labels))
+    _check_count(whole_number("sentences", N))
     return _task((None,) * N, labels, arc, starts)
 
 
-def story_task(sentences: Sequence[str], labels: Sequence[str], fewest: int = MIN_SENTENCES) -> Task:
+def story_task(sentences: Sequence[str], labels: Sequence[str], arc: Arc = None, fewest: int = MIN_SENTENCES) -> Task:
     """A whole story, nothing missing, of at least so many sentences."""
-    _check_sentences(tuple(sentences), fewest)
-    return _task(tuple(sentences), labels, None, None)
-
-
-def partial_task(
-    sentences: Sequence[str | None], labels: Sequence[str], arc: str | Sequence[str | None] | None = None
-) -> Task:
-    """A story of which at least one sentence is given."""
-    stated = tuple(None if s is None or s.strip() == BLANK else s for s in sentences)
-    _check_sentences(stated)
-    if not any(stated):
-        raise UserError("every sentence is missing", field="sentences")
+    stated = _stated(sentences, fewest)
+    if None in stated:
+        raise UserError(f"sentence {stated.index(None) + 1} is missing: this takes whole stories", field="sentences")
     return _task(stated, labels, arc, None)
+
+
+def partial_task(sentences: Sequence[str | None], labels: Sequence[str], arc: Arc = None) -> Task:
+    """A story of which some, all or no sentences are given."""
+    return _task(_stated(sentences), labels, arc, None)
 
 
 def parse_arc(arc: str | Sequence[str | None], labels: Sequence[str]) -> tuple[str | None, ...]:
@@ -85,8 +81,10 @@ def parse_arc(arc: str | Sequence[str | None], labels: Sequence[str]) -> tuple[s
         words: Sequence[str | None] = re.split(r"[\s,]+", arc.strip()) if arc.strip() else ()
         if len(words) == 1 and words[0] not in labels and words[0] and set(words[0]) <= {*SIGNS, FREE}:
             words = tuple(words[0])
-    else:
+    elif isinstance(arc, Sequence) and all(word is None or isinstance(word, str) for word in arc):
         words = arc
+    else:
+        raise UserError(f"an arc is a text or a list of texts, such as '- ? +', not {arc!r}"[:200], field="arc")
     return tuple(_tag(word, labels) for word in words)
 
 
@@ -106,27 +104,35 @@ def _tag(word: str | None, labels: Sequence[str]) -> str | None:
 def _task(
     sentences: tuple[str | None, ...],
     labels: Sequence[str],
-    arc: str | Sequence[str | None] | None,
+    arc: Arc,
     starts: Mapping[int, str] | None,
 ) -> Task:
     N = len(sentences)
     tags = (None,) * N if arc is None else parse_arc(arc, labels)
     if len(tags) != N:
         raise UserError(f"the arc has {len(tags)} tags for {N} sentences", field="arc")
-    for number, words in (starts or {}).items():
+    if not isinstance(starts, Mapping | None):
+        raise UserError("starts is a mapping from a sentence's number to its first words", field="starts")
+    openings = {whole_number("starts", number): words for number, words in (starts or {}).items()}
+    for number, words in openings.items():
         if not 1 <= number <= N:
             raise UserError(f"opening words for sentence {number} of a story of {N}", field="starts")
         if sentences[number - 1] is not None:
             raise UserError(f"sentence {number} is given: opening words are for missing sentences", field="starts")
         _check_words(f"the opening of sentence {number}", words)
-    return Task(sentences, tags, dict(starts or {}))
+    return Task(sentences, tags, openings)
 
 
-def _check_sentences(sentences: tuple[str | None, ...], fewest: int = MIN_SENTENCES) -> None:
-    _check_count(len(sentences), fewest)
-    for number, sentence in enumerate(sentences, start=1):
+def _stated(sentences: Sequence[str | None], fewest: int = MIN_SENTENCES) -> tuple[str | None, ...]:
+    """The sentences as they were typed, None where one is missing."""
+    if isinstance(sentences, str | bytes) or not isinstance(sentences, Iterable):
+        raise UserError("a story is a list of sentences, not one text or number", field="sentences")
+    stated = tuple(None if isinstance(s, str) and s.strip() == BLANK else s for s in sentences)
+    _check_count(len(stated), fewest)
+    for number, sentence in enumerate(stated, start=1):
         if sentence is not None:
             _check_words(f"sentence {number}", sentence)
+    return stated
 
 
 def _check_count(N: int, fewest: int = MIN_SENTENCES) -> None:

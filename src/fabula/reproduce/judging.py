@@ -13,8 +13,9 @@ from fabula.evaluation.cloze import cloze
 from fabula.evaluation.lookahead import log_p_ending
 from fabula.evaluation.record import mean_and_error, rounded
 from fabula.infill.batch import infill_batch
+from fabula.infill.driver import fill_batch
 from fabula.infill.noise import seeded
-from fabula.infill.sampler import FillSettings, fill
+from fabula.infill.settings import RerankFillSettings
 from fabula.reproduce.bench import Bench
 from fabula.reproduce.plan import BY_NAME, HUMAN, JUDGE, MIDDLE, PLAIN, SETTINGS, Unit
 from fabula.reproduce.records import rounded_list
@@ -64,13 +65,15 @@ def judged(bench: Bench, middles: Sequence[list[list[int]]]) -> Tensor:
 def left_to_right(bench: Bench) -> Tensor:
     """The paper's LM writes each middle once, blind to the ending; the mean of several tellings."""
     lm = BY_NAME["lm"]
-    settings = FillSettings(sampler="rerank", samples=1, top_k=15, temperature=1.0, memory_gib=bench.job.memory_gib)
+    settings, memory = RerankFillSettings.plain(samples=1, top_k=15), bench.job.memory_gib
     blank, _ = blanked(bench, lm, bench.rows, SETTINGS[MIDDLE])
     told = []
     for telling in range(TELLINGS):
         seeds = [seeded(bench.job.seed + 1 + telling, n).initial_seed() for n in range(len(bench.rows))]
-        answers = fill(bench.checkpoint(lm).model, bench.lexicon, blank, settings, seeds)
-        told.append([[f[0].X[i, : int(f[0].lengths[i]) - 1].tolist() for i in SETTINGS[MIDDLE]] for f, _ in answers])
+        generators = [seeded(seed) for seed in seeds]
+        answers = fill_batch(bench.checkpoint(lm).model, bench.lexicon, blank, settings, generators, memory_gib=memory)
+        firsts = [answer.stories[0] for answer in answers]
+        told.append([[f.X[i, : int(f.lengths[i]) - 1].tolist() for i in SETTINGS[MIDDLE]] for f in firsts])
     return torch.stack([judged(bench, middles) for middles in told]).mean(0)
 
 

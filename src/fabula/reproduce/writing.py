@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -14,10 +13,11 @@ from fabula.evaluation.control import sentences_of, write_along
 from fabula.infill.batch import InfillBatch, infill_batch
 from fabula.infill.cast import Cast
 from fabula.infill.decode import DecodingConfig, Lexicon
+from fabula.infill.driver import Answer, fill_batch
 from fabula.infill.noise import Noise, seeded
 from fabula.infill.rerank import write_left_to_right
-from fabula.infill.sampler import INTERACTIVE_DEFAULTS, FillSettings, Found, fill
-from fabula.infill.samples import Diagnostics
+from fabula.infill.samples import SampledStory
+from fabula.infill.settings import BridgeFillSettings, FillSettings, GibbsFillSettings, RerankFillSettings
 from fabula.models.protocol import Model
 from fabula.reproduce.bench import Bench
 from fabula.reproduce.plan import BY_NAME, MIDDLE, SENTENCES, SETTINGS, Scale, System, Unit
@@ -33,35 +33,30 @@ SHARP, SHARP_FLUENCY = 0.5, 6.0
 """A greedy writer's words are the likeliest, whatever they say: against gibbs, bridge is sharpened to the like."""
 
 
-def settings_of(sampler: str, scale: Scale, bench: Bench) -> FillSettings:
+def settings_of(sampler: str, scale: Scale) -> FillSettings:
     """A sampler's name as settings.
 
     The paper's and plain bridge draw words at temperature 1 and rank by the given sentences alone; `bridge-more` and
     `fill` draw and rank as `fabula fill` does, `fill` with its rules too.
     """
-    common: dict[str, Any] = {"temperature": 1.0, "fluency": 0.0, "memory_gib": bench.job.memory_gib}
+    usual, tags = BridgeFillSettings(), "peek" if sampler.endswith("-peek") else "read"
     if sampler == "rerank":
-        return FillSettings(sampler="rerank", samples=scale.reranked, top_k=TOP_K, **common)
+        return RerankFillSettings.plain(samples=scale.reranked, top_k=TOP_K)
     if sampler == "bridge":
-        return FillSettings(sampler="bridge", samples=scale.samples, tags="read", top_k=TOP_K, **common)
+        return BridgeFillSettings.plain(samples=scale.samples, top_k=TOP_K)
     if sampler in ("bridge-more", "bridge-sharp"):
-        more: dict[str, Any] = {
-            "samples": scale.more,
-            "twist_weight": INTERACTIVE_DEFAULTS["bridge"]["twist_weight"],
-            "top_k": TOP_K,
-        }
-        if sampler == "bridge-sharp":
-            more |= {"temperature": SHARP, "fluency": SHARP_FLUENCY}
-        return FillSettings(**more, memory_gib=bench.job.memory_gib)
+        temperature, fluency = (
+            (usual.temperature, usual.fluency) if sampler == "bridge-more" else (SHARP, SHARP_FLUENCY)
+        )
+        return BridgeFillSettings.plain(
+            samples=scale.more, twist_weight=usual.twist_weight, top_k=TOP_K, temperature=temperature, fluency=fluency
+        )
     if sampler == "fill":
-        return FillSettings(samples=scale.samples, memory_gib=bench.job.memory_gib, **INTERACTIVE_DEFAULTS["bridge"])
+        return BridgeFillSettings(samples=scale.samples)
     if sampler.startswith("consensus"):
-        tags = "peek" if sampler.endswith("-peek") else "read"
-        agreed = {"samples": scale.agreeing, "temperature": AGREED, "rank": "consensus", "tags": tags}
-        return FillSettings(**{**common, **agreed}, top_k=TOP_K)
+        return BridgeFillSettings.plain(samples=scale.agreeing, temperature=AGREED, tags=tags, top_k=TOP_K)
     # One chain, as the paper has it: its 50 samples are 50 states, burn-in included.
-    tags = "peek" if sampler == "gibbs-peek" else "read"
-    return FillSettings(sampler="gibbs", samples=scale.samples, chains=1, tags=tags, **common)  # type: ignore[arg-type]
+    return GibbsFillSettings.plain(samples=scale.samples, chains=1, tags=tags)
 
 
 def blanked(
@@ -78,15 +73,19 @@ def sample(bench: Bench, unit: Unit) -> None:
     """The best of many for every chosen story with some sentences missing."""
     system, began = BY_NAME[unit.system], time.perf_counter()
     setting, sampler = unit.detail.split(".")
-    missing, settings = SETTINGS[setting], settings_of(sampler, bench.job.scale, bench)
+    missing, settings = SETTINGS[setting], settings_of(sampler, bench.job.scale)
     blank, gold = blanked(bench, system, bench.rows, missing)
     seeds = [seeded(bench.job.seed, n).initial_seed() for n in range(len(bench.rows))]
     start = time.perf_counter()
-    answers = tell(bench, system, blank, settings, seeds, gold if settings.tags == "peek" else None)
+    answers = tell(bench, system, blank, sampler, seeds, gold)
     seconds = time.perf_counter() - start
     texts = [
-        {"id": bench.test.ids[row], "lines": lines_of(bench, found[0], missing), "tags": tags_of(found[0])}
-        for row, (found, _) in zip(bench.rows, answers, strict=True)
+        {
+            "id": bench.test.ids[row],
+            "lines": lines_of(bench, answer.stories[0], missing),
+            "tags": tags_of(answer.stories[0]),
+        }
+        for row, answer in zip(bench.rows, answers, strict=True)
     ]
     record = {
         **bench.common(unit, n=len(texts), kind="estimate", began=began),
@@ -94,38 +93,41 @@ def sample(bench: Bench, unit: Unit) -> None:
         "missing": [i + 1 for i in missing],
         "sampler": sampler,
         "settings": asdict(settings),
-        "peeks": settings.tags == "peek",
+        "peeks": sampler.endswith("-peek"),
         "gold_tags": system.reads_tags,
         "sampling_seconds": round(seconds, 2),
-        "mean_score": round(sum(found[0].score for found, _ in answers) / len(answers), 4),
+        "mean_score": round(sum(answer.stories[0].score for answer in answers) / len(answers), 4),
     }
     bench.records.write(unit.name, record, texts)
 
 
 def tell(
-    bench: Bench,
-    system: System,
-    blank: InfillBatch,
-    settings: FillSettings,
-    seeds: Sequence[int],
-    gold: InfillBatch | None,
-) -> list[tuple[list[Found], Diagnostics]]:
+    bench: Bench, system: System, blank: InfillBatch, sampler: str, seeds: Sequence[int], gold: InfillBatch
+) -> list[Answer]:
     """The sampler's answers; where its rules speak of people, it is told who they are."""
-    checkpoint = bench.checkpoint(system)
-    if settings.allow_new_names and not settings.agreement:
-        return fill(checkpoint.model, bench.lexicon, blank, settings, seeds, gold=gold)
-    cast = Cast(checkpoint.people, bench.corpus.vocabulary, bench.device)
-    lexicon = Lexicon.of(bench.corpus.vocabulary, bench.device, cast.names)
-    return fill(checkpoint.model, lexicon, blank, settings, seeds, gold=gold, cast=cast)
+    checkpoint, settings, lexicon, cast = (
+        bench.checkpoint(system),
+        settings_of(sampler, bench.job.scale),
+        bench.lexicon,
+        None,
+    )
+    if sampler == "fill":
+        cast = Cast(checkpoint.people, bench.corpus.vocabulary, bench.device)
+        lexicon = Lexicon.of(bench.corpus.vocabulary, bench.device, cast.names)
+    return fill_batch(
+        checkpoint.model, lexicon, blank, settings, [seeded(seed) for seed in seeds], cast=cast,
+        gold=gold if sampler.endswith("-peek") else None, memory_gib=bench.job.memory_gib,
+        rank="consensus" if sampler.startswith("consensus") else "score",
+    )  # fmt: skip
 
 
-def lines_of(bench: Bench, found: Found, missing: Sequence[int]) -> list[str]:
+def lines_of(bench: Bench, found: SampledStory, missing: Sequence[int]) -> list[str]:
     """The written sentences as words with blanks between them, so that ids and English can both be had of them."""
     decode_words = bench.corpus.vocabulary.decode
     return [" ".join(decode_words(found.X[i, : int(found.lengths[i]) - 1].tolist())) for i in missing]
 
 
-def tags_of(found: Found) -> list[int]:
+def tags_of(found: SampledStory) -> list[int]:
     return [int(s) for s in found.S[:SENTENCES]]
 
 
@@ -177,14 +179,14 @@ def free_stories(bench: Bench, model: Model, n: int, top_k: int, seed: int) -> l
 def time_sampler(bench: Bench, unit: Unit) -> None:
     """Seconds a story, three sentences missing, with nothing else running: a few stories together, after a warm-up."""
     system, began = BY_NAME[unit.system], time.perf_counter()
-    settings = settings_of(unit.detail, bench.job.scale, bench)
+    settings = settings_of(unit.detail, bench.job.scale)
     rows = bench.rows[: bench.job.scale.timed]
     seeds = [seeded(bench.job.seed, n).initial_seed() for n in range(len(rows))]
 
     def once(count: int) -> float:
         blank, gold = blanked(bench, system, rows[:count], SETTINGS[MIDDLE])
         start = time.perf_counter()
-        tell(bench, system, blank, settings, seeds[:count], gold if settings.tags == "peek" else None)
+        tell(bench, system, blank, unit.detail, seeds[:count], gold)
         return time.perf_counter() - start
 
     once(1)

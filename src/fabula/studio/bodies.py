@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar, cast
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, create_model
 
+from fabula.infill.protocol import DEFAULT, samplers
+from fabula.infill.settings import declared, offered, types_of
 from fabula.studio.settings import CANDIDATES, CHARACTERS, PIECES, SAMPLES, SEEDS, SENTENCES, SNAPSHOTS, WORDS
 
 
@@ -51,28 +53,41 @@ class Body(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 
 
+B = TypeVar("B", bound=Body)
+
+
+def with_settings(body: type[B]) -> type[B]:
+    """The same body with the samplers' names and every setting that HTTP offers (`infill/settings.py`)."""
+    made: dict[str, Any] = {"sampler": (cast(Any, Literal)[tuple(samplers())], DEFAULT)}
+    for sampler in samplers().values():
+        for name, entry in offered(sampler.settings, "http").items():
+            if name not in body.model_fields:
+                rule, hint = declared(entry), types_of(sampler.settings)[name]
+                least, most = rule.http or (rule.at_least, None)
+                about = f"{rule.help[0].upper()}{rule.help[1:]}; null: the sampler's own."
+                made[name] = hint | None, Field(None, ge=least, le=most, description=about)
+    return create_model(body.__name__, __base__=body, __module__=__name__, __doc__=body.__doc__, **made)
+
+
 class Sampling(Body):
     """How stories are drawn."""
 
     arc: Arc = None
-    sampler: Literal["bridge", "gibbs", "rerank"] = "bridge"
     seed: Seed = 0
     starts: dict[Number, Text] | None = Field(
         None, max_length=SENTENCES[1], description="Words that a missing sentence has to begin with, by its number."
     )
     model: Model = None
-    temperature: float | None = Field(None, ge=0.05, le=5, description="Lower is safer, higher bolder.")
-    top_k: int | None = Field(None, ge=0, le=1_000_000, description="Words to choose among; 1 greedy, 0 all.")
 
     def arguments(self) -> dict[str, Any]:
         """As `Narrator.fill` and `Narrator.write` take them."""
-        told = self.model_dump(exclude={"model", "temperature", "top_k"})
+        said = self.model_dump(exclude={"model"})
         if self.starts is not None:
-            told["starts"] = {int(number): words for number, words in self.starts.items()}
-        chosen = {"temperature": self.temperature, "top_k": self.top_k}
-        return {**told, **{name: value for name, value in chosen.items() if value is not None}}
+            said["starts"] = {int(number): words for number, words in self.starts.items()}
+        return said
 
 
+@with_settings
 class FillBody(Sampling):
     """A story with blanks."""
 
@@ -81,10 +96,13 @@ class FillBody(Sampling):
     samples: int = Field(50, ge=1, le=SAMPLES, description="Stories to draw and choose from.")
 
 
+@with_settings
 class WriteBody(Sampling):
     """A story from nothing."""
 
-    sentences: int = Field(5, ge=SENTENCES[0], le=SENTENCES[1])
+    sentences: int | None = Field(
+        None, ge=SENTENCES[0], le=SENTENCES[1], description="How many; null: the arc's length, else 5."
+    )
     candidates: int = Field(1, ge=1, le=CANDIDATES)
     samples: int | None = Field(None, ge=1, le=SAMPLES, description="Stories to draw and choose from; null: 10.")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from fabula.infill.settings import MOST_OVER_HTTP
 from fabula.infill.task import MAX_SENTENCES, MIN_SENTENCES
 from fabula.web.database import default_path
 from fabula.web.guard import MAX_BODY
@@ -16,7 +17,7 @@ PIECES = 120
 """Words and marks of one sentence: `!!!!` is four of them, each a step of the model's."""
 CHARACTERS = 1_000
 CANDIDATES = 10
-SAMPLES = 200
+SAMPLES = MOST_OVER_HTTP
 SNAPSHOTS = 100
 """Steps that a branch keeps to undo, to redo, and of what was taken from the model."""
 SEEDS = 2**53 - 1

@@ -1,0 +1,99 @@
+"""The one driver of filling in: it runs the sampler that the settings are for and ranks what comes.
+
+`fill_batch` answers many tasks, in pieces that fit the memory; `fill_story` answers one task again and again while its
+samples come. A task's answer depends neither on the tasks beside it nor on where the batch is cut.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Literal, NamedTuple
+
+import torch
+
+from fabula.infill.batch import InfillBatch
+from fabula.infill.cast import Cast
+from fabula.infill.consensus import by_consensus
+from fabula.infill.decode import Lexicon
+from fabula.infill.protocol import sampler_of
+from fabula.infill.samples import Diagnostics, SampledStories, SampledStory, best_stories
+from fabula.infill.settings import FillSettings
+from fabula.models.protocol import Model
+
+COPIES_OF_SCORES = 6
+"""Arrays of rows x vocabulary alive at once while a word is chosen, at most."""
+MEMORY_GIB = 2.0
+"""Scores held at once, at most."""
+
+
+class Answer(NamedTuple):
+    """The best stories for one task, and how its sampler moved."""
+
+    stories: list[SampledStory]
+    diagnostics: Diagnostics | None
+    drawn: int
+    """How many samples it rests on."""
+
+
+def draw(
+    model: Model, lexicon: Lexicon, batch: InfillBatch, settings: FillSettings, generators: Sequence[torch.Generator],
+    gold: InfillBatch | None = None, cast: Cast | None = None,
+) -> Iterator[tuple[SampledStories, Diagnostics | None]]:  # fmt: skip
+    """Rounds of complete stories from the sampler that the settings are for."""
+    return sampler_of(settings).run(model, batch, settings, generators, lexicon=lexicon, cast=cast, gold=gold)
+
+
+def fill_story(
+    model: Model, lexicon: Lexicon, batch: InfillBatch, settings: FillSettings, generator: torch.Generator,
+    candidates: int, cast: Cast | None = None,
+) -> Iterator[Answer]:  # fmt: skip
+    """Answers to the one task of a batch, each from more samples than the one before."""
+    drawing = draw(model, lexicon, batch, settings, [generator], cast=cast)
+    rounds: list[SampledStories] = []
+    while True:
+        # The mode is entered anew for each round: between answers the caller's own mode holds.
+        with torch.inference_mode():
+            stories, diagnostics = next(drawing, (None, None))
+        if stories is None:
+            return
+        rounds.append(stories)
+        drawn = min(settings.samples, sum(len(r.score) for r in rounds))
+        yield Answer(best_stories(rounds, 0, 1, candidates), diagnostics, drawn)
+
+
+@torch.inference_mode()
+def fill_batch(
+    model: Model, lexicon: Lexicon, batch: InfillBatch, settings: FillSettings, generators: Sequence[torch.Generator],
+    candidates: int = 1, *, gold: InfillBatch | None = None, cast: Cast | None = None,
+    rank: Literal["score", "consensus"] = "score", memory_gib: float = MEMORY_GIB,
+) -> list[Answer]:  # fmt: skip
+    """The best stories for every task of a batch; `generators`: one for each task.
+
+    `rank` says which sample is the answer: the best by the sampler's score, or the one most like the others
+    (`consensus.py`).
+    """
+    answers: list[Answer] = []
+    for piece in pieces(len(batch.X), settings.rows, lexicon, memory_gib):
+        own, stories = batch.rows(piece.start, piece.stop), piece.stop - piece.start
+        truth = None if gold is None else gold.rows(piece.start, piece.stop)
+        rounds, movement = [], Diagnostics.none(stories, own.X.shape[1])
+        for drawn, diagnostics in draw(model, lexicon, own, settings, generators[piece], truth, cast):
+            rounds.append(drawn.cpu())
+            movement = diagnostics or movement
+        if rank == "consensus":
+            rounds = by_consensus(rounds, stories, own.missing)
+        for story in range(stories):
+            best = best_stories(rounds, story, stories, candidates)
+            moved = Diagnostics(*(figure[story : story + 1] for figure in movement))
+            answers.append(Answer(best, moved, settings.samples))
+    return answers
+
+
+def pieces(tasks: int, rows: int, lexicon: Lexicon, memory_gib: float = MEMORY_GIB) -> Iterator[slice]:
+    """The tasks in pieces whose scores fit the memory, where each task has so many rows at once."""
+    if memory_gib <= 0:
+        raise ValueError(f"memory_gib must be above 0, not {memory_gib}")
+    per_task = rows * len(lexicon.anywhere) * 4 * COPIES_OF_SCORES
+    at_once = max(1, int(memory_gib * 2**30 // per_task))
+    for start in range(0, tasks, at_once):
+        yield slice(start, min(start + at_once, tasks))

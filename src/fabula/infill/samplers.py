@@ -1,0 +1,101 @@
+"""Fabula's own samplers as the register knows them: each hands its settings to the file that does the work."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Literal
+
+from fabula.infill.protocol import register_sampler
+from fabula.infill.settings import BridgeFillSettings, FillSettings, GibbsFillSettings, RerankFillSettings
+
+if TYPE_CHECKING:
+    import torch
+
+    from fabula.infill.batch import InfillBatch
+    from fabula.infill.cast import Cast
+    from fabula.infill.decode import DecodingConfig, Lexicon
+    from fabula.infill.samples import Diagnostics, SampledStories
+    from fabula.models.protocol import Model
+
+    Rounds = Iterator[tuple[SampledStories, Diagnostics | None]]
+
+
+def decoding_of(settings: FillSettings, top_k: int = 15, no_repeat: int = 0) -> DecodingConfig:
+    """How words are chosen: as the settings say, among `top_k` of them where they do not."""
+    from fabula.infill.decode import DecodingConfig
+
+    return DecodingConfig(
+        top_k=top_k if settings.top_k is None else settings.top_k, temperature=settings.temperature,
+        max_words=settings.max_words, no_repeat=no_repeat, bf16=settings.bf16,
+    )  # fmt: skip
+
+
+class Bridge:
+    """`bridge.py`."""
+
+    name, about, settings = "bridge", "looks ahead first", BridgeFillSettings
+    runs_on: Literal["latent"] = "latent"
+
+    def run(
+        self, model: Model, batch: InfillBatch, settings: BridgeFillSettings, generators: Sequence[torch.Generator], *,
+        lexicon: Lexicon, cast: Cast | None = None, gold: InfillBatch | None = None,
+    ) -> Rounds:  # fmt: skip
+        from fabula.infill import bridge
+
+        chosen = bridge.BridgeSettings(
+            particles=settings.samples, decoding=decoding_of(settings, no_repeat=settings.no_repeat),
+            tags=settings.tags, fluency=settings.fluency, twist_weight=settings.twist_weight,
+            context=settings.context, agreement=settings.agreement, z_observes=settings.z_observes,
+        )  # fmt: skip
+        if cast is not None and not settings.allow_new_names:
+            batch = cast.without_new_names(batch)
+        assert model.latent is not None
+        return bridge.run(model.latent, lexicon, batch, chosen, list(generators), gold, cast)
+
+
+class Gibbs:
+    """`gibbs.py`."""
+
+    name, about, settings = "gibbs", "the paper's", GibbsFillSettings
+    runs_on: Literal["latent"] = "latent"
+
+    def run(
+        self, model: Model, batch: InfillBatch, settings: GibbsFillSettings, generators: Sequence[torch.Generator], *,
+        lexicon: Lexicon, cast: Cast | None = None, gold: InfillBatch | None = None,
+    ) -> Rounds:  # fmt: skip
+        from fabula.infill import gibbs
+
+        decoding = decoding_of(settings, top_k=1 if settings.x_step == "greedy" else 15)
+        assert model.latent is not None
+        chains, left = settings.rows, settings.samples
+        chosen = gibbs.GibbsSettings(
+            chains=chains, sweeps=-(-settings.samples // chains), x_step=settings.x_step, decoding=decoding,
+            score=settings.score, tags=settings.tags,
+        )  # fmt: skip
+        for stories, diagnostics in gibbs.run(model.latent, lexicon, batch, chosen, list(generators), gold):
+            # The last sweep may hold more than the samples that were asked for.
+            yield stories.first_chains(chains, min(left, chains)), diagnostics
+            left -= chains
+
+
+class Rerank:
+    """`rerank.py`."""
+
+    name, about, settings = "rerank", "models without latents", RerankFillSettings
+    runs_on: Literal["no latent"] = "no latent"
+
+    def run(
+        self, model: Model, batch: InfillBatch, settings: RerankFillSettings, generators: Sequence[torch.Generator], *,
+        lexicon: Lexicon, cast: Cast | None = None, gold: InfillBatch | None = None,
+    ) -> Rounds:  # fmt: skip
+        from fabula.infill import rerank
+
+        if cast is not None and not settings.allow_new_names:
+            batch = cast.without_new_names(batch)
+        decoding = decoding_of(settings, no_repeat=settings.no_repeat)
+        chosen = rerank.RerankSettings(samples=settings.samples, decoding=decoding)
+        return rerank.run(model, lexicon, batch, chosen, list(generators))
+
+
+for sampler in (Bridge(), Gibbs(), Rerank()):
+    register_sampler(sampler)

@@ -1,0 +1,112 @@
+"""Text to ids and back, for models over a vocabulary of whole words.
+
+Everything that is about such a vocabulary stands here: known names in place of unknown ones, words that can only be
+read as <unk>, opening words as ids, joining words to a sentence. A decoder with a tokenizer of its own needs another
+class with these methods, and nothing else in the api changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import torch
+
+from fabula.corpus.tokenize import detokenise, normalise, tokenise
+from fabula.corpus.vocabulary import EOS, PAD, UNK, Vocabulary
+from fabula.errors import UserError
+from fabula.infill import decode, names
+from fabula.infill.batch import InfillBatch, evidence, infill_batch
+from fabula.infill.decode import Lexicon
+from fabula.infill.samples import SampledStory
+from fabula.infill.task import Task
+from fabula.models.protocol import Model
+from fabula.models.scaffold import UNKNOWN
+from fabula.results import Word
+
+Names = Mapping[str, str]
+"""Unknown names of a task, and the known ones that the model reads in their place."""
+
+
+class WordText:
+    """Tasks as a model over words reads them, and what it wrote as text."""
+
+    def __init__(self, model: Model, vocabulary: Vocabulary, labels: Sequence[str], lexicon: Lexicon) -> None:
+        self.model, self.vocabulary, self.labels, self.lexicon = model, vocabulary, tuple(labels), lexicon
+
+    def encode(self, task: Task, names: Names | None = None) -> InfillBatch:
+        """A batch of this one task."""
+        rows = [None if s is None else self._ids(s, names) for s in task.sentences]
+        tags = [UNKNOWN if tag is None else self.labels.index(tag) for tag in task.arc]
+        openings = {number - 1: self._ids(words, names) for number, words in task.starts.items()}
+        return infill_batch([rows], [tags], [openings], self.lexicon.anywhere.device)
+
+    def decode(self, task: Task, story: SampledStory, names: Names) -> list[str]:
+        """Every sentence of a sampled story: given ones as they were typed, written ones with the unknown names."""
+        typed_name = {known: name for name, known in names.items()}
+        found = []
+        for i, typed in enumerate(task.sentences):
+            if typed is None:
+                ids = story.X[i, : int(story.lengths[i])].tolist()
+                words = self.vocabulary.decode(word for word in ids if word != EOS)
+                text = detokenise([typed_name.get(word, word) for word in words])
+                # Opening words stay as they were typed.
+                found.append(text if i + 1 in task.starts else text[:1].upper() + text[1:])
+            else:
+                found.append(typed)
+        return found
+
+    @torch.inference_mode()
+    def stand_ins(self, task: Task) -> dict[str, str]:
+        """Known names for the unknown ones of the given sentences and openings."""
+        given = [tokenise(s) for s in (*task.sentences, *task.starts.values()) if s is not None]
+        unknown = names.unknown_names(given, self.vocabulary)
+        if not unknown:
+            return {}
+        known = names.known_names(self.model, self.vocabulary)
+        return names.stand_ins(given, unknown, known, self._log_p_of_versions)
+
+    def unknown_words(self, task: Task, names: Names) -> list[str]:
+        """The words of the given sentences that the model can only read as <unk>, in the order of the story."""
+        spoken = (
+            word
+            for sentence in task.sentences
+            for word in tokenise(sentence or "")
+            if any(letter.isalnum() for letter in word)
+        )
+        return list(dict.fromkeys(word for word in spoken if self.vocabulary.encode([names.get(word, word)]) == [UNK]))
+
+    def check_openings(self, task: Task, batch: InfillBatch, max_words: int) -> None:
+        """A `UserError` where an opening cannot be written as it is."""
+        for number, words in task.starts.items():
+            ids = batch.opening[0, number - 1].tolist()
+            unknown = [word for word, i in zip(tokenise(words), ids, strict=False) if i == UNK]
+            where = f"the opening of sentence {number}"
+            if unknown:
+                raise UserError(f"{where} has a word the model does not know: {unknown[0]!r}", field="starts")
+            if sum(i != PAD for i in ids) > max_words - 3:
+                raise UserError(f"{where} leaves no room to end it", field="starts")
+
+    def words(self, text: str, ids: Sequence[int], log_p: Sequence[float]) -> tuple[Word, ...]:
+        """The words as they were typed, each with the blank behind it; the last id and figure are the <eos>'s."""
+        rest, found = normalise(text), []
+        for word, number, figure in zip(tokenise(text), ids[:-1], log_p[:-1], strict=True):
+            assert rest.startswith(word), "the tokeniser keeps every character"
+            rest = rest[len(word) :]
+            space = " " if rest.startswith(" ") else ""
+            rest = rest[len(space) :]
+            found.append(Word(word, space, figure, number == UNK))
+        return tuple(found)
+
+    def _ids(self, text: str, names: Names | None) -> list[int]:
+        return self.vocabulary.encode((names or {}).get(word, word) for word in tokenise(text))
+
+    def _log_p_of_versions(self, versions: list[list[list[str]]]) -> list[float]:
+        """log p of the sentences of each version, in a row, Z at the mean of its evidence."""
+        if self.model.decoder is None:
+            return [0.0] * len(versions)
+        rows = [[self.vocabulary.encode(words) for words in sentences] for sentences in versions]
+        batch = infill_batch(rows, device=self.lexicon.anywhere.device)
+        latent = self.model.latent
+        Z = None if latent is None else evidence(latent, batch.X, batch.lengths).phi.mean
+        read = decode.story(self.model.decoder, self.lexicon, decode.GREEDY, batch, Z)
+        return [float(figure) for figure in read.log_p.sum(1)]

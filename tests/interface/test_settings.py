@@ -1,0 +1,195 @@
+"""Settings are declared once, with the sampler: every door offers them, and refuses what the sampler does not have."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from repeating_sampler import RepeatingSampler
+
+import fabula
+from fabula.cli import main
+from fabula.errors import UserError
+from fabula.infill import protocol
+from fabula.infill.protocol import register_sampler, sampler_named, samplers
+from fabula.infill.settings import BridgeFillSettings, GibbsFillSettings, RerankFillSettings, choose
+
+STORY = ["Mia's car would not start.", None, None, "Mia made it to work on time."]
+GIVEN = ["_" if sentence is None else sentence for sentence in STORY]
+
+
+@pytest.fixture(autouse=True)
+def installed(random_models: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FABULA_MODELS", str(random_models))
+    monkeypatch.setattr("fabula.api.PACKAGED", random_models / "none")
+
+
+@pytest.fixture
+def repeating() -> Iterator[None]:
+    register_sampler(RepeatingSampler())
+    yield
+    del samplers()["repeat"]
+
+
+@pytest.mark.usefixtures("repeating")
+def test_a_sampler_of_ones_own_is_one_file_and_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    """Every door offers it with its own setting; others do not have that setting, nor it theirs."""
+    from fabula.studio.bodies import Sampling, with_settings
+
+    for words, sentence in (([], STORY[0]), (["--words", "3"], "Mia's car")):
+        assert main(["fill", *GIVEN, "--sampler", "repeat", "--samples", "2", *words, "--json"]) == 0
+        answer = json.loads(capsys.readouterr().out)
+        assert answer["sampler"] == "repeat"
+        assert [s["text"] for s in answer["candidates"][0]["sentences"]] == [STORY[0], sentence, sentence, STORY[3]]
+    python = fabula.load("lm").fill(STORY, sampler="repeat", samples=2, words=3)
+    assert python.candidates[0].sentences[1].text == "Mia's car"
+
+    class Body(Sampling):
+        """A body like those of the studio, made after the sampler was registered."""
+
+    body = with_settings(Body).model_json_schema()["properties"]
+    assert "repeat" in body["sampler"]["enum"]
+    assert body["words"]["anyOf"][0] == {"type": "integer", "minimum": 1, "maximum": 9}
+    assert main(["fill", *GIVEN, "--words", "3"]) == 2
+    assert "bridge has no setting 'words'" in capsys.readouterr().err
+    assert main(["fill", *GIVEN, "--sampler", "repeat", "--chains", "3"]) == 2
+    assert "repeat has no setting 'chains'; it has samples" in capsys.readouterr().err
+    assert main(["fill", *GIVEN, "--sampler", "repeat", "--words", "0"]) == 2
+    assert "words must be at least 1, not 0" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        main(["fill", "--help"])
+    page = " ".join(capsys.readouterr().out.split())
+    assert "repeat (says everything again)" in page
+    assert "--words N repeat: words to repeat, at most (100)" in page
+    with pytest.raises(ValueError, match="already"):
+        register_sampler(RepeatingSampler())
+
+
+def test_a_sampler_of_another_package_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By its entry point; one that cannot be loaded is a warning, and all others stay."""
+
+    class Entry:
+        def __init__(self, name: str) -> None:
+            self.name = self.value = name
+
+        def load(self) -> Any:
+            if self.name == "broken":
+                raise ImportError("no module named nonsense")
+            return RepeatingSampler
+
+    monkeypatch.setattr(protocol, "entry_points", lambda group: [Entry("broken"), Entry("repeat")])
+    protocol._load_entry_points.cache_clear()
+    with pytest.warns(UserWarning, match="broken cannot be loaded"):
+        assert sampler_named("repeat").name == "repeat"
+    del samplers()["repeat"]
+    assert list(samplers()) == ["bridge", "gibbs", "rerank"]
+
+
+@pytest.mark.parametrize(
+    ("sampler", "chosen", "says"),
+    [
+        ("bridge", {"rank": "consensus"}, "bridge has no setting 'rank'; it has samples, top_k"),
+        ("bridge", {"memory_gib": 1.0}, "bridge has no setting 'memory_gib'"),
+        ("bridge", {"chains": 3}, "bridge has no setting 'chains'"),
+        ("bridge", {"z_observes": "past"}, "bridge has no setting 'z_observes'"),
+        ("bridge", {"tags": "peek"}, "tags must be read or free, not 'peek'"),
+        ("bridge", {"no_repeat": 1}, "no_repeat must be 0 or at least 2, not 1"),
+        ("gibbs", {"x_step": "bogus"}, "x_step must be greedy or sampled, not 'bogus'"),
+        ("gibbs", {"x_step": "sampled", "top_k": 1}, "needs words to choose among"),
+        ("gibbs", {"twist_weight": 0.5}, "gibbs has no setting 'twist_weight'"),
+        ("magic", {}, "unknown sampler 'magic'; there are bridge, gibbs, rerank"),
+    ],
+)
+def test_a_setting_that_the_sampler_does_not_have_is_an_error(sampler: str, chosen: dict[str, Any], says: str) -> None:
+    with pytest.raises(UserError) as caught:
+        fabula.load("default").fill(STORY, sampler=sampler, **chosen)
+    assert says in str(caught.value)
+    assert fabula.load("default").fill(STORY, samples=2, chains=None, x_step=None).samples == 2
+
+
+def test_python_names_every_setting() -> None:
+    """In the signature with its type, in the docstring with its meaning."""
+    parameters = inspect.signature(fabula.Narrator.fill).parameters
+    assert parameters["twist_weight"].annotation == float | None
+    assert parameters["chains"].default is None
+    assert "settings" not in parameters
+    assert "z_observes" not in parameters
+    assert "gibbs (the paper's): samples, top_k" in (fabula.Narrator.write.__doc__ or "")
+    assert "no_repeat: runs of so many words stand only once" in (fabula.Narrator.fill_iter.__doc__ or "")
+
+
+def test_plain_settings_are_the_models_own_law() -> None:
+    bridge = BridgeFillSettings.plain(samples=7)
+    off = (bridge.fluency, bridge.twist_weight, bridge.context, bridge.agreement, bridge.no_repeat)
+    assert (bridge.samples, bridge.temperature, bridge.allow_new_names, off) == (7, 1.0, True, (0,) * 5)
+    assert (RerankFillSettings.plain().temperature, RerankFillSettings.plain().no_repeat) == (1.0, 0)
+    assert GibbsFillSettings.plain() == GibbsFillSettings()
+    assert choose("bridge", BridgeFillSettings, {}) == BridgeFillSettings()
+
+
+WRONG_TYPES = """
+import numpy, fabula
+from fabula import Narrator, UserError
+narrator = fabula.load("default")
+assert isinstance(narrator, Narrator)
+S = ["Tom was sad.", None, "Tom was glad."]
+W = ["Tom was sad.", "Tom was glad."]
+calls = [
+    (lambda: narrator.fill(S, samples=2.5), "samples must be a whole number, not 2.5"),
+    (lambda: narrator.fill(S, samples=True), "samples must be a whole number, not True"),
+    (lambda: narrator.fill(S, candidates=2.0), "candidates must be a whole number, not 2.0"),
+    (lambda: narrator.fill(S, seed="7"), "seed must be a whole number, not '7'"),
+    (lambda: narrator.fill(S, seed=2**70), "seed must be a number of 64 bits"),
+    (lambda: narrator.fill(S, temperature="hot"), "temperature must be a number, not 'hot'"),
+    (lambda: narrator.fill(S, temperature=10**400), "temperature must be a number"),
+    (lambda: narrator.fill(S, allow_new_names="no"), "allow_new_names must be True or False, not 'no'"),
+    (lambda: narrator.fill(S, sampler=3), "unknown sampler 3"),
+    (lambda: narrator.fill(S, arc=[1, 0, 1]), "an arc is a text or a list of texts"),
+    (lambda: narrator.fill(S, arc=3), "an arc is a text or a list of texts"),
+    (lambda: narrator.fill("Tom was sad. _ Tom was glad."), "a story is a list of sentences"),
+    (lambda: narrator.fill(7), "a story is a list of sentences"),
+    (lambda: narrator.fill([1, None]), "sentence 1 is not a text"),
+    (lambda: narrator.fill(S, starts=["He"]), "starts is a mapping"),
+    (lambda: narrator.fill(S, starts={"two": "He"}), "starts must be a whole number, not 'two'"),
+    (lambda: narrator.fill(S, starts={2: 5}), "the opening of sentence 2 is not a text"),
+    (lambda: narrator.tag("Tom was sad."), "a story is a list of sentences"),
+    (lambda: narrator.tag(S), "sentence 2 is missing"),
+    (lambda: narrator.tag(["_"]), "sentence 1 is missing"),
+    (lambda: narrator.score(S), "sentence 2 is missing"),
+    (lambda: narrator.score(W, samples=1.5), "samples must be a whole number, not 1.5"),
+    (lambda: narrator.explain(S), "sentence 2 is missing"),
+    (lambda: narrator.explain(W, samples=0), "samples must be at least 1, not 0"),
+    (lambda: narrator.posterior(W, samples=1), "samples must be at least 2, not 1"),
+    (lambda: narrator.posterior("Tom."), "a story is a list of sentences"),
+    (lambda: narrator.write(3.0), "sentences must be a whole number, not 3.0"),
+]
+for number, (call, says) in enumerate(calls):
+    try:
+        call()
+    except UserError as error:
+        assert says in str(error), (number, str(error))
+    else:
+        raise AssertionError((number, says))
+plain = narrator.fill(S, seed=7, samples=4, candidates=2, top_k=5, temperature=1.0, starts={2: "He"})
+array = narrator.fill(
+    S, seed=numpy.int64(7), samples=numpy.int32(4), candidates=numpy.uint8(2), top_k=numpy.int64(5),
+    temperature=numpy.float32(1), starts={numpy.int64(2): "He"},
+)
+assert plain.to_json() == array.to_json()
+assert len(narrator.write(arc="+ - +", samples=2).candidates[0].sentences) == 3
+assert len(narrator.write(samples=2).candidates[0].sentences) == 5
+assert len(narrator.write(numpy.int64(4), samples=2).candidates[0].sentences) == 4
+print("all")
+"""
+
+
+def test_values_of_a_wrong_type_are_one_clear_line() -> None:
+    """In a process of its own: here every annotation is checked, and the check would come first."""
+    done = subprocess.run([sys.executable, "-c", WRONG_TYPES], capture_output=True, text=True, timeout=120)
+    assert (done.stdout, done.stderr[-800:]) == ("all\n", "")
