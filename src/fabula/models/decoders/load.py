@@ -1,0 +1,73 @@
+"""From an adapter's folder to a narrator: on a CPU its 8-bit weights are made once and kept in the user's cache."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from fabula.models.decoders import quantised
+from fabula.models.decoders.adapter import WEIGHTS, Adapter, load_adapter
+from fabula.models.decoders.base import cache_folder, check_base, find_base, sha256
+from fabula.models.decoders.fuse import fuse
+from fabula.models.decoders.gguf import GGUF, read_gguf
+from fabula.models.decoders.narrator import NarratorDecoder
+from fabula.models.decoders.network import Network
+from fabula.models.decoders.tokenizer import SubwordTokenizer
+from fabula.models.decoders.transformer import Sizes
+
+LAYOUT = 1
+"""Of the kept weights; to be raised when `fuse` makes other ones."""
+
+
+def load_narrator(folder: Path, device: str = "cpu", base: Path | None = None) -> NarratorDecoder:
+    """The decoder of an adapter's folder: 8-bit on a CPU, bfloat16 on a GPU."""
+    adapter = load_adapter(folder)
+    path = base or find_base()
+    check_base(path, adapter.config.base_sha256)
+    file = read_gguf(path)
+    sizes = Sizes.of(file.metadata)
+    adapter.check(sizes, folder)
+    where = torch.device(device)
+    if where.type == "cpu" and quantised.available():
+        weights = _eight_bit(adapter, file, sizes, f"{adapter.config.base_sha256[:16]}-{sha256(folder / WEIGHTS)[:16]}")
+    else:
+        dtype = torch.bfloat16 if where.type == "cuda" else torch.float32
+        made = fuse(adapter.merge(file.tensors), sizes, eight_bit=False, dtype=dtype)
+        weights = {name: weight.to(where) for name, weight in made}
+    return NarratorDecoder(Network(sizes, weights), SubwordTokenizer.from_metadata(file.metadata))
+
+
+def _eight_bit(adapter: Adapter, file: GGUF, sizes: Sizes, key: str) -> dict[str, Tensor]:
+    """From the cache, else made and kept there; without room for them, one note, and they are made anew each time."""
+    kept = cache_folder() / f"narrator-{LAYOUT}-{key}.safetensors"
+    try:
+        weights = load_file(kept)
+        # Its own memory, so that nothing keeps the file mapped once the maps have been packed.
+        return weights | {
+            "embedding": weights["embedding"].clone(),
+            "embedding.scale": weights["embedding.scale"].clone(),
+        }
+    except (OSError, SafetensorError, KeyError):  # not there, or damaged: made anew
+        pass
+    weights = dict(fuse(adapter.merge(file.tensors), sizes, eight_bit=True))
+    temporary: Path | None = None
+    try:
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=kept.parent, prefix=kept.stem, suffix=".tmp", delete=False) as made:
+            temporary = Path(made.name)
+        save_file(weights, temporary)
+        temporary.replace(kept)
+    except (OSError, SafetensorError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        note = f"fabula: no room for the narrator's weights in {kept.parent} ({reason}): each start makes them anew"
+        print(note, file=sys.stderr)
+    finally:
+        if temporary is not None:
+            temporary.unlink(missing_ok=True)
+    return weights

@@ -1,0 +1,263 @@
+"""The narrator: a pretrained transformer with an adapter as decoder, p(X_i | S_i, X_:i), and r(X_missing | X_given, S).
+
+Its state is a key-value cache. A story of more than eight sentences is read through a window: when eight sentences have
+been told, the last four are read again after a fresh beginning (with a header of the eight lines from there on), and
+telling goes on. So a sentence is written with the last four to eight before it in view, at lengths that the adapter was
+trained on. Up to eight sentences nothing is cut.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+from torch.nn import functional as F
+
+from fabula.models.decoders.network import Cache, Network, Packed
+from fabula.models.decoders.rows import END, FIRST_MOOD, FREE, SPECIALS, header
+from fabula.models.decoders.tokenizer import SubwordTokenizer
+
+WINDOW, KEPT = 8, 4
+"""Sentences that a row remembers at most, and how many are read again when it is full."""
+SCORED_AT_ONCE = 512
+"""Tokens whose scores (49,152 each) are held at a time."""
+NONE = -1
+
+
+class Given(NamedTuple):
+    """The given lines of stories, for a decoder that reads ahead."""
+
+    X: Int[Tensor, "batch sent word"]
+    lengths: Int[Tensor, "batch sent"]
+    """Tokens of each given sentence with its `end`; 0 where missing or absent."""
+    present: Bool[Tensor, "batch sent"]
+    missing: Bool[Tensor, "batch sent"]
+
+
+@dataclass(frozen=True)
+class NarratorState:
+    """What is remembered of the stories so far, a row for each. States are values: any may be continued many times."""
+
+    cache: Cache
+    version: int
+    """Of the cache when this state was made."""
+    lengths: Int[Tensor, " batch"]
+    """Tokens in the cache."""
+    last: Int[Tensor, " batch"]
+    """The token that is read next: `<bos>`, the end of the header or of a sentence, or the word just chosen."""
+    mood: Int[Tensor, " batch"]
+    """The mood token that is read after it; NONE inside a sentence."""
+    ids: Int[Tensor, "batch token"]
+    """The tokens in the cache, for the window."""
+    starts: Int[Tensor, "batch window"]
+    """Where in `ids` the sentences begin."""
+    told: Int[Tensor, " batch"]
+    """Sentences in the cache."""
+    first: Int[Tensor, " batch"]
+    """The number in its story of the first of them."""
+    given: Given | None
+
+    def then(self, tokens: Int[Tensor, " batch"]) -> NarratorState:
+        return replace(self, last=tokens)
+
+    def select(self, rows: Int[Tensor, " rows"]) -> NarratorState:
+        used = int(self.lengths.max()) if len(self.lengths) else 0
+        entries = self.cache.entries[..., :used, :].index_select(2, rows)
+        given = None if self.given is None else Given(*(tensor[rows] for tensor in self.given))
+        return self._with([tensor[rows] for tensor in self._rows()], entries, given)
+
+    def put(self, rows: Int[Tensor, " rows"], other: NarratorState) -> NarratorState:
+        mine, theirs = _alike(self, other)
+        given = None
+        if self.given is not None and other.given is not None:
+            given = Given(*(a.index_copy(0, rows, b) for a, b in zip(self.given, other.given, strict=True)))
+        entries = mine[0].index_copy(2, rows, theirs[0])
+        return self._with([a.index_copy(0, rows, b) for a, b in zip(mine[1], theirs[1], strict=True)], entries, given)
+
+    def join(self, other: NarratorState) -> NarratorState:
+        mine, theirs = _alike(self, other)
+        given = None
+        if self.given is not None and other.given is not None:
+            given = Given(*(torch.cat([a, b]) for a, b in zip(self.given, other.given, strict=True)))
+        entries = torch.cat([mine[0], theirs[0]], 2)
+        return self._with([torch.cat([a, b]) for a, b in zip(mine[1], theirs[1], strict=True)], entries, given)
+
+    def _rows(self) -> list[Tensor]:
+        return [self.lengths, self.last, self.mood, self.ids, self.starts, self.told, self.first]
+
+    @staticmethod
+    def _with(rows: Sequence[Tensor], entries: Tensor, given: Given | None) -> NarratorState:
+        lengths, last, mood, ids, starts, told, first = rows
+        return NarratorState(Cache(entries), 0, lengths, last, mood, ids, starts, told, first, given)
+
+
+def _alike(a: NarratorState, b: NarratorState) -> list[tuple[Tensor, list[Tensor]]]:
+    """Both states' tensors, padded to a common length."""
+    if (a.given is None) != (b.given is None):
+        raise ValueError("one of the states knows the lines ahead, the other does not")
+    places = max(int(a.lengths.max()), int(b.lengths.max())) if len(a.lengths) and len(b.lengths) else 0
+    found = []
+    for state in (a, b):
+        entries = state.cache.with_room(places).entries[..., :places, :]
+        rows = state._rows()
+        rows[3] = F.pad(rows[3], (0, max(0, places - rows[3].shape[1])))[:, :places]
+        found.append((entries, rows))
+    return found
+
+
+class NarratorDecoder:
+    """p(X_i | S_i, X_:i) by the rows of `rows.py`; there is no latent, so every `z` is None.
+
+    Scores are normalised over the tokens of text and `end`: marks and moods are never written.
+    """
+
+    D = 0
+    reads_ahead = True
+
+    def __init__(self, network: Network, tokenizer: SubwordTokenizer) -> None:
+        self.network, self.tokenizer = network, tokenizer
+
+    @torch.inference_mode()
+    def start(
+        self, rows: int, z: Tensor | None = None, given: Given | None = None, bf16: bool = False
+    ) -> NarratorState:
+        """Before the first sentence; with `given` lines their header is read. Precision is always the network's own."""
+        return self._begin(given, torch.zeros(rows, dtype=torch.int64), [[] for _ in range(rows)])
+
+    def without_history(self, state: NarratorState) -> NarratorState:
+        return self.start(len(state.lengths))
+
+    @torch.inference_mode()
+    def begin_sentence(self, state: NarratorState, s: Int[Tensor, " batch"] | None) -> NarratorState:
+        """Before a sentence whose switching state is `s`, -1 where it is free."""
+        full = (state.told == WINDOW) & (state.mood == NONE)
+        if bool(full.any()):
+            rows = full.nonzero().squeeze(1)
+            state = state.put(rows, self._move_window(state.select(rows)))
+        if s is None:
+            return replace(state, mood=torch.full_like(state.last, FREE))
+        return replace(state, mood=torch.where(s >= 0, FIRST_MOOD + s, FREE))
+
+    @torch.inference_mode()
+    def read(
+        self, state: NarratorState, tokens: Int[Tensor, "batch word"], lengths: Int[Tensor, " batch"],
+        z: Tensor | None = None,
+    ) -> tuple[NarratorState, Float[Tensor, " batch"]]:  # fmt: skip
+        """Over a known sentence: log p(X_i | X_:i, S_i), exact. A row of length 0 stays as it is."""
+        log_p = torch.zeros(len(lengths), device=self.network.device)
+        if not bool((lengths > 0).any()):
+            return state, log_p
+        waiting, count = self._waiting(state)
+        place = torch.arange(waiting.shape[1] + tokens.shape[1], device=tokens.device).expand(len(tokens), -1)
+        word = (place - count[:, None]).clamp(0, tokens.shape[1] - 1)
+        ids = torch.where(place < count[:, None], F.pad(waiting, (0, tokens.shape[1])), tokens.gather(1, word))
+        there = (place < (count + lengths - 1)[:, None]) & (lengths > 0)[:, None]
+        features, new, moved = self._read(state, ids, there)
+        scored = new.column >= count[new.row] - 1
+        row, target = new.row[scored], ids[new.row[scored], new.column[scored] + 1]
+        for part in torch.arange(len(row), device=row.device).split(SCORED_AT_ONCE):
+            scores = self.scores(features[scored.nonzero().squeeze(1)[part]])
+            log_p.index_add_(0, row[part], -F.cross_entropy(scores, target[part], reduction="none"))
+        final = tokens.gather(1, (lengths - 1).clamp(min=0)[:, None]).squeeze(1)
+        return replace(moved, last=torch.where(lengths > 0, final, moved.last)), log_p
+
+    @torch.inference_mode()
+    def step(
+        self, state: NarratorState, z: Tensor | None, done: Bool[Tensor, " batch"]
+    ) -> tuple[Float[Tensor, "batch vocab"], NarratorState]:
+        """One token on: scores of the next one. Rows that are `done` stay where they are; their scores are 0."""
+        vocabulary = self.network.sizes.vocabulary
+        if bool(done.all()):
+            return torch.zeros(len(done), vocabulary, device=done.device), state
+        ids, count = self._waiting(state)
+        there = (torch.arange(ids.shape[1], device=ids.device) < count[:, None]) & ~done[:, None]
+        features, new, moved = self._read(state, ids, there)
+        newest = new.column == count[new.row] - 1
+        scores = self.scores(features[newest])
+        if len(scores) == len(done):
+            return scores, moved
+        return scores.new_zeros(len(done), vocabulary).index_copy(0, new.row[newest], scores), moved
+
+    def scores(self, features: Float[Tensor, "token width"]) -> Float[Tensor, "token vocab"]:
+        found = self.network.logits(features)
+        end = found[:, END].clone()
+        found[:, :SPECIALS] = float("-inf")
+        found[:, END] = end
+        return found
+
+    # the cache
+
+    def _waiting(self, state: NarratorState) -> tuple[Int[Tensor, "batch token"], Int[Tensor, " batch"]]:
+        """The one or two tokens that each row has still to read."""
+        if bool((state.mood == NONE).all()):
+            return state.last.unsqueeze(1), torch.ones_like(state.last)
+        return torch.stack([state.last, state.mood.clamp(min=0)], 1), 1 + (state.mood != NONE).long()
+
+    def _read(
+        self, state: NarratorState, ids: Int[Tensor, "batch token"], there: Bool[Tensor, "batch token"]
+    ) -> tuple[Float[Tensor, "packed width"], Packed, NarratorState]:
+        """New tokens into the cache, which is copied if it is shared with a state that went another way."""
+        new = Packed.of(ids, there, state.lengths)
+        lengths = state.lengths + there.sum(1)
+        cache = state.cache.with_room(int(lengths.max()))
+        if cache is state.cache and cache.version != state.version:
+            cache = Cache(cache.entries.clone())
+        features = self.network.read(cache, new)
+        kept = F.pad(state.ids, (0, max(0, int(lengths.max()) - state.ids.shape[1])))
+        kept = kept.index_put((new.row, new.place), new.ids)
+        began = there.any(1) & (state.mood != NONE)  # a mood token was read, after the token that was waiting
+        at = F.one_hot(state.told.clamp(max=WINDOW - 1), WINDOW).bool() & began[:, None]
+        return features, new, replace(
+            state, cache=cache, version=cache.version, lengths=lengths, ids=kept,
+            starts=torch.where(at, (state.lengths + 1)[:, None], state.starts), told=state.told + began.long(),
+            mood=torch.where(there.any(1), NONE, state.mood),
+        )  # fmt: skip
+
+    def _fresh(self, prompts: Sequence[Sequence[int]], first: Int[Tensor, " batch"]) -> NarratorState:
+        """States that have read a prompt each, all but its last token, which is read next."""
+        rows, device = len(prompts), self.network.device
+        zeros = torch.zeros(rows, dtype=torch.int64, device=device)
+        last = torch.tensor([prompt[-1] for prompt in prompts], device=device)
+        state = NarratorState(
+            self.network.cache(rows), 0, zeros, last, zeros + NONE, zeros[:, None][:, :0],
+            torch.zeros(rows, WINDOW, dtype=torch.int64, device=device), zeros, first.to(device), None,
+        )  # fmt: skip
+        width = max(len(prompt) - 1 for prompt in prompts)
+        if width:
+            padded = torch.tensor(
+                [[*prompt[:-1], *[0] * (width - len(prompt) + 1)] for prompt in prompts], device=device
+            )
+            there = torch.arange(width, device=device) < torch.tensor([[len(p) - 1] for p in prompts], device=device)
+            state = self._read(state, padded, there)[2]
+        return state
+
+    def _begin(self, given: Given | None, first: Int[Tensor, " batch"], told: Sequence[Sequence[int]]) -> NarratorState:
+        """A window that begins with sentence `first` of each story: its header is read, then the tokens `told`."""
+        prompts = []
+        for row, tokens in enumerate(told):
+            ahead: list[list[int] | None] = []
+            if given is not None:
+                for j in range(int(first[row]), min(int(first[row]) + WINDOW, given.X.shape[1])):
+                    if bool(given.missing[row, j]):
+                        ahead.append(None)
+                    elif bool(given.present[row, j]):
+                        ahead.append(given.X[row, j, : max(int(given.lengths[row, j]) - 1, 0)].tolist())
+            prompts.append([*header(ahead), *tokens])
+        return replace(self._fresh(prompts, first), given=given)
+
+    def _move_window(self, state: NarratorState) -> NarratorState:
+        """The last sentences read again after a fresh beginning; the states' rows are full."""
+        first = state.first + WINDOW - KEPT
+        told = []
+        for row in range(len(first)):
+            begin = int(state.starts[row, WINDOW - KEPT])
+            told.append([*state.ids[row, begin : int(state.lengths[row])].tolist(), int(state.last[row])])
+        moved = self._begin(state.given, first, told)
+        lengths = [len(tokens) for tokens in told]
+        shift = moved.lengths + 1 - torch.tensor(lengths, device=first.device) - state.starts[:, WINDOW - KEPT]
+        starts = F.pad(state.starts[:, WINDOW - KEPT :] + shift[:, None], (0, WINDOW - KEPT))
+        return replace(moved, starts=starts, told=torch.full_like(first, KEPT))

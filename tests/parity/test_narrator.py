@@ -1,0 +1,299 @@
+"""The narrator's decoder: one function whatever the road (whole, by steps, batched, branched, through the window)."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from fabula.models.decoders.adapter import Adapter, AdapterConfig
+from fabula.models.decoders.fuse import fuse
+from fabula.models.decoders.gguf import GGUF, read_gguf
+from fabula.models.decoders.narrator import Given, NarratorDecoder, NarratorState
+from fabula.models.decoders.network import Network
+from fabula.models.decoders.rows import BOS, END, FIRST_MOOD, FREE, SPECIALS, header, row
+from fabula.models.decoders.tokenizer import SubwordTokenizer
+from fabula.models.decoders.transformer import Sizes, Transformer
+from gguf_writer import HEADS, INNER, KEY_HEADS, LAYERS, WIDTH, write_tiny_base
+
+RANK, SCALE = 4, 2.0
+STORY = ["Tom was sad.", "He saw the sea and a hat!", "It was his.", "Tom ran.", "The end was near the sea."]
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> GGUF:
+    return read_gguf(write_tiny_base(tmp_path_factory.mktemp("base") / "tiny.gguf"))
+
+
+@pytest.fixture(scope="module")
+def trained(file: GGUF) -> Transformer:
+    """The training network with an adapter that is far from nothing."""
+    torch.manual_seed(1)
+    network = Transformer(file, RANK, SCALE, SPECIALS)
+    with torch.no_grad():
+        for name, parameter in network.named_parameters():
+            parameter.copy_(torch.randn_like(parameter) * (0.2 if name.endswith((".a", ".b")) else 0.5))
+    return network.requires_grad_(False)
+
+
+def decoder_of(file: GGUF, trained: Transformer, eight_bit: bool = False) -> NarratorDecoder:
+    config = AdapterConfig(base_sha256="", rank=RANK, scale=SCALE, labels=("bad", "good"), tagger="none")
+    merged = Adapter(config, dict(trained.named_parameters())).merge(file.tensors)
+    weights = dict(fuse(merged, trained.sizes, eight_bit=eight_bit))
+    return NarratorDecoder(Network(trained.sizes, weights), SubwordTokenizer.from_metadata(file.metadata))
+
+
+@pytest.fixture(scope="module")
+def decoder(file: GGUF, trained: Transformer) -> NarratorDecoder:
+    return decoder_of(file, trained)
+
+
+def padded(sentences: list[list[int]]) -> tuple[Tensor, Tensor]:
+    """Sentences with their `end`, side by side; an empty one has length 0."""
+    lengths = torch.tensor([len(s) + 1 if s else 0 for s in sentences])
+    tokens = torch.zeros(len(sentences), max(1, int(lengths.max())), dtype=torch.int64)
+    for r, sentence in enumerate(sentences):
+        if sentence:
+            tokens[r, : len(sentence) + 1] = torch.tensor([*sentence, END])
+    return tokens, lengths
+
+
+def tell(decoder: NarratorDecoder, state: NarratorState, story: list[list[int]], s: list[int]) -> tuple[Any, Tensor]:
+    """One story read to its end: log p of each sentence."""
+    found = []
+    for sentence, tag in zip(story, s, strict=True):
+        state = decoder.begin_sentence(state, torch.tensor([tag]))
+        state, log_p = decoder.read(state, *padded([sentence]))
+        found.append(log_p[0])
+    return state, torch.stack(found)
+
+
+def reference(trained: Transformer, ids: list[int], counted: list[int]) -> Tensor:
+    """-log p of the counted tokens by the training network, over tokens of text and END."""
+    logits = trained.logits(trained(torch.tensor([ids])))[0, :-1]
+    never = torch.arange(logits.shape[-1]) < SPECIALS
+    never[END] = False
+    loss = F.cross_entropy(logits.masked_fill(never, float("-inf")), torch.tensor(ids[1:]), reduction="none")
+    return (loss.nan_to_num(posinf=0) * torch.tensor(counted[1:])).sum()
+
+
+def given_of(stories: list[list[list[int]]], missing: list[set[int]]) -> Given:
+    sent, word = max(map(len, stories)), max(len(x) for story in stories for x in story) + 1
+    X, lengths = (
+        torch.zeros(len(stories), sent, word, dtype=torch.int64),
+        torch.zeros(len(stories), sent, dtype=torch.int64),
+    )
+    present = torch.zeros(len(stories), sent, dtype=torch.bool)
+    gaps = present.clone()
+    for r, story in enumerate(stories):
+        for j, sentence in enumerate(story):
+            present[r, j], gaps[r, j] = True, j in missing[r]
+            if j not in missing[r]:
+                X[r, j, : len(sentence) + 1] = torch.tensor([*sentence, END])
+                lengths[r, j] = len(sentence) + 1
+    return Given(X, lengths, present, gaps)
+
+
+@pytest.fixture(scope="module")
+def story(decoder: NarratorDecoder) -> list[list[int]]:
+    return [decoder.tokenizer.encode(sentence) for sentence in STORY]
+
+
+def test_the_network_is_transformers_llama(file: GGUF) -> None:
+    transformers = pytest.importorskip("transformers")
+    sizes = Sizes.of(file.metadata)
+    config = transformers.LlamaConfig(
+        vocab_size=sizes.vocabulary, hidden_size=WIDTH, intermediate_size=INNER, num_hidden_layers=LAYERS,
+        num_attention_heads=HEADS, num_key_value_heads=KEY_HEADS, rms_norm_eps=sizes.epsilon, tie_word_embeddings=True,
+        rope_parameters={"rope_type": "default", "rope_theta": sizes.rotary_base}, rope_theta=sizes.rotary_base,
+    )  # fmt: skip
+    theirs = transformers.LlamaForCausalLM(config).eval()
+    names = {
+        "attn_q": "self_attn.q_proj", "attn_k": "self_attn.k_proj", "attn_v": "self_attn.v_proj",
+        "attn_output": "self_attn.o_proj", "ffn_gate": "mlp.gate_proj", "ffn_up": "mlp.up_proj",
+        "ffn_down": "mlp.down_proj", "attn_norm": "input_layernorm", "ffn_norm": "post_attention_layernorm",
+    }  # fmt: skip
+    state = {
+        "model.embed_tokens.weight": file.tensors["token_embd.weight"],
+        "model.norm.weight": file.tensors["output_norm.weight"],
+    }
+    for layer in range(LAYERS):
+        for ours, other in names.items():
+            weight = file.tensors[f"blk.{layer}.{ours}.weight"]
+            if ours in ("attn_q", "attn_k"):  # GGUF has rotary pairs as neighbours, transformers as halves
+                heads = HEADS if ours == "attn_q" else KEY_HEADS
+                weight = weight.view(heads, -1, 2, WIDTH).transpose(1, 2).reshape(-1, WIDTH)
+            state[f"model.layers.{layer}.{other}.weight"] = weight
+    theirs.load_state_dict(state | {"lm_head.weight": state["model.embed_tokens.weight"]})
+    ids = torch.randint(0, sizes.vocabulary, (2, 30), generator=torch.Generator().manual_seed(0))
+    plain = Transformer(file, 1, 1.0, SPECIALS)
+    with torch.no_grad():
+        torch.testing.assert_close(plain.logits(plain(ids)), theirs(input_ids=ids).logits, atol=2e-4, rtol=1e-3)
+
+
+@pytest.mark.parametrize("missing", [None, {1, 2, 3}, {0, 4}, {4}])
+def test_reading_scores_what_the_training_network_scores(
+    decoder: NarratorDecoder, trained: Transformer, story: list[list[int]], missing: set[int] | None
+) -> None:
+    s = [-1, 0, 1, -1, 1]
+    moods = [FREE if tag < 0 else FIRST_MOOD + tag for tag in s]
+    expected = reference(trained, *row(story, moods, missing, range(5)))
+    start = decoder.start(1, None, given_of([story], [missing]) if missing else None)
+    _, log_p = tell(decoder, start, story, s)
+    torch.testing.assert_close(-log_p.sum(), expected, atol=1e-3, rtol=1e-4)
+
+
+def test_steps_score_what_reading_scores(decoder: NarratorDecoder, story: list[list[int]]) -> None:
+    state, log_p = decoder.start(1), torch.zeros(())
+    going = torch.zeros(1, dtype=torch.bool)
+    for sentence, tag in zip(story[:3], [1, -1, 0], strict=True):
+        state = decoder.begin_sentence(state, torch.tensor([tag]))
+        for token in [*sentence, END]:
+            scores, state = decoder.step(state, None, going)
+            log_p = log_p + scores[0].log_softmax(-1)[token]
+            state = state.then(torch.tensor([token]))
+    _, read = tell(decoder, decoder.start(1), story[:3], [1, -1, 0])
+    torch.testing.assert_close(log_p, read.sum(), atol=1e-3, rtol=1e-4)
+    assert not torch.isfinite(scores[0, [BOS, FREE, FIRST_MOOD]]).any()
+
+
+@pytest.mark.parametrize("eight_bit", [False, True])
+def test_rows_do_not_know_of_each_other(
+    file: GGUF, trained: Transformer, story: list[list[int]], eight_bit: bool
+) -> None:
+    """Ragged rows, absent sentences, headers of different lengths: as one by one."""
+    decoder = decoder_of(file, trained, eight_bit)
+    stories = [story, story[2:], [story[4], story[0]]]
+    tags = [[-1, 0, 1, -1, 1], [1, 1, 0], [0, -1]]
+    given = given_of(stories, [{1, 2}, {2}, {0, 1}])
+    state, total = decoder.start(3, None, given), torch.zeros(3)
+    for i in range(5):
+        state = decoder.begin_sentence(state, torch.tensor([t[i] if i < len(t) else -1 for t in tags]))
+        state, log_p = decoder.read(state, *padded([x[i] if i < len(x) else [] for x in stories]))
+        total += log_p
+        assert (log_p != 0).tolist() == [i < len(x) for x in stories]
+    for r in range(3):
+        alone = decoder.start(1, None, Given(*(t[r : r + 1, : len(stories[r])] for t in given)))
+        torch.testing.assert_close(total[r], tell(decoder, alone, stories[r], tags[r])[1].sum(), atol=1e-3, rtol=1e-4)
+
+
+def test_finished_rows_stay_where_they_are(decoder: NarratorDecoder, story: list[list[int]]) -> None:
+    state = decoder.begin_sentence(decoder.start(2), torch.tensor([0, 1]))
+    _, state = decoder.step(state, None, torch.tensor([False, False]))
+    after = state.then(torch.tensor([story[0][0], END]))
+    mixed, later = decoder.step(after, None, torch.tensor([False, True]))
+    assert later.lengths.tolist() == [3, 2]
+    torch.testing.assert_close(
+        mixed[0], decoder.step(after, None, torch.tensor([False, False]))[0][0], atol=1e-4, rtol=1e-4
+    )
+    nothing, same = decoder.step(later, None, torch.tensor([True, True]))
+    assert not nothing.any()
+    assert same is later
+    # Each row goes on as if it were alone.
+    state, log_p = decoder.read(
+        decoder.begin_sentence(later.then(torch.tensor([END, END])), None), *padded([story[1]] * 2)
+    )
+    for r, words in enumerate([story[0][:1], []]):
+        alone = decoder.begin_sentence(decoder.start(1), torch.tensor([r]))
+        alone, _ = decoder.read(alone, torch.tensor([[*words, END]]), torch.tensor([len(words) + 1]))
+        expected = decoder.read(decoder.begin_sentence(alone, None), *padded([story[1]]))[1]
+        torch.testing.assert_close(log_p[r : r + 1], expected, atol=1e-3, rtol=1e-4)
+
+
+def test_a_state_is_a_value_that_may_be_continued_twice(decoder: NarratorDecoder, story: list[list[int]]) -> None:
+    start, _ = tell(decoder, decoder.start(1), story[:1], [0])
+    once = tell(decoder, start, story[1:3], [1, 1])[1]
+    tell(decoder, start, story[3:5], [0, 0])
+    middle, _ = tell(decoder, start, story[1:2], [1])
+    tell(decoder, start, story[3:5], [0, 0])
+    torch.testing.assert_close(tell(decoder, middle, story[2:3], [1])[1], once[1:], atol=1e-4, rtol=1e-4)
+
+
+def test_rows_can_be_selected_copied_replaced_and_joined(decoder: NarratorDecoder, story: list[list[int]]) -> None:
+    a, _ = tell(decoder, decoder.start(1), story[:1], [0])
+    b, _ = tell(decoder, decoder.start(1), story[1:3], [1, -1])
+
+    def next_log_p(state: NarratorState) -> Tensor:
+        state = decoder.begin_sentence(state, None)
+        return decoder.read(state, *padded([story[4]] * len(state.lengths)))[1]
+
+    p_a, p_b = next_log_p(a), next_log_p(b)
+    assert abs(p_a - p_b) > 0.01
+    both = a.join(b)
+    torch.testing.assert_close(next_log_p(both), torch.cat([p_a, p_b]), atol=1e-4, rtol=1e-4)
+    many = both.select(torch.tensor([1, 0, 1, 1]))
+    torch.testing.assert_close(next_log_p(many), torch.cat([p_b, p_a, p_b, p_b]), atol=1e-4, rtol=1e-4)
+    changed = many.put(torch.tensor([2, 0]), both.select(torch.tensor([0, 1])))
+    torch.testing.assert_close(next_log_p(changed), torch.cat([p_b, p_a, p_a, p_b]), atol=1e-4, rtol=1e-4)
+    with pytest.raises(ValueError, match="knows the lines ahead"):
+        a.join(decoder.start(1, None, given_of([story], [{1}])))
+
+
+def test_eight_sentences_are_read_whole_and_longer_stories_through_a_window(
+    decoder: NarratorDecoder, trained: Transformer, story: list[list[int]]
+) -> None:
+    rng = random.Random(0)
+    long = [rng.choice(story) for _ in range(11)]
+    s = [rng.choice([-1, 0, 1]) for _ in long]
+    moods = [FREE if tag < 0 else FIRST_MOOD + tag for tag in s]
+    _, log_p = tell(decoder, decoder.start(1), long, s)
+    torch.testing.assert_close(
+        -log_p[:8].sum(), reference(trained, *row(long[:8], moods, None, range(8))), atol=2e-3, rtol=1e-4
+    )
+    window = reference(trained, *row(long[4:], moods[4:], None, range(4, 7)))  # sentences 9 to 11 after 5 to 8
+    torch.testing.assert_close(-log_p[8:].sum(), window, atol=2e-3, rtol=1e-4)
+
+
+def test_the_window_moves_the_header_along(
+    decoder: NarratorDecoder, trained: Transformer, story: list[list[int]]
+) -> None:
+    long = [story[i % 5] for i in range(14)]
+    missing = {2, 9, 12}
+    state = decoder.start(2, None, given_of([long, long[:3]], [missing, {1}]))
+    total = torch.zeros(2)
+    for i in range(9):
+        state = decoder.begin_sentence(state, torch.tensor([-1, -1]))
+        state, log_p = decoder.read(state, *padded([long[i], long[i] if i < 3 else []]))
+        total += log_p * (i >= 8)
+    ahead = header([None if j in missing else long[j] for j in range(4, 12)])
+    ids, counted = list(ahead), [0] * len(ahead)
+    for i in range(4, 9):
+        ids += [FREE, *long[i], END]
+        counted += [0] + [int(i == 8)] * (len(long[i]) + 1)
+    torch.testing.assert_close(-total[0], reference(trained, ids, counted), atol=2e-3, rtol=1e-4)
+
+
+def test_eight_bits_cost_little(
+    file: GGUF, trained: Transformer, decoder: NarratorDecoder, story: list[list[int]]
+) -> None:
+    """At this size weights are few and errors do not average out, so the bound is wide; a wrong fold is far outside."""
+    exact = tell(decoder, decoder.start(1), story, [0] * 5)[1].sum()
+    coarse = tell(decoder_of(file, trained, True), decoder.start(1), story, [0] * 5)[1].sum()
+    assert abs(coarse / exact - 1) < 0.03
+
+
+def test_at_full_size_the_installed_base_tells_stories(tmp_path: Path) -> None:
+    """The real base with an adapter that adds nothing: the 8-bit network agrees with the float one."""
+    from fabula.models.decoders.base import SHA256, find_base
+
+    path = find_base(missing_ok=True)
+    if path is None:
+        pytest.skip("the base is not installed")
+    real = read_gguf(path)
+    sizes = Sizes.of(real.metadata)
+    plain = Transformer(real, 1, 1.0, SPECIALS)
+    config = AdapterConfig(base_sha256=SHA256, rank=1, scale=1.0, labels=("any",), tagger="none")
+    merged = Adapter(config, dict(plain.requires_grad_(False).named_parameters())).merge(real.tensors)
+    decoder = NarratorDecoder(
+        Network(sizes, dict(fuse(merged, sizes, eight_bit=True))), SubwordTokenizer.from_metadata(real.metadata)
+    )
+    words = decoder.tokenizer.encode("Nora found an old key in the garden.")
+    tokens, lengths = padded([words])
+    log_p = decoder.read(decoder.begin_sentence(decoder.start(1), None), tokens, lengths)[1]
+    expected = reference(plain, *row([words], [FREE], None, {0}))
+    assert abs(float(-log_p / expected) - 1) < 0.03
