@@ -29,12 +29,13 @@ from fabula.evaluation.record import mean_and_error
 from fabula.infill.batch import infill_batch
 from fabula.infill.cast import Cast
 from fabula.infill.consensus import by_consensus
-from fabula.infill.decode import Lexicon
 from fabula.infill.driver import draw, fill_batch
 from fabula.infill.noise import seeded
 from fabula.infill.protocol import sampler_named
+from fabula.infill.rules import WordRules
 from fabula.infill.samples import best_stories
 from fabula.infill.settings import BridgeFillSettings, FillSettings
+from fabula.models.decoders.words import WordTokenizer
 from fabula.models.lm import LM
 from fabula.reproduce.plan import MIDDLE, SETTINGS, TABLE_SETTINGS
 from fabula.training.checkpoint import load
@@ -111,8 +112,9 @@ def write(args: argparse.Namespace) -> None:
     corpus, _, stories = stories_of(args)
     checkpoint = load(api.find(args.model), device)
     model = checkpoint.model.eval()
-    cast = Cast(checkpoint.people, corpus.vocabulary, device)
-    lexicon = Lexicon.of(corpus.vocabulary, device, cast.names)
+    people = checkpoint.people
+    rules = WordRules.of(WordTokenizer(corpus.vocabulary), device, people.names)
+    cast = Cast(people, rules)
     judge = load(args.judge, device).model.eval() if args.judge else None
     seeds = [seeded(0, n).initial_seed() for n in range(len(stories))]
     torch.set_float32_matmul_precision("high")
@@ -128,12 +130,12 @@ def write(args: argparse.Namespace) -> None:
         blank = infill_batch([[None if i in missing else w for i, w in enumerate(s)] for s in stories], device=device)
         gold = whole if changes.get("tags") == "peek" else None
         if name in CONSENSUS:
-            agree(args.out, setting, name, settings, (model, lexicon, blank, seeds, gold))
+            agree(args.out, setting, name, settings, (model, rules, blank, seeds, gold))
             continue
         began = time.perf_counter()
         kept = KEPT if settings.samples > 50 and setting != MIDDLE else 1
         generators, memory = [seeded(seed) for seed in seeds], 12.0 if device.type == "cuda" else 1.0
-        answers = fill_batch(model, lexicon, blank, settings, generators, kept, gold=gold, cast=cast, memory_gib=memory)
+        answers = fill_batch(model, rules, blank, settings, generators, kept, gold=gold, cast=cast, memory_gib=memory)
         seconds = (time.perf_counter() - began) / len(stories)
         record: dict[str, Any] = {"setting": setting, "trial": name, "changes": changes, "seconds_a_story": seconds}
         if setting == MIDDLE and isinstance(judge, LM):
@@ -148,14 +150,14 @@ def write(args: argparse.Namespace) -> None:
 
 def agree(out: Path, setting: str, name: str, settings: FillSettings, job: tuple[Any, ...]) -> None:
     """The sample that the others agree with, by how far their weights are trusted."""
-    model, lexicon, blank, seeds, gold = job
+    model, rules, blank, seeds, gold = job
     answers: dict[float, list[Any]] = {trust: [] for trust in TRUSTS}
     for start in range(0, len(seeds), 50):
         stop = min(start + 50, len(seeds))
         generators = [seeded(seed) for seed in seeds[start:stop]]
         piece, truth = blank.rows(start, stop), None if gold is None else gold.rows(start, stop)
         with torch.inference_mode():
-            rounds = [r for r, _ in draw(model, lexicon, piece, settings, generators, truth)]
+            rounds = [r for r, _ in draw(model, rules, piece, settings, generators, truth)]
             for trust in TRUSTS:
                 scored = [r.cpu() for r in by_consensus(rounds, stop - start, piece.missing, trust)]
                 for story in range(stop - start):

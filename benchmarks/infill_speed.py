@@ -25,11 +25,12 @@ import torch
 from fabula.corpus.vocabulary import EOS, SPECIALS, Vocabulary
 from fabula.evaluation.record import commit
 from fabula.infill.batch import InfillBatch, infill_batch
-from fabula.infill.decode import Lexicon
 from fabula.infill.driver import draw, fill_batch
 from fabula.infill.noise import seeded
 from fabula.infill.protocol import sampler_named
+from fabula.infill.rules import WordRules
 from fabula.models.build import build
+from fabula.models.decoders.words import WordTokenizer
 from fabula.models.settings import DynamicsSettings, LanguageSettings, ModelSettings, RecognitionSettings
 from fabula.models.slds import SLDS
 
@@ -82,7 +83,9 @@ class Bench:
     def __init__(self, size: str, device: str, words: int, repeats: int, bf16: bool) -> None:
         self.size, self.device, self.words, self.repeats, self.bf16 = size, device, words, repeats, bf16
         self.model = a_model(size, device)
-        self.lexicon = Lexicon.of(Vocabulary((*SPECIALS, ".", *(f"w{i}" for i in range(TYPES - 5)))), device)
+        self.rules = WordRules.of(
+            WordTokenizer(Vocabulary((*SPECIALS, ".", *(f"w{i}" for i in range(TYPES - 5))))), device
+        )
         self.rows: list[dict[str, Any]] = []
 
     def fill(
@@ -95,11 +98,11 @@ class Bench:
 
         def whole() -> None:
             generators = [seeded(n) for n in range(stories)]
-            fill_batch(self.model, self.lexicon, blanks, settings, generators, memory_gib=memory_gib)
+            fill_batch(self.model, self.rules, blanks, settings, generators, memory_gib=memory_gib)
 
         def begun() -> None:
             with torch.inference_mode():
-                next(iter(draw(self.model, self.lexicon, blanks, settings, [seeded(n) for n in range(stories)])))
+                next(iter(draw(self.model, self.rules, blanks, settings, [seeded(n) for n in range(stories)])))
 
         if self.device.startswith("cuda"):
             torch.cuda.reset_peak_memory_stats()

@@ -25,10 +25,11 @@ from fabula.corpus.tokenize import detokenise
 from fabula.evaluation.lookahead import choose_stories
 from fabula.infill.batch import infill_batch
 from fabula.infill.cast import Cast
-from fabula.infill.decode import Lexicon
 from fabula.infill.driver import fill_batch
 from fabula.infill.noise import seeded
+from fabula.infill.rules import WordRules
 from fabula.infill.settings import BridgeFillSettings, RerankFillSettings
+from fabula.models.decoders.words import WordTokenizer
 from fabula.models.slds import SLDS
 from fabula.training.checkpoint import load
 from fabula.training.loop import pick_device
@@ -41,7 +42,6 @@ def write(args: argparse.Namespace) -> None:
     stories = corpus.split(args.split)
     rows = choose_stories(stories, args.number, 5, args.seed)
     texts = [[s.tolist() for s in stories.sentences(row)] for row in rows]
-    cast = Cast(checkpoint.people, corpus.vocabulary, device)
     latent = isinstance(checkpoint.model, SLDS)
     kind = BridgeFillSettings if latent else RerankFillSettings
     chosen: dict[str, Any] = {"samples": args.samples, "temperature": args.temperature, "top_k": 15}
@@ -49,9 +49,10 @@ def write(args: argparse.Namespace) -> None:
     settings = (kind.plain if args.plain else kind)(**chosen)
     blanks = infill_batch([[t[0], None, None, None, t[4]] for t in texts], device=device)
     generators = [seeded(seeded(args.seed, n).initial_seed()) for n in range(len(texts))]
-    lexicon = Lexicon.of(corpus.vocabulary, device, cast.names)
+    rules = WordRules.of(WordTokenizer(corpus.vocabulary), device, checkpoint.people.names)
+    cast = Cast(checkpoint.people, rules)
     with args.out.open("w", encoding="utf-8") as file:
-        answers = fill_batch(checkpoint.model, lexicon, blanks, settings, generators, cast=cast, memory_gib=args.memory)
+        answers = fill_batch(checkpoint.model, rules, blanks, settings, generators, cast=cast, memory_gib=args.memory)
         for row, answer in zip(rows, answers, strict=True):
             best = answer.stories[0]
             words = [corpus.vocabulary.decode(best.X[i, : int(best.lengths[i]) - 1].tolist()) for i in (1, 2, 3)]

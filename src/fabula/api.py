@@ -25,18 +25,19 @@ from fabula.errors import UserError
 from fabula.evaluation.bound import Weighed, shared_draws, weigh
 from fabula.evaluation.fit import fits
 from fabula.infill.batch import evidence, flatten
-from fabula.infill.bridge import MAX_PATHS, draw_latents
 from fabula.infill.cast import Cast
-from fabula.infill.decode import Lexicon
 from fabula.infill.driver import fill_story
+from fabula.infill.latents import MAX_PATHS, draw_latents
 from fabula.infill.noise import Noise, seeded
 from fabula.infill.protocol import DEFAULT, Sampler, sampler_named, samplers
+from fabula.infill.rules import WordRules
 from fabula.infill.samples import Diagnostics, SampledStory
 from fabula.infill.settings import choose, declared, offered, types_of, whole_number
 from fabula.infill.tags import infer_tags
 from fabula.infill.task import Arc, Task, fill_task, partial_task, story_task, write_task
 from fabula.infill.text import WordText
 from fabula.models.batch import Batch
+from fabula.models.decoders.words import WordTokenizer
 from fabula.results import Candidate, Explanation, Filling, Movement, Posterior, Reasons, Score, Sentence, Tagging, Word
 from fabula.training import checkpoint as checkpoints
 from fabula.training.checkpoint import Checkpoint
@@ -162,9 +163,9 @@ class Narrator:
         self.checkpoint, self.device = checkpoint, device
         self.model = checkpoint.model.requires_grad_(False)
         self.vocabulary, self.labels = checkpoint.vocabulary, checkpoint.labels
-        self.cast = Cast(checkpoint.people, self.vocabulary, device)
-        self.lexicon = Lexicon.of(self.vocabulary, device, self.cast.names)
-        self.text = WordText(self.model, self.vocabulary, self.labels, self.lexicon)
+        self.rules = WordRules.of(WordTokenizer(self.vocabulary), device, checkpoint.people.names)
+        self.cast = Cast(checkpoint.people, self.rules)
+        self.text = WordText(self.model, self.vocabulary, self.labels, self.rules)
 
     @property
     def name(self) -> str:
@@ -357,7 +358,7 @@ class Narrator:
 
         def answers() -> Iterator[Filling]:
             for stories, diagnostics, drawn in fill_story(
-                self.model, self.lexicon, batch, chosen, seeded(seed), candidates, self.cast
+                self.model, self.rules, batch, chosen, seeded(seed), candidates, self.cast
             ):
                 few: tuple[str, ...] = ()
                 if drawn == chosen.samples and len(stories) < candidates:

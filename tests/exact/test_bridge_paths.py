@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from fabula.infill import bridge
+from fabula.infill import bridge, latents
 from fabula.infill.noise import Noise, seeded
 from fabula.models.dynamics import Dynamics, dynamics
 from fabula.models.gaussian import Potential
@@ -61,7 +61,7 @@ def test_path_weights_are_the_exact_posterior_of_S(noise: str) -> None:
     each = [phi, Potential(phi.mean + 1, phi.precision), phi, Potential(phi.mean.flip(0), phi.precision)]
     all_phi = Potential(torch.stack([p.mean for p in each]), torch.stack([p.precision for p in each]))
     S = torch.tensor(GIVEN)
-    tables = bridge.enumerate_paths(scaffold, moves, S, all_phi, torch.ones_like(S, dtype=torch.bool))
+    tables = latents.enumerate_paths(scaffold, moves, S, all_phi, torch.ones_like(S, dtype=torch.bool))
     assert sorted(tuple(table.stories) for table in tables) == [(0,), (1, 3), (2,)]
     for table in tables:
         for row, story in enumerate(table.stories):
@@ -87,13 +87,13 @@ def test_path_weights_do_not_depend_on_where_the_job_is_cut(monkeypatch: pytest.
     S = torch.tensor(GIVEN)
     present = torch.tensor([[True] * 4, [True] * 4, [True] * 4, [True, True, True, False]])
     wide = Potential(phi.mean.expand(4, -1, -1), phi.precision.expand(4, -1, -1))
-    whole = bridge.enumerate_paths(scaffold, moves, S, wide, present)
-    monkeypatch.setattr(bridge, "MATRICES_AT_ONCE", 6 * N * D * D * 5)
-    for a, b in zip(whole, bridge.enumerate_paths(scaffold, moves, S, wide, present), strict=True):
+    whole = latents.enumerate_paths(scaffold, moves, S, wide, present)
+    monkeypatch.setattr(latents, "MATRICES_AT_ONCE", 6 * N * D * D * 5)
+    for a, b in zip(whole, latents.enumerate_paths(scaffold, moves, S, wide, present), strict=True):
         assert torch.allclose(a.log_weights, b.log_weights, atol=1e-12)
     for story in range(4):
         one = slice(story, story + 1)
-        (alone,) = bridge.enumerate_paths(
+        (alone,) = latents.enumerate_paths(
             scaffold, moves, S[one], Potential(wide.mean[one], wide.precision[one]), present[one]
         )
         (table,) = (table for table in whole if story in table.stories)
@@ -106,7 +106,7 @@ def test_given_tags_stay() -> None:
     present = torch.tensor([[True] * 4, [True, True, True, False]])
     both = Potential(phi.mean.expand(2, -1, -1).float(), phi.precision.expand(2, -1, -1).float())
     noise = Noise([seeded(0), seeded(1)], [4, 3], 50, "cpu")
-    drawn = bridge.draw_latents(scaffold.float(), moves.float(), S, both, present, noise).S.view(2, 50, 4)
+    drawn = latents.draw_latents(scaffold.float(), moves.float(), S, both, present, noise).S.view(2, 50, 4)
     assert (drawn[0][:, [0, 2]] == torch.tensor([2, 0])).all()
     assert (drawn[1][:, :2] == 1).all()
     assert (drawn[1][:, 3] == -1).all()

@@ -8,13 +8,15 @@ import torch
 from fabula.corpus.dataset import Stories
 from fabula.corpus.people import People
 from fabula.corpus.vocabulary import EOS, PAD, SPECIALS, Vocabulary
-from fabula.infill import decode, repeats
+from fabula.infill import decode
 from fabula.infill.batch import InfillBatch, infill_batch
 from fabula.infill.cast import Cast
-from fabula.infill.decode import DecodingConfig, Lexicon
+from fabula.infill.decode import DecodingConfig
 from fabula.infill.noise import Noise, seeded
-from fabula.infill.repeats import bar_repeats, repeated
+from fabula.infill.repeats import bar_repeats, echoed, repeated
+from fabula.infill.rules import WordRules
 from fabula.models.build import build
+from fabula.models.decoders.words import WordTokenizer
 from fabula.models.lm import LM
 from fabula.models.settings import LanguageSettings, ModelSettings
 
@@ -42,8 +44,8 @@ WORDS = [
 ]
 VOCABULARY = Vocabulary((*SPECIALS, *WORDS))
 PEOPLE = People(("Tom", "Bo"), ("Ann",))
-CAST = Cast(PEOPLE, VOCABULARY, "cpu")
-LEXICON = Lexicon.of(VOCABULARY, "cpu", CAST.names)
+RULES = WordRules.of(WordTokenizer(VOCABULARY), "cpu", PEOPLE.names)
+CAST = Cast(PEOPLE, RULES)
 
 
 def ids(text: str) -> list[int]:
@@ -80,12 +82,11 @@ def test_names_are_counted_not_listed() -> None:
         (("the dog ran .", None), {"Tom", "Ann", "Bo"}),
     ],
 )
-def test_strangers_are_whom_no_given_sentence_names(given: tuple[str | None, ...], free: set[str]) -> None:
+def test_new_names_are_those_that_no_given_sentence_has(given: tuple[str | None, ...], free: set[str]) -> None:
     """Where nobody is named, everybody may be."""
     barred = CAST.without_new_names(a_page(*given)).barred_names
     assert barred is not None
-    names = [VOCABULARY.words[i] for i in CAST.names.tolist()]
-    assert {name for name, out in zip(names, barred[0].tolist(), strict=True) if not out} == free
+    assert {name for name, out in zip(PEOPLE.names, barred[0].tolist(), strict=True) if not out} == free
 
 
 def a_language_model() -> LM:
@@ -98,7 +99,7 @@ def a_language_model() -> LM:
     return model.eval().requires_grad_(False)
 
 
-def test_strangers_are_never_written_and_openings_may_name_them() -> None:
+def test_new_names_are_never_written_unless_an_opening_has_them() -> None:
     """300 sentences of a model that knows nothing: without the rule most name somebody else."""
     model, n = a_language_model(), 300
     decoding = DecodingConfig(top_k=0, max_words=12)
@@ -106,7 +107,7 @@ def test_strangers_are_never_written_and_openings_may_name_them() -> None:
     names = {}
     for name, told in (("any", blanks), ("given", CAST.without_new_names(blanks))):
         uniform = Noise([seeded(1)], [2], n, "cpu").uniform(decoding.max_words)
-        written = decode.story(model.language, LEXICON, decoding, told.repeat(n), None, uniform)
+        written = decode.story(model.decoder, RULES, decoding, told.repeat(n), None, None, uniform)
         names[name] = {VOCABULARY.words[w] for w in written.X[:, 1].flatten().tolist()} & {"Tom", "Ann", "Bo"}
     assert names == {"any": {"Tom", "Ann", "Bo"}, "given": {"Tom"}}
 
@@ -128,7 +129,7 @@ def test_strangers_are_never_written_and_openings_may_name_them() -> None:
 def test_a_pronoun_wants_somebody(story: tuple[str, ...], given: tuple[int, ...], clashes: int) -> None:
     """Given sentences vouch throughout; written ones from where they bring somebody in."""
     blanks = a_page(*(s if i in given else None for i, s in enumerate(story)))
-    assert CAST.clashes(whole(*story), blanks).tolist() == [clashes]
+    assert CAST.clashes(RULES.spelling.words(whole(*story)), blanks).tolist() == [clashes]
 
 
 def test_sentences_that_say_the_same_are_counted_where_written() -> None:
@@ -143,10 +144,11 @@ def test_what_would_complete_a_run_is_ruled_out() -> None:
     """After 5 6, all that has followed 5 6 before; <eos> never, and nothing where the run differs."""
     story = torch.tensor([[5, 6, 7, 5, 6, 8, 3, 6, 5, 9]])
     scores = torch.zeros(1, 12)
-    barred = bar_repeats(scores, story, torch.tensor([[5, 6]]))
+    barred = bar_repeats(scores, RULES.spelling, story, torch.tensor([[5, 6]]), 3)
     assert (barred[0] == float("-inf")).nonzero().squeeze(1).tolist() == [7, 8]
-    assert bar_repeats(scores, story, torch.tensor([[6, 8]])).eq(0).all()
-    assert bar_repeats(scores, story, torch.tensor([[7, 6]])).eq(0).all()
+    assert bar_repeats(scores, RULES.spelling, story, torch.tensor([[6, 8]]), 3).eq(0).all()
+    assert bar_repeats(scores, RULES.spelling, story, torch.tensor([[7, 6]]), 3).eq(0).all()
+    assert bar_repeats(scores, RULES.spelling, story, torch.tensor([[5, 6]]), 4).eq(0).all()
 
 
 def test_no_run_stands_twice_in_a_written_story() -> None:
@@ -157,7 +159,7 @@ def test_no_run_stands_twice_in_a_written_story() -> None:
     def with_repeats(no_repeat: int) -> int:
         decoding = DecodingConfig(top_k=4, max_words=14, no_repeat=no_repeat)
         uniform = Noise([seeded(2)], [5], n, "cpu").uniform(decoding.max_words)
-        written = decode.story(model.language, LEXICON, decoding, blanks.repeat(n), None, uniform)
+        written = decode.story(model.decoder, RULES, decoding, blanks.repeat(n), None, None, uniform)
         count = 0
         for row, lengths in zip(written.X.tolist(), written.lengths.tolist(), strict=True):
             # The last two places of a sentence may be forced to end it, whatever they repeat.
@@ -174,8 +176,13 @@ def test_no_run_stands_twice_in_a_written_story() -> None:
     assert with_repeats(3) == 0
 
 
-def test_words_of_content_echo_in_their_own_written_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(repeats, "CONTENT", VOCABULARY.index["ran"])
+def test_words_of_content_echo_in_their_own_written_sentence() -> None:
+    common = RULES.spelling.numbers(VOCABULARY.words[4 : VOCABULARY.index["ran"]])
+
+    def faults(*sentences: str) -> list[float]:
+        found: list[float] = echoed(RULES.spelling.words(whole(*sentences)), common, blanks).tolist()
+        return found
+
     blanks = a_page("Tom ran .", None, None)
-    assert repeats.echoed(whole("Tom ran ran .", "Tom sat Tom .", "he ran on sat ran ."), blanks).tolist() == [1]
-    assert repeats.echoed(whole("Tom ran ran .", "Tom sat .", "he sat ."), blanks).tolist() == [0]
+    assert faults("Tom ran ran .", "Tom sat Tom .", "he ran on sat ran .") == [1]
+    assert faults("Tom ran ran .", "Tom sat .", "he sat .") == [0]

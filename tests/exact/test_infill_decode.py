@@ -11,14 +11,16 @@ import torch
 from fabula.corpus.vocabulary import BOS, EOS, PAD, SPECIALS, UNK, Vocabulary
 from fabula.infill import decode
 from fabula.infill.batch import InfillBatch, flatten, infill_batch
-from fabula.infill.decode import DecodingConfig, Lexicon
+from fabula.infill.decode import DecodingConfig
 from fabula.infill.noise import Noise, seeded
+from fabula.infill.rules import WordRules
 from fabula.models.build import build
+from fabula.models.decoders.words import WordTokenizer
 from fabula.models.settings import DynamicsSettings, LanguageSettings, ModelSettings, RecognitionSettings
 from fabula.models.slds import SLDS
 
 VOCABULARY = Vocabulary((*SPECIALS, ".", "a", "b", "!", ","))
-LEXICON = Lexicon.of(VOCABULARY)
+RULES = WordRules.of(WordTokenizer(VOCABULARY))
 
 
 @pytest.fixture(params=[(1, True), (2, False)])
@@ -57,7 +59,7 @@ def test_log_p_of_what_was_written_is_the_models_own(
     wide = mixed().repeat(5)
     noise = Noise([seeded(i) for i in range(3)], mixed().sentences, 5, "cpu")
     Z = noise.normal(2)
-    written = decode.story(model.language, LEXICON, decoding, wide, Z, noise.uniform(decoding.max_words))
+    written = decode.story(model.decoder, RULES, decoding, wide, None, Z, noise.uniform(decoding.max_words))
     truth = model.log_p_X(flatten(written.X, written.lengths), Z)
     assert torch.allclose(written.log_p, truth, atol=1e-4)
     assert torch.equal(written.X[..., : wide.X.shape[2]][wide.given], wide.X[wide.given])
@@ -69,7 +71,7 @@ def test_a_written_sentence_is_a_sentence(model: SLDS, top_k: int) -> None:
     decoding = DecodingConfig(top_k=top_k, max_words=5)
     wide = mixed().repeat(40)
     noise = Noise([seeded(i) for i in range(3)], mixed().sentences, 40, "cpu")
-    written = decode.story(model.language, LEXICON, decoding, wide, noise.normal(2), noise.uniform(5))
+    written = decode.story(model.decoder, RULES, decoding, wide, None, noise.normal(2), noise.uniform(5))
     sentences = [
         row[:n].tolist() for row, n in zip(written.X[wide.missing], written.lengths[wide.missing], strict=True)
     ]
@@ -104,18 +106,18 @@ def every_sentence(max_words: int) -> list[list[int]]:
 def test_the_law_of_written_sentences_sums_to_one(model: SLDS, decoding: DecodingConfig) -> None:
     """exp(log q) over all sentences is 1, draws have positive q, and `write` and `replay` agree on every draw."""
     z = torch.randn(1, 2)
-    start = decode.begin(model.language, 1, z, torch.device("cpu"))
+    start = model.decoder.start(1, z)
     sentences = every_sentence(4)
     words = torch.tensor([s + [PAD] * (4 - len(s)) for s in sentences])
     rows = torch.zeros(len(words), dtype=torch.int64)
     nothing = torch.zeros(len(words), 0, dtype=torch.int64)
-    _, log_p, log_q = decode.replay(model.language, LEXICON, decoding, start.pick(rows), words, z[rows], nothing)
+    _, log_p, log_q = decode.replay(model.language, RULES, decoding, start.select(rows), words, z[rows], nothing)
     assert math.isclose(float(log_q.double().exp().sum()), 1.0, abs_tol=1e-5)
     assert float(log_p.double().exp().sum()) < 1
     many = torch.zeros(300, dtype=torch.int64)
     uniform = torch.rand(300, 4, generator=torch.Generator().manual_seed(0))
     _, new = decode.write(
-        model.language, LEXICON, decoding, start.pick(many), z[many], uniform, nothing.new_zeros(300, 0)
+        model.language, RULES, decoding, start.select(many), z[many], uniform, nothing.new_zeros(300, 0)
     )
     listed = {tuple(row): number for number, row in enumerate(words.tolist())}
     places = torch.tensor([listed[tuple(row)] for row in new.words.tolist()])
@@ -128,18 +130,18 @@ def test_opening_words_are_kept_and_paid_for(model: SLDS) -> None:
     noise = Noise([seeded(0)], [3], 20, "cpu")
     Z, uniform = noise.normal(2), noise.uniform(6)
     decoding = DecodingConfig(top_k=0, max_words=6)
-    written = decode.story(model.language, LEXICON, decoding, opened, Z, uniform)
+    written = decode.story(model.decoder, RULES, decoding, opened, None, Z, uniform)
     assert torch.equal(written.X[:, 2, :2], torch.tensor([6, 8]).expand(20, 2))
     truth = model.log_p_X(flatten(written.X, written.lengths), Z)
     assert torch.allclose(written.log_p, truth, atol=1e-4)
-    cursor = decode.begin(model.language, 20, Z[:, 0], torch.device("cpu"))
+    state = model.decoder.start(20, Z[:, 0])
     for i in (0, 1):
-        cursor, _ = decode.read(model.language, cursor, written.X[:, i], written.lengths[:, i], Z[:, i])
-    _, new = decode.write(model.language, LEXICON, decoding, cursor, Z[:, 2], uniform[:, 2], opened.opening[:, 2])
-    chosen, _ = decode.read(model.language, cursor, new.words, new.lengths, Z[:, 2])
-    again = decode.replay(model.language, LEXICON, decoding, cursor, new.words, Z[:, 2], opened.opening[:, 2])
+        state, _ = model.decoder.read(state, written.X[:, i], written.lengths[:, i], Z[:, i])
+    _, new = decode.write(model.language, RULES, decoding, state, Z[:, 2], uniform[:, 2], opened.opening[:, 2])
+    chosen, _ = model.decoder.read(state, new.words, new.lengths, Z[:, 2])
+    again = decode.replay(model.language, RULES, decoding, state, new.words, Z[:, 2], opened.opening[:, 2])
     assert torch.allclose(new.log_q, again[2], atol=1e-5)
-    logits, _ = model.language.step(cursor.previous, Z[:, 2], cursor.state)
+    logits, _ = model.decoder.step(state, Z[:, 2], torch.zeros(20, dtype=torch.bool))
     first = logits.log_softmax(-1)[:, 6]
     assert chosen.previous.eq(EOS).all()
     assert (new.log_forced <= first + 1e-5).all()

@@ -10,7 +10,7 @@ from torch import Tensor
 from fabula.corpus.dataset import Stories
 from fabula.corpus.vocabulary import BOS, EOS, PAD
 from fabula.models.batch import Batch, StoryDataset, gather_latent
-from fabula.models.language import ALIGN, FEW, ConditionalLanguageModel
+from fabula.models.decoders.gru import ALIGN, FEW, GRUDecoder
 from fabula.models.s2s import S2S, join
 from fabula.models.settings import LanguageSettings, ModelSettings
 
@@ -23,12 +23,12 @@ def a_batch() -> Batch:
     return StoryDataset(Stories.from_sentences(STORIES, TAGS), "cpu").batch(np.arange(len(STORIES)))
 
 
-def language(D: int, *, tied: bool = True, layers: int = 1, latent_to_output: bool = True) -> ConditionalLanguageModel:
+def language(D: int, *, tied: bool = True, layers: int = 1, latent_to_output: bool = True) -> GRUDecoder:
     torch.manual_seed(0)
     settings = LanguageSettings(
         embedding=6, hidden=5, layers=layers, tied=tied, dropout=0.0, latent_to_output=latent_to_output
     )
-    made = ConditionalLanguageModel(settings, WORDS, D).double()
+    made = GRUDecoder(settings, WORDS, D).double()
     with torch.no_grad():
         for parameter in made.parameters():
             parameter.mul_(2)
@@ -62,9 +62,8 @@ def test_probabilities_sum_to_one_over_the_words(D: int, tied: bool, layers: int
     total += made.output(features).softmax(-1)[..., PAD]
     torch.testing.assert_close(total, torch.ones_like(total), rtol=0, atol=1e-12)
     assert (made.output(features).argmax(-1) < WORDS).all()
-    scores, _ = made.step(
-        batch.tokens[:, 0], None if Z is None else Z[:, 0], made.start(3, None if Z is None else Z[:, 0])
-    )
+    z = None if Z is None else Z[:, 0]
+    scores, _ = made.step(made.start(3, z).then(batch.tokens[:, 0]), z, torch.zeros(3, dtype=torch.bool))
     assert scores.shape == (3, WORDS)
 
 
@@ -83,16 +82,16 @@ def test_rows_without_a_word_are_never_drawn(D: int, tied: bool, layers: int, la
     assert made.output.bias.grad[:WORDS].abs().min() > 0
 
 
-def by_steps(made: ConditionalLanguageModel, story: int, Z: Tensor | None, copies: int = 1) -> list[Tensor]:
+def by_steps(made: GRUDecoder, story: int, Z: Tensor | None, copies: int = 1) -> list[Tensor]:
     """log p of every token of one story, word by word, each sentence under its own Z."""
     state = made.start(copies, None if Z is None else Z[story, :1].expand(copies, -1))
-    previous, found = torch.full((copies,), BOS), []
+    found, alive = [], torch.zeros(copies, dtype=torch.bool)
     for i, sentence in enumerate(STORIES[story]):
         z = None if Z is None else Z[story, i : i + 1].expand(copies, -1)
         for word in [*sentence, EOS]:
-            scores, state = made.step(previous, z, state)
+            scores, state = made.step(state, z, alive)
             found.append(scores.log_softmax(-1)[:, word])
-            previous = torch.full((copies,), word)
+            state = state.then(torch.full((copies,), word))
     return found
 
 
@@ -121,7 +120,7 @@ def test_a_story_is_the_product_of_its_steps(
 def test_reading_known_words_is_the_same_law(
     D: int, tied: bool, layers: int, latent_to_output: bool, grad: bool
 ) -> None:
-    """`read`, sentence after sentence with padded rows, gives the features and leaves the state that steps would."""
+    """`read`, sentence after sentence with padded rows, gives log p and leaves the state that steps would."""
     made = language(D, tied=tied, layers=layers, latent_to_output=latent_to_output)
     batch = a_batch()
     Z, X = latents(batch, D), batch.X()
@@ -129,25 +128,22 @@ def test_reading_known_words_is_the_same_law(
     together = batch.per_sentence(made.log_prob(features, batch.tokens))
     with torch.set_grad_enabled(grad):
         state = made.start(3, None if Z is None else Z[:, 0])
-        last = torch.full((3,), BOS)
         for i in range(2):  # every story has two sentences
-            words = X[:, i]
-            previous = torch.cat([last.unsqueeze(1), words[:, :-1]], 1)
-            read, state = made.read(previous, None if Z is None else Z[:, i], state, batch.lengths[:, i])
-            log_p = made.log_prob(read, words).sum(-1)
-            torch.testing.assert_close(log_p, together[:, i], rtol=0, atol=1e-10)
-            last = torch.full((3,), EOS)
-        alone, after = made.read(
-            torch.tensor([[BOS, 4, 5, 69]]),
-            None if Z is None else Z[:1, 0],
-            made.start(1, None if Z is None else Z[:1, 0]),
-        )
-        stepped = made.start(1, None if Z is None else Z[:1, 0])
-        for word in (BOS, 4, 5, 69):
-            scores, stepped = made.step(torch.tensor([word]), None if Z is None else Z[:1, 0], stepped)
-        torch.testing.assert_close(made.output(alone)[:, -1, :WORDS], scores, rtol=0, atol=1e-10)
-        for one, other in zip(after, stepped, strict=True):
+            z = None if Z is None else Z[:, i]
+            state, log_p = made.read(made.begin_sentence(state, None), X[:, i], batch.lengths[:, i], z)
+            torch.testing.assert_close(log_p, together[:, i].float(), rtol=0, atol=1e-4)
+        z = None if Z is None else Z[:1, 0]
+        after, _ = made.read(made.start(1, z), torch.tensor([[4, 5, 69, EOS]]), torch.tensor([4]), z)
+        stepped, alive = made.start(1, z), torch.tensor([False])
+        for word in (4, 5, 69, EOS):
+            stepped = made.step(stepped, z, alive)[1].then(torch.tensor([word]))
+        assert torch.equal(after.previous, stepped.previous)
+        for one, other in zip(after.hidden, stepped.hidden, strict=True):
             torch.testing.assert_close(one, other, rtol=0, atol=1e-10)
+        still, nothing = made.read(after, torch.zeros(1, 1, dtype=torch.int64), torch.tensor([0]), z)
+        assert torch.equal(still.previous, after.previous)
+        assert torch.equal(still.hidden[0], after.hidden[0])
+        assert nothing.tolist() == [0]
 
 
 def test_z_reaches_every_sentence_but_no_earlier_one() -> None:
@@ -170,7 +166,7 @@ def test_z_reaches_every_sentence_but_no_earlier_one() -> None:
 def test_dropout_masks_are_one_per_story() -> None:
     """What is dropped for a story stays dropped along it, and the mean is kept."""
     settings = LanguageSettings(embedding=400, hidden=5, dropout=0.4)
-    made = ConditionalLanguageModel(settings, WORDS, 0).train()
+    made = GRUDecoder(settings, WORDS, 0).train()
     torch.manual_seed(0)
     kept = made._locked_dropout(torch.ones(30, 7, 400))
     assert torch.equal(kept, kept[:, :1].expand_as(kept))

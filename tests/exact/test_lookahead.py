@@ -34,17 +34,19 @@ from fabula.evaluation.lookahead import (
 )
 from fabula.infill import bridge
 from fabula.infill.batch import flatten, infill_batch
-from fabula.infill.decode import DecodingConfig, Lexicon
+from fabula.infill.decode import DecodingConfig
 from fabula.infill.noise import seeded
+from fabula.infill.rules import WordRules
 from fabula.infill.samples import SampledStories
 from fabula.infill.tags import TagSource, infer_tags
 from fabula.models.build import build
+from fabula.models.decoders.words import WordTokenizer
 from fabula.models.lm import LM
 from fabula.models.settings import DynamicsSettings, LanguageSettings, ModelSettings, RecognitionSettings
 from fabula.models.slds import SLDS
 
 VOCABULARY = Vocabulary((*SPECIALS, ".", "!", '"', "a", "b", "c", "d", "e", ","))
-LEXICON = Lexicon.of(VOCABULARY)
+RULES = WordRules.of(WordTokenizer(VOCABULARY))
 STOP, BANG, QUOTE, A, B, C, D, E, COMMA = range(4, 13)
 SMALL = LookaheadSettings(samples=4, chains=2, plain=3, max_words=6, top_k=3, reranked=(4,))
 
@@ -175,7 +177,7 @@ def test_the_first_of_the_best_over_all_rounds_wins() -> None:
 def test_blind_systems_write_the_same_whatever_the_ending() -> None:
     """Left to right never hears the ending; Z drawn given both ends does."""
     model = narrator()
-    tellers = dict(narrator_systems(model, LEXICON, SMALL))
+    tellers = dict(narrator_systems(model, RULES, SMALL))
     seeds = list(range(6))
     endings = ([A, B, STOP], [E, E, BANG])
     for name, blind in ((BASELINE, True), (Z_ONLY, False)):
@@ -202,7 +204,7 @@ def test_bridge_with_z_from_the_past_looks_ahead_by_weights_alone(tags: TagSourc
                 z_observes=observed,
                 resample_below=0.0,
             )
-            rounds = bridge.run(model, LEXICON, infill_batch([[None, None, end]]), settings, [seeded(3)])
+            rounds = bridge.run(model, RULES, infill_batch([[None, None, end]]), settings, [seeded(3)])
             found.append([r for r, _ in rounds])
     past, given, other_past, other_given = found
     for r, other in zip(past, other_past, strict=True):

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from fabula.corpus.vocabulary import SPECIALS, Vocabulary
 from fabula.models.build import build
-from fabula.models.language import ConditionalLanguageModel
+from fabula.models.decoders.gru import GRUDecoder
 from fabula.models.slds import SLDS
 from fabula.training.checkpoint import Checkpoint, load, save
 from fabula.training.recipe import recipe_from
@@ -79,7 +79,7 @@ def test_shards_are_whole_and_under_the_limit(limit: int, storage: Storage) -> N
     assert (len(groups) == 1) == (limit >= sum(t.numel() * t.element_size() for t in packed.values()))
 
 
-def language_of(checkpoint: Checkpoint) -> ConditionalLanguageModel:
+def language_of(checkpoint: Checkpoint) -> GRUDecoder:
     assert isinstance(checkpoint.model, SLDS)
     return checkpoint.model.language
 

@@ -1,4 +1,4 @@
-"""A verb lexicon from a small text in which every word's frames are known."""
+"""A verb rules from a small text in which every word's frames are known."""
 
 from __future__ import annotations
 

@@ -8,20 +8,21 @@ import pytest
 import torch
 
 from fabula.corpus.vocabulary import SPECIALS, Vocabulary
-from fabula.infill import bridge
+from fabula.infill import bridge, latents
 from fabula.infill.batch import InfillBatch, infill_batch
-from fabula.infill.decode import Lexicon
 from fabula.infill.driver import Answer, draw, fill_batch
 from fabula.infill.noise import Noise, seeded
+from fabula.infill.rules import WordRules
 from fabula.infill.samples import SampledStory
 from fabula.infill.settings import BridgeFillSettings, FillSettings, GibbsFillSettings, RerankFillSettings
 from fabula.models.build import build
+from fabula.models.decoders.words import WordTokenizer
 from fabula.models.protocol import Model
 from fabula.models.settings import DynamicsSettings, LanguageSettings, ModelSettings, RecognitionSettings
 from fabula.models.slds import SLDS
 
 VOCABULARY = Vocabulary((*SPECIALS, ".", "!", *(f"w{i}" for i in range(40))))
-LEXICON = Lexicon.of(VOCABULARY)
+RULES = WordRules.of(WordTokenizer(VOCABULARY))
 STORIES: list[list[list[int] | None]] = [
     [[8, 9, 4], None, None, None, [10, 11, 12, 4]],
     [None, [20, 21]],
@@ -68,7 +69,7 @@ def fill(
     model: Model, numbers: range, settings: FillSettings, seeds: list[int], candidates: int = 1, memory_gib: float = 2.0
 ) -> list[Answer]:
     generators = [seeded(seed) for seed in seeds]
-    return fill_batch(model, LEXICON, a_page(numbers), settings, generators, candidates, memory_gib=memory_gib)
+    return fill_batch(model, RULES, a_page(numbers), settings, generators, candidates, memory_gib=memory_gib)
 
 
 def same(one: list[SampledStory], other: list[SampledStory]) -> bool:
@@ -129,16 +130,16 @@ def test_candidates_are_distinct_and_ranked() -> None:
 def test_bridge_says_how_it_moved_with_its_last_round_only(particles: int) -> None:
     """Two islands, the first a fifth; with fewer than five particles there is only one of them."""
     settings = BridgeFillSettings.plain(samples=particles, max_words=8)
-    rounds = list(draw(a_model("slds", "sentence"), LEXICON, a_page(range(1)), settings, [seeded(0)]))
+    rounds = list(draw(a_model("slds", "sentence"), RULES, a_page(range(1)), settings, [seeded(0)]))
     assert [len(r.score) for r, _ in rounds] == {1: [1], 2: [2], 5: [1, 4], 12: [2, 10]}[particles]
     assert [movement is not None for _, movement in rounds] == [False] * (len(rounds) - 1) + [True]
 
 
 def test_bridge_finds_its_tag_paths_once(monkeypatch: pytest.MonkeyPatch) -> None:
     calls = []
-    real = bridge.enumerate_paths
+    real = latents.enumerate_paths
 
-    def counted(*arguments: Any) -> list[bridge.Paths]:
+    def counted(*arguments: Any) -> list[latents.Paths]:
         calls.append(len(arguments))
         return real(*arguments)
 
@@ -157,7 +158,7 @@ def test_resampling_keeps_the_total_weight_of_an_island() -> None:
     for share in (0.0, 1.0):
         settings = bridge.BridgeSettings(particles=20, resample_below=share, tags="free")
         noise = Noise([seeded(1), seeded(2)], blanks.sentences, 20, "cpu")
-        drawn, _ = bridge.particles_of(model, LEXICON, blanks, phi, settings, noise)
+        drawn, _ = bridge.island(model, RULES, blanks, phi, settings, noise)
         weights = drawn.log_weight.view(2, 20)
         assert bool((weights.std(1) < 1e-6).all()) == (share == 1.0)
         totals.append(weights.logsumexp(1))
@@ -172,7 +173,7 @@ def test_resampling_keeps_the_total_weight_of_an_island() -> None:
 def test_gibbs_draws_as_many_samples_as_were_asked_for(samples: int, chains: int | None, sizes: list[int]) -> None:
     """Chains share them; in the last round some may be left over."""
     settings = GibbsFillSettings.plain(samples=samples, chains=chains, max_words=8)
-    rounds = list(draw(a_model("slds", "sentence"), LEXICON, a_page(range(2)), settings, [seeded(0), seeded(1)]))
+    rounds = list(draw(a_model("slds", "sentence"), RULES, a_page(range(2)), settings, [seeded(0), seeded(1)]))
     assert [len(r.score) for r, _ in rounds] == [2 * size for size in sizes]
     for r, _ in rounds:
         stories = r.X.unflatten(0, (2, -1))

@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from fabula.infill import bridge
+from fabula.infill import latents
 from fabula.infill.conditionals import LatentConditional, draw_S, sweep_Z
 from fabula.infill.noise import Noise, seeded
 from fabula.models.dynamics import Dynamics, dynamics
@@ -110,12 +110,12 @@ def test_bridge_draws_from_the_exact_posterior(way: str, monkeypatch: pytest.Mon
     start away from the posterior and have 60 rounds to forget that; their chains are independent too.
     """
     if way == "alternating":
-        monkeypatch.setattr(bridge, "MAX_PATHS", 1)
+        monkeypatch.setattr(latents, "MAX_PATHS", 1)
     scaffold, moves, X = parts()
     free = torch.full((1, N), -1)
     phi = evidence(X[None], GIVEN[None])
     noise = Noise([seeded(11)], [N], CHAINS, "cpu")
-    drawn = bridge.draw_latents(scaffold, moves, free, phi, torch.ones(1, N, dtype=torch.bool), noise, rounds=60)
+    drawn = latents.draw_latents(scaffold, moves, free, phi, torch.ones(1, N, dtype=torch.bool), noise, rounds=60)
     weights, means, seconds, tags = [], [], [], []
     for S in itertools.product(range(K), repeat=N):
         mean, covariance, log_p = exact(moves, S, X)

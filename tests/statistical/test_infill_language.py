@@ -15,15 +15,19 @@ from torch import Tensor
 from fabula.corpus.vocabulary import EOS, PAD, SPECIALS, Vocabulary
 from fabula.infill import bridge, gibbs
 from fabula.infill.batch import InfillBatch, evidence, flatten, infill_batch
-from fabula.infill.decode import DecodingConfig, Lexicon
+from fabula.infill.decode import DecodingConfig
+from fabula.infill.latents import draw_latents
 from fabula.infill.noise import Noise, seeded
+from fabula.infill.rules import WordRules
 from fabula.models.build import build
+from fabula.models.decoders.gru import GRUState
+from fabula.models.decoders.words import WordTokenizer
 from fabula.models.gaussian import Potential
 from fabula.models.settings import DynamicsSettings, LanguageSettings, ModelSettings, RecognitionSettings
 from fabula.models.slds import SLDS
 
 VOCABULARY = Vocabulary((*SPECIALS, ".", "a", "b"))
-LEXICON = Lexicon.of(VOCABULARY)
+RULES = WordRules.of(WordTokenizer(VOCABULARY))
 WORDS = 4
 SENTENCES = [
     [5, EOS],
@@ -89,8 +93,9 @@ def test_the_sampled_X_step_leaves_its_conditional_invariant(decoding: DecodingC
     settings = gibbs.GibbsSettings(chains=rows, x_step="sampled", proposals=3, decoding=decoding)
     X = whole[start]
     written = gibbs.sample_X(
-        model, LEXICON, story.repeat(rows), settings, Z.expand(rows, -1, -1), X, (X != PAD).sum(-1), noise
-    )
+        model, RULES, story.repeat(rows), settings, torch.full((rows, 4), -1), Z.expand(rows, -1, -1), X,
+        (X != PAD).sum(-1), noise,
+    )  # fmt: skip
     place = which(written.X[:, 1]) * 8 + which(written.X[:, 2])
     assert float((place != start).float().mean()) > 0.3
     counted, expected = torch.bincount(place, minlength=64).double(), rows * joint.double()
@@ -107,7 +112,7 @@ def enumerated(model: SLDS, story: InfillBatch, draws: int) -> tuple[Tensor, Ten
     noise = Noise([seeded(99)], [N], draws, "cpu")
     free = torch.full((1, N), -1)
     silent = evidence(model, story.X, torch.zeros_like(story.lengths)).phi
-    prior = bridge.draw_latents(model.scaffold, model.dynamics, free, silent, story.present, noise)
+    prior = draw_latents(model.scaffold, model.dynamics, free, silent, story.present, noise)
     columns = []
     for sentences in itertools.product(ALL, repeat=len(blanks)):
         X = story.X.repeat(draws, 1, 1)
@@ -144,7 +149,7 @@ def test_bridge_weighs_a_given_sentence_once(resample_below: float) -> None:
     # Any potential makes a valid proposal: a strong and wrong one, so that forgetting to divide by it shows.
     wrong = Potential(torch.full((islands, 3, 2), 0.8), torch.full((islands, 3, 2), 1.5)).where(many.given)
     noise = Noise([seeded(1, i) for i in range(islands)], many.sentences, particles, "cpu")
-    found, diagnostics = bridge.particles_of(model, LEXICON, many, wrong, settings, noise)
+    found, diagnostics = bridge.island(model, RULES, many, wrong, settings, noise)
     weights = found.log_weight.view(islands, particles).double().softmax(-1)
     said = torch.nn.functional.one_hot(which(found.X[:, 1]), 8).view(islands, particles, 8).double()
     each = (weights.unsqueeze(-1) * said).sum(1)
@@ -171,7 +176,7 @@ def test_asking_ahead_leaves_the_target_as_it_is(ahead: float) -> None:
     )  # fmt: skip
     wrong = Potential(torch.full((islands, 4, 2), 0.4), torch.full((islands, 4, 2), 0.8)).where(many.given)
     noise = Noise([seeded(5, i) for i in range(islands)], many.sentences, particles, "cpu")
-    found, _ = bridge.particles_of(model, LEXICON, many, wrong, settings, noise)
+    found, _ = bridge.island(model, RULES, many, wrong, settings, noise)
     weights = found.log_weight.view(islands, particles).double().softmax(-1)
     for blank, axis in ((1, 1), (2, 0)):
         said = torch.nn.functional.one_hot(which(found.X[:, blank]), 8).view(islands, particles, 8).double()
@@ -196,23 +201,22 @@ def test_context_gain_is_what_the_story_saves_a_written_sentence() -> None:
         )
         noise = Noise([seeded(3)], story.sentences, particles, "cpu")
         phi = evidence(model, story.X, story.lengths).phi
-        latents = bridge.draw_latents(
+        latents = draw_latents(
             model.scaffold, model.dynamics, torch.full((1, 4), -1), phi, story.present,
             Noise([seeded(3)], story.sentences, particles, "cpu"),
         )  # fmt: skip
-        found, _ = bridge.particles_of(model, LEXICON, story, phi, settings, noise)
+        found, _ = bridge.island(model, RULES, story, phi, settings, noise)
         scores[context] = found.score
     told = log_p_of(model, found.X, latents.Z)
     saved, words = torch.zeros(particles), torch.zeros(particles)
     for row in range(particles):
         for i in (1, 3):
             z = latents.Z[row : row + 1, i]
-            state = tuple(torch.zeros(1, 6) for _ in model.language.layers)
-            previous = torch.tensor([EOS])
+            state = GRUState(tuple(torch.zeros(1, 6) for _ in model.language.layers), torch.tensor([EOS]))
             for word in found.X[row, i, : int(found.lengths[row, i])]:
-                logits, state = model.language.step(previous, z, state)
+                logits, state = model.decoder.step(state, z, torch.tensor([False]))
                 saved[row] -= logits.log_softmax(-1)[0, int(word)]
-                previous = word[None]
+                state = state.then(word[None])
             saved[row] += told[row, i]
             words[row] += found.lengths[row, i]
     assert torch.allclose(scores[2.0] - scores[0.0], 2 * saved / words, atol=1e-4)

@@ -56,6 +56,10 @@ class People:
     he: tuple[str, ...] = ()
     she: tuple[str, ...] = ()
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        return self.he + self.she
+
     @classmethod
     def count(cls, stories: Stories, vocabulary: Vocabulary) -> People:
         """The names of a split."""

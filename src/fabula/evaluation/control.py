@@ -23,9 +23,11 @@ from fabula.evaluation.latent import draw_given
 from fabula.evaluation.likelihood import macro_f1
 from fabula.evaluation.quality import distinct
 from fabula.infill.batch import infill_batch
-from fabula.infill.decode import DecodingConfig, Lexicon
+from fabula.infill.decode import DecodingConfig
 from fabula.infill.noise import Noise, seeded
 from fabula.infill.rerank import write_left_to_right
+from fabula.infill.rules import WordRules
+from fabula.models.decoders.words import WordTokenizer
 from fabula.models.gaussian import Potential
 from fabula.models.protocol import Model
 
@@ -68,7 +70,7 @@ def write_along(
     if not (model.has_latent or model.reads_tags):
         raise UserError("control is measured on a model that tags steer: SLDS or S2S", field="model")
     device = str(next(model.parameters()).device)
-    lexicon = Lexicon.of(vocabulary, device)
+    rules = WordRules.of(WordTokenizer(vocabulary), device)
     decoding = DecodingConfig(top_k=top_k, temperature=temperature, max_words=max_words)
     stories: list[list[str]] = []
     generator = torch.Generator(device).manual_seed(seed)
@@ -81,7 +83,7 @@ def write_along(
         if model.latent is not None:
             silent = torch.zeros(*tags.shape, model.D, device=device)
             Z = draw_given(model.latent, tags, Potential(silent, silent), tags >= 0, 1, generator)[:, 0]
-        written = write_left_to_right(model, lexicon, decoding, blanks, Z, uniform)
+        written = write_left_to_right(model, rules, decoding, blanks, tags, Z, uniform)
         stories += sentences_of(written.X, written.lengths, vocabulary)
     return stories
 

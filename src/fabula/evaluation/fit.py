@@ -11,17 +11,15 @@ and the figures are exact.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
 from fabula.evaluation.record import log_mean_exp
-from fabula.infill import decode
 from fabula.infill.batch import InfillBatch, evidence
 from fabula.infill.bridge import systematic
-from fabula.infill.decode import Cursor
 from fabula.infill.samples import effective_size
 from fabula.models.gaussian import Potential
 from fabula.models.protocol import Model
@@ -43,7 +41,8 @@ class Fits(NamedTuple):
 class Particles(NamedTuple):
     """Several stories after some of their sentences, the same number of particles each, side by side."""
 
-    cursor: Cursor
+    state: Any
+    """The decoder's."""
     z: Float[Tensor, "rows latent"] | None
     message: Float[Tensor, "rows state"] | None
     """log p(S_i | Z_1..i)."""
@@ -57,13 +56,13 @@ class Particles(NamedTuple):
         M = self.log_w.shape[1]
         rows = torch.arange(story * M, (story + 1) * M, device=self.log_w.device)
         z, message = (None if t is None else t[rows] for t in (self.z, self.message))
-        return Particles(self.cursor.pick(rows), z, message, self.log_w[[story]], self.log_p[[story]])
+        return Particles(self.state.select(rows), z, message, self.log_w[[story]], self.log_p[[story]])
 
     def join(self, other: Particles) -> Particles:
         z = None if self.z is None or other.z is None else torch.cat([self.z, other.z])
         message = None if self.message is None or other.message is None else torch.cat([self.message, other.message])
         return Particles(
-            self.cursor.join(other.cursor), z, message,
+            self.state.join(other.state), z, message,
             torch.cat([self.log_w, other.log_w]), torch.cat([self.log_p, other.log_p]),
         )  # fmt: skip
 
@@ -90,14 +89,15 @@ class Filter:
         weight: Tensor = torch.zeros(len(rows), device=self.X.device)
         if model.latent is not None:
             z, message, weight = self._move(model.latent, at, rows, sentences)
-        cursor = decode.begin(self.decoder, len(rows), z, self.X.device) if at is None else at.cursor
-        cursor, log_p_words = decode.read(self.decoder, cursor, self.X[rows], self.lengths[rows], z)
+        state = self.decoder.start(len(rows), z) if at is None else at.state
+        state = self.decoder.begin_sentence(state, None)
+        state, log_p_words = self.decoder.read(state, self.X[rows], self.lengths[rows], z)
         log_w = (weight + log_p_words).view(-1, M)
         log_p = weight.new_zeros(len(log_w))
         if at is not None:
             log_w, log_p = log_w + at.log_w, at.log_p
         mean = log_mean_exp(log_w, 1)
-        moved = Particles(cursor, z, message, log_w - mean.unsqueeze(1), log_p + mean)
+        moved = Particles(state, z, message, log_w - mean.unsqueeze(1), log_p + mean)
         return self._resampled(moved, sentences)
 
     def _move(
@@ -127,7 +127,7 @@ class Filter:
         rows = torch.where(poor.unsqueeze(1), stay[:, :1] + parents, stay).flatten()
         z, message = (None if t is None else t[rows] for t in (at.z, at.message))
         return at._replace(
-            cursor=at.cursor.pick(rows), z=z, message=message, log_w=at.log_w.masked_fill(poor.unsqueeze(1), 0.0)
+            state=at.state.select(rows), z=z, message=message, log_w=at.log_w.masked_fill(poor.unsqueeze(1), 0.0)
         )
 
 

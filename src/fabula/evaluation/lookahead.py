@@ -32,12 +32,15 @@ from fabula.evaluation.record import Figure, mean_and_error, rounded
 from fabula.infill import bridge, decode, gibbs, rerank
 from fabula.infill.batch import InfillBatch, flatten, infill_batch
 from fabula.infill.cast import Cast
-from fabula.infill.decode import FINAL_MARKS, GREEDY, QUOTES, DecodingConfig, Lexicon
+from fabula.infill.decode import GREEDY, DecodingConfig
 from fabula.infill.driver import COPIES_OF_SCORES, draw
+from fabula.infill.latents import draw_latents
 from fabula.infill.noise import Noise, seeded
+from fabula.infill.rules import FINAL_MARKS, QUOTES, WordRules
 from fabula.infill.samples import Diagnostics, SampledStories
 from fabula.infill.settings import BridgeFillSettings
 from fabula.infill.tags import TagSource
+from fabula.models.decoders.words import WordTokenizer
 from fabula.models.protocol import Model
 from fabula.models.slds import SLDS
 from fabula.ties import first_best, wins
@@ -154,12 +157,12 @@ def lookahead(
         raise UserError("the language model that writes must be a plain one, and not the judge")
     texts = [[s.tolist() for s in stories.sentences(row)] for row in rows]
     device = narrator.dynamics.A.device
-    cast = Cast(people, vocabulary, device)
-    lexicon = Lexicon.of(vocabulary, device, cast.names)
+    rules = WordRules.of(WordTokenizer(vocabulary), device, people.names)
+    cast = Cast(people, rules)
     blank = infill_batch([[t[0], *[None] * (len(t) - 2), t[-1]] for t in texts], device=device)
     seeds = [seeded(settings.seed, n).initial_seed() for n in range(len(texts))]
     systems = []
-    plans = [*narrator_systems(narrator, lexicon, settings, cast), *lm_systems(lm, lexicon, settings)]
+    plans = [*narrator_systems(narrator, rules, settings, cast), *lm_systems(lm, rules, settings)]
     for name, tell in tqdm(plans, disable=not bar, leave=False, unit="system"):
         began = time.perf_counter()
         told = tell(blank, seeds)
@@ -178,31 +181,31 @@ Rounds = Iterable[tuple[SampledStories, Diagnostics | None]]
 
 
 def narrator_systems(
-    model: SLDS, lexicon: Lexicon, settings: LookaheadSettings, cast: Cast | None = None
+    model: SLDS, rules: WordRules, settings: LookaheadSettings, cast: Cast | None = None
 ) -> Iterator[tuple[str, Teller]]:
     """The narrator's ways of writing, from blind to seeing."""
     decoding, samples, tags = settings.decoding(), settings.samples, settings.tags
 
     def unweighed(observed: bridge.Observed) -> Teller:
-        return plain(lambda p, g: latent_tellings(model, lexicon, p, settings, observed, g), lexicon, settings)
+        return plain(lambda p, g: latent_tellings(model, rules, p, settings, observed, g), rules, settings)
 
     def particles(observed: bridge.Observed, ahead: float = 0.0) -> Teller:
         chosen = bridge.BridgeSettings(
             particles=samples, decoding=decoding, tags=tags, z_observes=observed, twist_weight=ahead
         )
-        return ranked(lambda p, g: bridge.run(model, lexicon, p, chosen, g), samples, lexicon, settings)
+        return ranked(lambda p, g: bridge.run(model, rules, p, chosen, g), samples, rules, settings)
 
     def careful(temperature: float) -> Teller:
         chosen = BridgeFillSettings(
             samples=samples, temperature=temperature, tags=tags, max_words=settings.max_words, bf16=settings.bf16
         )
-        return ranked(lambda p, g: draw(model, lexicon, p, chosen, g, cast=cast), samples, lexicon, settings)
+        return ranked(lambda p, g: draw(model, rules, p, chosen, g, cast=cast), samples, rules, settings)
 
     def swept(decoding: DecodingConfig) -> Teller:
         chosen = gibbs.GibbsSettings(
             chains=settings.chains, sweeps=samples // settings.chains, decoding=decoding, tags=tags
         )
-        return ranked(lambda p, g: gibbs.run(model, lexicon, p, chosen, g), settings.chains, lexicon, settings)
+        return ranked(lambda p, g: gibbs.run(model, rules, p, chosen, g), settings.chains, rules, settings)
 
     yield BASELINE, unweighed("past")
     yield Z_ONLY, unweighed("given")
@@ -215,7 +218,7 @@ def narrator_systems(
         yield f"fill-{temperature:g}", careful(temperature)
 
 
-def lm_systems(model: Model | None, lexicon: Lexicon, settings: LookaheadSettings) -> Iterator[tuple[str, Teller]]:
+def lm_systems(model: Model | None, rules: WordRules, settings: LookaheadSettings) -> Iterator[tuple[str, Teller]]:
     """The language model left to right, once and as the best of many."""
     if model is None:
         return
@@ -223,48 +226,50 @@ def lm_systems(model: Model | None, lexicon: Lexicon, settings: LookaheadSetting
     def best_of(samples: int) -> Teller:
         chosen = rerank.RerankSettings(samples=samples, decoding=settings.decoding())
         rows = min(samples, rerank.WAVE)
-        return ranked(lambda p, g: rerank.run(model, lexicon, p, chosen, g), rows, lexicon, settings)
+        return ranked(lambda p, g: rerank.run(model, rules, p, chosen, g), rows, rules, settings)
 
-    yield "lm", plain(lambda p, g: lm_tellings(model, lexicon, p, settings, g), lexicon, settings)
+    yield "lm", plain(lambda p, g: lm_tellings(model, rules, p, settings, g), rules, settings)
     for samples in settings.reranked:
         yield f"rerank-{samples}", best_of(samples)
 
 
 def latent_tellings(
     model: SLDS,
-    lexicon: Lexicon,
+    rules: WordRules,
     blank: InfillBatch,
     settings: LookaheadSettings,
     observed: bridge.Observed,
     generators: list[torch.Generator],
 ) -> decode.Written:
-    """(S, Z) given the sentences that are heard, then every blank left to right: nothing is weighed or chosen."""
+    """(S, Z) given the observed sentences, then every blank left to right: nothing is weighed or chosen."""
     noise = Noise(generators, blank.sentences, settings.plain, blank.device)
     settled, phi = bridge.observe(model, blank, settings.tags, observed)
-    Z = bridge.draw_latents(model.scaffold, model.dynamics, settled.S, phi, settled.present, noise).Z
+    drawn = draw_latents(model.scaffold, model.dynamics, settled.S, phi, settled.present, noise)
     uniform = noise.uniform(settings.max_words)
-    return decode.story(model.language, lexicon, settings.decoding(), blank.repeat(settings.plain), Z, uniform)
+    return decode.story(
+        model.decoder, rules, settings.decoding(), blank.repeat(settings.plain), drawn.S, drawn.Z, uniform
+    )
 
 
 def lm_tellings(
-    model: Model, lexicon: Lexicon, blank: InfillBatch, settings: LookaheadSettings, generators: list[torch.Generator]
+    model: Model, rules: WordRules, blank: InfillBatch, settings: LookaheadSettings, generators: list[torch.Generator]
 ) -> decode.Written:
     """Every blank left to right, from the sentences before it alone."""
     noise = Noise(generators, blank.sentences, settings.plain, blank.device)
     uniform = noise.uniform(settings.max_words)
     wide = blank.repeat(settings.plain)
-    return rerank.write_left_to_right(model, lexicon, settings.decoding(), wide, None, uniform)
+    return rerank.write_left_to_right(model, rules, settings.decoding(), wide, None, None, uniform)
 
 
 def plain(
-    tell: Callable[[InfillBatch, list[torch.Generator]], decode.Written], lexicon: Lexicon, settings: LookaheadSettings
+    tell: Callable[[InfillBatch, list[torch.Generator]], decode.Written], rules: WordRules, settings: LookaheadSettings
 ) -> Teller:
     """A system that tells each story several times and chooses none."""
 
     @torch.inference_mode()
     def every(blank: InfillBatch, seeds: Sequence[int]) -> Told:
         found = []
-        for piece, generators in pieces(blank, seeds, settings.plain, lexicon, settings):
+        for piece, generators in pieces(blank, seeds, settings.plain, rules, settings):
             written = tell(piece, generators)
             shape = (len(piece.X), settings.plain, piece.X.shape[1])
             found.append(Told(written.X.view(*shape, -1), written.lengths.view(shape)))
@@ -276,7 +281,7 @@ def plain(
 def ranked(
     sample: Callable[[InfillBatch, list[torch.Generator]], Rounds],
     rows: int,
-    lexicon: Lexicon,
+    rules: WordRules,
     settings: LookaheadSettings,
 ) -> Teller:
     """A system that answers with the story its own score puts first; `rows` are alive at once for each story."""
@@ -284,7 +289,7 @@ def ranked(
     @torch.inference_mode()
     def first(blank: InfillBatch, seeds: Sequence[int]) -> Told:
         found = []
-        for piece, generators in pieces(blank, seeds, rows, lexicon, settings):
+        for piece, generators in pieces(blank, seeds, rows, rules, settings):
             found.append(top(sample(piece, generators), len(piece.X)))
         return Told(*(torch.cat(parts) for parts in zip(*found, strict=True)))
 
@@ -312,10 +317,10 @@ def top(rounds: Rounds, stories: int) -> Told:
 
 
 def pieces(
-    blank: InfillBatch, seeds: Sequence[int], rows: int, lexicon: Lexicon, settings: LookaheadSettings
+    blank: InfillBatch, seeds: Sequence[int], rows: int, rules: WordRules, settings: LookaheadSettings
 ) -> Iterator[tuple[InfillBatch, list[torch.Generator]]]:
     """The stories in pieces whose scores fit the memory, each story with a generator of its own."""
-    per_story = rows * len(lexicon.anywhere) * 4 * COPIES_OF_SCORES
+    per_story = rows * len(rules.anywhere) * 4 * COPIES_OF_SCORES
     at_once = max(1, int(settings.memory_gib * 2**30 // per_story))
     for start in range(0, len(blank.X), at_once):
         stop = min(start + at_once, len(blank.X))

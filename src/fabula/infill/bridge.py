@@ -10,6 +10,9 @@ left to right. At a given sentence j its weight is multiplied by p(X_j | X_:j, Z
 counts once. With `twist_weight` above 0 this is a twisted particle filter: after every written sentence the particles
 are also weighed by p(X_j | X_:i+1, Z_j)^twist_weight, the next given sentence as if it came next. It is divided out
 again at j, so the target stays what it is. Everything is linear in N.
+
+A decoder that reads ahead has a law r(X- | X+, S) beside p: the particles then write from r, and every sentence is read
+under p. With `correct=True` a written sentence's weight is p / r, so that the target is p all the same.
 """
 
 from __future__ import annotations
@@ -17,37 +20,27 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import product
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from fabula.corpus.vocabulary import EOS
 from fabula.infill import decode
 from fabula.infill.batch import InfillBatch, evidence
 from fabula.infill.cast import Cast
-from fabula.infill.conditionals import draw_S
-from fabula.infill.decode import TOP_15, DecodingConfig, Lexicon
+from fabula.infill.decode import TOP_15, DecodingConfig
+from fabula.infill.latents import Latents, Paths, draw_latents, enumerate_paths
 from fabula.infill.noise import Noise
-from fabula.infill.repeats import echoed, repeated
-from fabula.infill.samples import Diagnostics, Round, effective_size, score_following, split_r_hat
+from fabula.infill.rules import WordRules
+from fabula.infill.samples import Diagnostics, Round, effective_size, score_following
 from fabula.infill.tags import TagSource, infer_tags
-from fabula.models.chain import Chain, chain
-from fabula.models.dynamics import Dynamics
+from fabula.models.decoders.protocol import Given
 from fabula.models.gaussian import Potential
-from fabula.models.scaffold import UNKNOWN, Scaffold
 from fabula.models.slds import SLDS
-
-MAX_PATHS = 729
-"""Free tag paths of a story that are enumerated: 3^6. Beyond, blocks alternate."""
 
 FIRST = 5
 """Of the particles, one in so many is in the first island."""
-
-MATRICES_AT_ONCE = 1 << 25
-"""Numbers held in the matrices of factorised chains (128 MiB); more rows are cut into pieces."""
 
 Observed = Literal["given", "past"]
 """What (S, Z) are drawn knowing: all `given` sentences, or only those before the first blank (`past`). With `past` only
@@ -64,14 +57,14 @@ class BridgeSettings:
     """Whether weights undo the truncation (the target is then p itself on what the truncated law can write), or the
     truncated law is the target."""
     fluency: float = 0.0
-    """What a nat per word of the writing itself counts in the ranking (`score_following`)."""
+    """Weight of the mean log-probability per written word in the ranking score (`score_following`)."""
     twist_weight: float = 0.0
-    """How much the next given sentence weighs the particles before it is reached; 0: not at all."""
+    """Exponent of the next given sentence's probability in the weights before it is reached; 0: no twisting."""
     agreement: float = 0.0
-    """What a fault of the writing costs in the ranking, in nats: a pronoun that nobody can be meant by (`cast`), a
+    """Nats that a fault of the writing costs in the ranking (`Cast.faults`): a pronoun without a possible antecedent, a
     sentence that repeats another, a word of content that stands twice in its sentence."""
     context: float = 0.0
-    """What a nat per word counts in the ranking that the story so far saves the written sentences (`context_gain`)."""
+    """Weight in the ranking score of what the story so far tells of the written sentences (`context_gain`)."""
     resample_below: float = 0.5
     """Particles are resampled at a given sentence where their effective number falls below this share."""
     rounds: int = 20
@@ -84,195 +77,19 @@ class BridgeSettings:
             raise ValueError("particles and rounds are at least 1, resample_below between 0 and 1")
 
 
-class Latents(NamedTuple):
-    """Joint draws, rows = stories x particles."""
-
-    S: Int[Tensor, "batch sent"]
-    Z: Float[Tensor, "batch sent latent"]
-    tag_r_hat: Float[Tensor, " story"]
-    """Mixing of the alternating blocks; NaN where tags were enumerated."""
-
-
-class Paths(NamedTuple):
-    """Every tag path of some stories that have the same number of free tags, and what each path weighs."""
-
-    stories: list[int]
-    """Their places among all stories."""
-    free: Int[Tensor, "story free"]
-    """Which sentences' tags are free."""
-    choices: Int[Tensor, "path free"]
-    """The tags that each path puts there."""
-    log_weights: Float[Tensor, "story path"]
-    """log p(S) + log of the integral of p(Z | S) phi(Z) over Z."""
-
-    def put(self, S: Int[Tensor, "rows sent"], story: Tensor, path: Tensor) -> Int[Tensor, "rows sent"]:
-        """The rows of tags, row r being a copy of story `story[r]` of these, with path `path[r]` in the free places."""
-        return S.scatter(1, self.free[story], self.choices[path])
-
-
-def enumerate_paths(
-    scaffold: Scaffold,
-    dynamics: Dynamics,
-    S: Int[Tensor, "story sent"],
-    phi: Potential,
-    present: Bool[Tensor, "story sent"],
-) -> list[Paths]:
-    """The tag paths of every story that has few enough of them, stories of equally many together."""
-    free = (S == UNKNOWN).cpu() & present.cpu()
-    groups: dict[int, list[int]] = {}
-    for story, count in enumerate(free.sum(1).tolist()):
-        if scaffold.K**count <= MAX_PATHS:
-            groups.setdefault(count, []).append(story)
-    found = []
-    for count, stories in groups.items():
-        places = free[stories].nonzero()[:, 1].view(len(stories), count).to(S.device)
-        choices = torch.tensor(list(product(range(scaffold.K), repeat=count)), dtype=torch.int64, device=S.device)
-        blank = Paths(stories, places, choices, phi.mean.new_zeros(len(stories), len(choices)))
-        if count:
-            own = Potential(phi.mean[stories], phi.precision[stories])
-            weights = _path_weights(scaffold, dynamics, S[stories], own, present[stories].to(S.device), blank)
-            blank = blank._replace(log_weights=weights)
-        found.append(blank)
-    return found
-
-
-def _path_weights(
-    scaffold: Scaffold, dynamics: Dynamics, S: Tensor, phi: Potential, present: Tensor, paths: Paths
-) -> Float[Tensor, "story path"]:
-    """What every path of every story weighs, cut into pieces where the chains' matrices would be too many."""
-    count = len(paths.choices)
-    found = []
-    for rows in torch.split(torch.arange(len(S) * count, device=S.device), _rows_at_once(dynamics.D, S.shape[1])):
-        story = rows // count
-        tags, here = paths.put(S[story], story, rows % count), present[story]
-        law = chain(dynamics, tags, Potential(phi.mean[story], phi.precision[story]), here)
-        found.append(scaffold.log_prob(tags, here) + law.log_evidence)
-    return torch.cat(found).view(len(S), count)
-
-
-def draw_latents(
-    scaffold: Scaffold,
-    dynamics: Dynamics,
-    S: Int[Tensor, "story sent"],
-    phi: Potential,
-    present: Bool[Tensor, "story sent"],
-    noise: Noise,
-    rounds: int = 20,
-    paths: Sequence[Paths] | None = None,
-) -> Latents:
-    """(S, Z) ~ p(S) prod_i p(Z_i | Z_{i-1}, S_i) phi_i(Z_i) with the given tags in their places.
-
-    `paths` is what `enumerate_paths` finds for the same stories: whoever draws more than once finds them once.
-    """
-    if paths is None:
-        paths = enumerate_paths(scaffold, dynamics, S, phi, present)
-    few = {story for group in paths for story in group.stories}
-    chains, here = noise.chains, present.to(S.device)
-    drawn = S.new_full((len(S), chains, S.shape[1]), UNKNOWN)
-    Z = phi.mean.new_zeros(*drawn.shape, dynamics.D)
-    r_hat = torch.full((len(S),), float("nan"))
-    # Stories are split by how their tags are drawn, and each keeps to its own noise: none notices the others.
-    for exact in (True, False):
-        stories = [n for n in range(len(S)) if (n in few) == exact]
-        if not stories:
-            continue
-        own = Potential(phi.mean[stories], phi.precision[stories])
-        if exact:
-            tags, its = S.repeat_interleave(chains, 0).view(len(S), chains, -1), noise.of(stories)
-            uniform = S.new_zeros(len(S), chains, dtype=phi.mean.dtype)
-            uniform[stories] = its.uniform()[:, 0].view(len(stories), chains).to(uniform.dtype)
-            for group in paths:
-                tags[group.stories] = _drawn_paths(group, tags[group.stories], uniform[group.stories])
-            found = _given_tags(dynamics, tags[stories].flatten(0, 1), own, here[stories], its)
-        else:
-            found = _alternating(scaffold, dynamics, S[stories], own, here[stories], noise.of(stories), rounds)
-        drawn[stories] = found.S.view(len(stories), chains, -1)
-        Z[stories] = found.Z.view(len(stories), chains, S.shape[1], -1)
-        r_hat[stories] = found.tag_r_hat
-    drawn = drawn.masked_fill(~here[:, None], UNKNOWN)
-    return Latents(drawn.flatten(0, 1), Z.flatten(0, 1), r_hat)
-
-
-def _drawn_paths(paths: Paths, S: Tensor, uniform: Tensor) -> Int[Tensor, "story sample sent"]:
-    """A path for every sample of these stories, in proportion to what it weighs."""
-    stories, chains = uniform.shape
-    story = torch.arange(stories, device=S.device).repeat_interleave(chains)
-    cumulative = paths.log_weights.softmax(-1).cumsum(-1)
-    path = torch.searchsorted(cumulative, uniform * cumulative[:, -1:], right=True).clamp(max=len(paths.choices) - 1)
-    return paths.put(S.flatten(0, 1), story, path.flatten()).view_as(S)
-
-
-def _given_tags(dynamics: Dynamics, S: Tensor, phi: Potential, present: Tensor, noise: Noise) -> Latents:
-    """Z given the path of every row."""
-    at = torch.arange(len(present), device=S.device).repeat_interleave(noise.chains)
-    Z = _smooth(dynamics, S, phi, present, at, noise)
-    return Latents(S, Z, torch.full((len(present),), float("nan")))
-
-
-def _alternating(
-    scaffold: Scaffold, dynamics: Dynamics, S: Tensor, phi: Potential, present: Tensor, noise: Noise, rounds: int
-) -> Latents:
-    """Two exact blocks in turn, Z | S and S | Z, from S ~ p(S) on."""
-    at = torch.arange(len(S), device=S.device).repeat_interleave(noise.chains)
-    given, here = S[at], present[at]
-    flat = torch.zeros(*given.shape, scaffold.K, device=S.device)
-    drawn = draw_S(scaffold, scaffold.clamp(flat, given), here, noise.uniform())
-    track = []
-    for _ in range(rounds):
-        Z = _smooth(dynamics, drawn, phi, present, at, noise)
-        before = torch.cat([torch.zeros_like(Z[:, :1]), Z[:, :-1]], 1)
-        log_evidence = scaffold.clamp(dynamics.log_prob_each(before, Z), given)
-        drawn = draw_S(scaffold, log_evidence, here, noise.uniform())
-        track.append(torch.nn.functional.one_hot(drawn, scaffold.K).float().cpu())
-    states = torch.stack(track, 1).view(len(S), noise.chains, rounds, -1, scaffold.K)
-    r_hat = torch.stack([split_r_hat(s[:, :, :N]).max() for s, N in zip(states, noise.sentences, strict=True)])
-    return Latents(drawn, _smooth(dynamics, drawn, phi, present, at, noise), r_hat)
-
-
-def _smooth(
-    dynamics: Dynamics, drawn: Tensor, phi: Potential, present: Tensor, at: Tensor, noise: Noise
-) -> Float[Tensor, "batch sent latent"]:
-    """Z | S for every row; rows of a story that share a path share its factorisation."""
-    N, D = drawn.shape[1], dynamics.D
-    eps = noise.normal(D)
-    keyed = torch.cat([at[:, None], drawn.clamp(min=0)], 1)
-    unique, owner = torch.unique(keyed, dim=0, return_inverse=True)
-    story, S = unique[:, 0], unique[:, 1:]
-    Z = torch.zeros_like(eps)
-    limit = _rows_at_once(D, N)
-    for begin in range(0, len(unique), limit):
-        some = story[begin : begin + limit]
-        law = chain(dynamics, S[begin : begin + limit], Potential(phi.mean[some], phi.precision[some]), present[some])
-        mine = ((owner >= begin) & (owner < begin + limit)).nonzero().squeeze(1)
-        for rows in torch.split(mine, limit):
-            Z[rows] = _pick(law, owner[rows] - begin).sample(eps[rows, None])[:, 0]
-    return Z
-
-
-def _pick(law: Chain, rows: Int[Tensor, " rows"]) -> Chain:
-    return Chain(
-        law.diagonal[:, rows], law.below[:, rows], law.pulled[:, rows], law.log_evidence[rows], law.present[rows]
-    )
-
-
-def _rows_at_once(D: int, N: int) -> int:
-    # A chain keeps two matrices a sentence, and makes about four more on the way.
-    return max(1, MATRICES_AT_ONCE // (6 * N * D * D))
-
-
 def observe(
     model: SLDS, blanks: InfillBatch, tags: TagSource, observed: Observed, gold: InfillBatch | None = None
 ) -> tuple[InfillBatch, Potential]:
-    """The blanks with its tags settled, and phi of the sentences that are heard: 1 for the others, given or not."""
-    heard = blanks.given & ((blanks.missing.cumsum(1) == 0) | (observed == "given"))
-    lengths = blanks.lengths * heard.to(blanks.device)
+    """The batch with its tags inferred, and phi of the observed sentences: 1 for the others, given or not."""
+    seen = blanks.given & ((blanks.missing.cumsum(1) == 0) | (observed == "given"))
+    lengths = blanks.lengths * seen.to(blanks.device)
     S = infer_tags(model, replace(blanks, lengths=lengths), tags, gold).S
     return replace(blanks, S=S), evidence(model, blanks.X, lengths).phi
 
 
 def run(
     model: SLDS,
-    lexicon: Lexicon,
+    rules: WordRules,
     blanks: InfillBatch,
     settings: BridgeSettings,
     generators: list[torch.Generator],
@@ -286,11 +103,11 @@ def run(
     blanks, phi = observe(model, blanks, settings.tags, settings.z_observes, gold)
     first = settings.particles // FIRST
     islands = [n for n in (first, settings.particles - first) if n]
-    paths = enumerate_paths(model.scaffold, model.dynamics, blanks.S, phi, blanks.present)
+    paths = enumerate_paths(model.scaffold, model.dynamics, blanks.S, phi, blanks.present) if model.D else None
     seen: list[Diagnostics] = []
     for particles in islands:
         noise = Noise(generators, blanks.sentences, particles, blanks.device)
-        drawn, diagnostics = particles_of(model, lexicon, blanks, phi, settings, noise, paths, cast)
+        drawn, diagnostics = island(model, rules, blanks, phi, settings, noise, paths, cast)
         seen.append(diagnostics)
         yield drawn, _worst(seen) if len(seen) == len(islands) else None
 
@@ -302,9 +119,36 @@ def _worst(islands: list[Diagnostics]) -> Diagnostics:
     )
 
 
-def particles_of(
+class Particles(NamedTuple):
+    """Stories told part of the way, rows = stories x particles."""
+
+    state: Any
+    """The decoder's, under p."""
+    proposal: Any
+    """The decoder's, under r; None where sentences are written from p."""
+    S: Int[Tensor, "batch sent"]
+    Z: Float[Tensor, "batch sent latent"] | None
+    X: Int[Tensor, "batch sent word"]
+    lengths: Int[Tensor, "batch sent"]
+    log_p: Float[Tensor, "batch sent"]
+    log_w: Float[Tensor, " batch"]
+    twist: Float[Tensor, " batch"]
+    """What twisting has put into `log_w` so far, to be taken out at the next given sentence."""
+
+    def z(self, i: int) -> Float[Tensor, "batch latent"] | None:
+        return None if self.Z is None else self.Z[:, i]
+
+    def select(self, rows: Int[Tensor, " rows"]) -> Particles:
+        proposal, Z = self.proposal, self.Z
+        S, X, lengths, log_p, log_w, twist = (t[rows] for t in (self.S, *self[4:]))
+        proposal = None if proposal is None else proposal.select(rows)
+        Z = None if Z is None else Z[rows]
+        return Particles(self.state.select(rows), proposal, S, Z, X, lengths, log_p, log_w, twist)
+
+
+def island(
     model: SLDS,
-    lexicon: Lexicon,
+    rules: WordRules,
     blanks: InfillBatch,
     phi: Potential,
     settings: BridgeSettings,
@@ -312,85 +156,144 @@ def particles_of(
     paths: Sequence[Paths] | None = None,
     cast: Cast | None = None,
 ) -> tuple[Round, Diagnostics]:
-    """One island: draw (S, Z), write left to right, weigh and resample at given sentences."""
+    """Independent particles: draw (S, Z); for every sentence propose, weigh and, where few count, resample; rank."""
     stories, N = blanks.X.shape[:2]
     P, device = noise.chains, blanks.device
-    latents = draw_latents(model.scaffold, model.dynamics, blanks.S, phi, blanks.present, noise, settings.rounds, paths)
-    S, Z = latents.S, latents.Z
+    latents, S = None, blanks.S  # without Z, a tag that is free stays free: the decoder has S_i summed out
+    if model.D:
+        latents = draw_latents(model.scaffold, model.dynamics, S, phi, blanks.present, noise, settings.rounds, paths)
     wide = blanks.repeat(P)
     uniform = None if settings.decoding.top_k == 1 else noise.uniform(settings.decoding.max_words)
     # One number a sentence and story, drawn whether needed or not: neighbours must not move a story's generator.
     resampling = noise.uniform().view(stories, P, -1)[:, 0]
-    cursor = decode.begin(model.language, stories * P, Z[:, 0], device, settings.decoding.bf16)
-    width = max(blanks.X.shape[2], settings.decoding.max_words)
-    X = wide.X.new_zeros(stories * P, N, width)
-    lengths, log_p = torch.zeros_like(wide.lengths), torch.zeros(stories * P, N, device=device)
-    log_w, psi = (torch.zeros(stories * P, device=device) for _ in range(2))
+    particles = start(model, blanks, wide, latents, settings.decoding)
     following = next_given(blanks)
     ess = torch.full((stories,), float(P))
     for i in range(N):
         drawn = None if uniform is None else uniform[:, i]
-        cursor, new = decode.sentence(model.language, lexicon, settings.decoding, cursor, wide, i, Z[:, i], drawn, X)
-        X[:, i], lengths[:, i], log_p[:, i] = new.words, new.lengths, new.log_p
-        given, missing = wide.given[:, i].to(device), wide.missing[:, i].to(device)
+        particles, new = propose(model, rules, settings.decoding, particles, wide, i, drawn)
         phi_i = Potential(phi.mean[:, i].repeat_interleave(P, 0), phi.precision[:, i].repeat_interleave(P, 0))
-        log_w = log_w + torch.where(given, new.log_p - phi_i.log(Z[:, i]) - psi, 0.0)
-        undo = new.log_p - new.log_q if settings.correct else new.log_forced
-        log_w = log_w + torch.where(missing, undo, 0.0)
-        psi = psi.masked_fill(given, 0.0)
-        # Asked only where more is to be written before the given sentence: where it comes next it weighs anyway.
-        asked = blanks.missing[:, i] & (following[:, i] > i + 1)
-        if settings.twist_weight and asked.any():
-            expected = settings.twist_weight * log_p_next(model, cursor, wide, Z, following[:, i].repeat_interleave(P))
-            here = asked.to(device).repeat_interleave(P)
-            log_w = log_w + torch.where(here, expected - psi, 0.0)
-            psi = torch.where(here, expected, psi)
-        now = effective_size(log_w.view(stories, P)).cpu()
-        weighed = blanks.given[:, i] | (asked & (settings.twist_weight > 0))
+        particles = weigh(model, settings, particles, new, wide, i, phi_i, following[:, i].repeat_interleave(P))
+        now = effective_size(particles.log_w.view(stories, P)).cpu()
+        twisted = blanks.missing[:, i] & (following[:, i] > i + 1) & (settings.twist_weight > 0)
         ess = torch.where(blanks.given[:, i], torch.minimum(ess, now), ess)
         # Where nothing is left to write, resampling could only lose stories.
         still = blanks.missing[:, i + 1 :].any(1)
-        poor = weighed & still & (now < settings.resample_below * P)
+        poor = (blanks.given[:, i] | twisted) & still & (now < settings.resample_below * P)
         if poor.any():
-            parents = systematic(log_w.view(stories, P), resampling[:, i])
-            stay = torch.arange(stories * P, device=device).view(stories, P)
-            parents = torch.where(poor.to(device)[:, None], stay[:, :1] + parents, stay).flatten()
-            cursor = cursor.pick(parents)
-            S, Z, X, lengths, log_p = S[parents], Z[parents], X[parents], lengths[parents], log_p[parents]
-            psi = psi[parents]
-            # Each child carries its island's mean weight, so that weights still compare across islands.
-            mean = (log_w.view(stories, P).logsumexp(1) - math.log(P)).repeat_interleave(P)
-            log_w = torch.where(poor.to(device).repeat_interleave(P), mean, log_w)
-    blank = Diagnostics.none(stories, N)
-    score = score_following(log_p, lengths, wide, settings.fluency)
-    if settings.context:
-        score = score + settings.context * context_gain(model, X, lengths, log_p, Z, wide, cursor)
-    if settings.agreement:
-        faults = repeated(X, wide) + echoed(X, wide)
-        score = score - settings.agreement * (faults if cast is None else faults + cast.clashes(X, wide))
-    found = Round(X, lengths, S, log_p, score, log_w)
-    return found, blank._replace(ess=ess, tag_r_hat=latents.tag_r_hat, changed=_differing(X, blanks, P))
+            particles = resample(particles, poor.to(device), resampling[:, i])
+    score = rank(model, settings, particles, wide, cast)
+    found = Round(particles.X, particles.lengths, particles.S, particles.log_p, score, particles.log_w)
+    diagnostics = Diagnostics.none(stories, N)
+    diagnostics = diagnostics._replace(ess=ess, changed=_differing(particles.X, blanks, P))
+    return found, diagnostics if latents is None else diagnostics._replace(tag_r_hat=latents.tag_r_hat)
 
 
-def context_gain(
+def start(
+    model: SLDS, blanks: InfillBatch, wide: InfillBatch, latents: Latents | None, decoding: DecodingConfig
+) -> Particles:
+    """Before the first sentence. What a decoder reads ahead it reads once for all particles of a story."""
+    decoder, rows, device = model.decoder, len(wide.X), wide.device
+    S, Z = (wide.S, None) if latents is None else (latents.S, latents.Z)
+    state = decoder.start(rows, None if Z is None else Z[:, 0], bf16=decoding.bf16)
+    proposal = None
+    if decoder.reads_ahead:
+        given = Given(blanks.X, blanks.lengths, blanks.present, blanks.missing)
+        copies = torch.arange(len(blanks.X), device=device).repeat_interleave(rows // len(blanks.X))
+        proposal = decoder.start(len(blanks.X), None, given, decoding.bf16).select(copies)
+    X = wide.X.new_zeros(rows, wide.X.shape[1], max(wide.X.shape[2], decoding.max_words))
+    log_p, nothing = torch.zeros(wide.lengths.shape, device=device), torch.zeros(rows, device=device)
+    return Particles(state, proposal, S, Z, X, torch.zeros_like(wide.lengths), log_p, nothing, nothing)
+
+
+def propose(
     model: SLDS,
-    X: Int[Tensor, "batch sent word"],
-    lengths: Int[Tensor, "batch sent"],
-    log_p: Float[Tensor, "batch sent"],
-    Z: Float[Tensor, "batch sent latent"],
+    rules: WordRules,
+    decoding: DecodingConfig,
+    particles: Particles,
     blanks: InfillBatch,
-    cursor: decode.Cursor,
+    i: int,
+    uniform: Float[Tensor, "batch word"] | None,
+) -> tuple[Particles, decode.Sentences]:
+    """Sentence i of every particle, written where missing; its `log_p` is under p, its `log_q` under its proposal."""
+    decoder, s, z = model.decoder, particles.S[:, i], particles.z(i)
+    state, proposal = particles.state, particles.proposal
+    drawn_from = state if proposal is None else proposal
+    drawn_from, new = decode.sentence(
+        decoder, rules, decoding, drawn_from, blanks, i, s, z, uniform, particles.X
+    )  # fmt: skip
+    if proposal is None:
+        state = drawn_from
+    else:
+        state, log_p = decoder.read(decoder.begin_sentence(state, s), new.words, new.lengths, z)
+        new, proposal = new._replace(log_p=log_p), drawn_from
+    X, lengths, log_p = particles.X.clone(), particles.lengths.clone(), particles.log_p.clone()
+    X[:, i], lengths[:, i], log_p[:, i] = new.words, new.lengths, new.log_p
+    return particles._replace(state=state, proposal=proposal, X=X, lengths=lengths, log_p=log_p), new
+
+
+def weigh(
+    model: SLDS,
+    settings: BridgeSettings,
+    particles: Particles,
+    new: decode.Sentences,
+    blanks: InfillBatch,
+    i: int,
+    phi: Potential,
+    following: Int[Tensor, " batch"],
+) -> Particles:
+    """The weights after sentence i: p / phi of a given one, p / q of a written one if `correct`, and the twist."""
+    device = blanks.device
+    given, missing = blanks.given[:, i].to(device), blanks.missing[:, i].to(device)
+    observed = new.log_p if particles.Z is None else new.log_p - phi.log(particles.Z[:, i])
+    log_w = particles.log_w + torch.where(given, observed - particles.twist, 0.0)
+    log_w = log_w + torch.where(missing, new.log_p - new.log_q if settings.correct else new.log_forced, 0.0)
+    twist = particles.twist.masked_fill(given, 0.0)
+    # Only where more is to be written before the given sentence: where that comes next it weighs anyway.
+    here = blanks.missing[:, i] & (following > i + 1)
+    if settings.twist_weight and here.any():
+        expected = settings.twist_weight * log_p_next(model, particles, blanks, following)
+        log_w = log_w + torch.where(here.to(device), expected - twist, 0.0)
+        twist = torch.where(here.to(device), expected, twist)
+    return particles._replace(log_w=log_w, twist=twist)
+
+
+def resample(particles: Particles, poor: Bool[Tensor, " story"], uniform: Float[Tensor, " story"]) -> Particles:
+    """Systematic resampling in the poor stories; each child carries the mean weight, so that islands still compare."""
+    log_w = particles.log_w.view(len(poor), -1)
+    P = log_w.shape[1]
+    stay = torch.arange(log_w.numel(), device=log_w.device).view_as(log_w)
+    parents = torch.where(poor[:, None], stay[:, :1] + systematic(log_w, uniform), stay).flatten()
+    mean = (log_w.logsumexp(1) - math.log(P)).repeat_interleave(P)
+    log_w = torch.where(poor.repeat_interleave(P), mean, particles.log_w)
+    return particles.select(parents)._replace(log_w=log_w)
+
+
+def rank(
+    model: SLDS, settings: BridgeSettings, particles: Particles, blanks: InfillBatch, cast: Cast | None
 ) -> Float[Tensor, " batch"]:
+    """What finished stories are ranked by, larger is better."""
+    score = score_following(particles.log_p, particles.lengths, blanks, settings.fluency)
+    if settings.context:
+        score = score + settings.context * context_gain(model, particles, blanks)
+    if settings.agreement and cast is not None:
+        score = score - settings.agreement * cast.faults(particles.X, blanks)
+    return score
+
+
+def context_gain(model: SLDS, particles: Particles, blanks: InfillBatch) -> Float[Tensor, " batch"]:
     """log p(X_i | X_:i, Z_i) - log p(X_i | Z_i) of the written sentences, per word: what the story tells of them.
 
-    A sentence that could stand anywhere is as probable alone. Alone is after an `<eos>`, with nothing remembered.
+    A sentence that could stand anywhere is as probable without a history.
     """
-    blank = decode.Cursor(tuple(torch.zeros_like(h) for h in cursor.state), torch.full_like(cursor.previous, EOS))
-    saved, words = (torch.zeros(len(X), device=X.device) for _ in range(2))
+    X, device = particles.X, blanks.device
+    blank = model.decoder.without_history(particles.state)
+    saved, words = (torch.zeros(len(X), device=device) for _ in range(2))
     for i in blanks.missing.any(0).nonzero().flatten().tolist():
-        own = lengths[:, i] * blanks.missing[:, i].to(X.device)
-        alone = decode.read(model.language, blank, X[:, i] * (own > 0)[:, None], own, Z[:, i])[1]
-        saved = saved + torch.where(own > 0, log_p[:, i] - alone, 0.0)
+        own = particles.lengths[:, i] * blanks.missing[:, i].to(device)
+        before = model.decoder.begin_sentence(blank, particles.S[:, i])
+        alone = model.decoder.read(before, X[:, i] * (own > 0)[:, None], own, particles.z(i))[1]
+        saved = saved + torch.where(own > 0, particles.log_p[:, i] - alone, 0.0)
         words = words + own
     return saved / words.clamp(min=1)
 
@@ -405,18 +308,15 @@ def next_given(blanks: InfillBatch) -> Int[Tensor, "story sent"]:
 
 
 def log_p_next(
-    model: SLDS,
-    cursor: decode.Cursor,
-    blanks: InfillBatch,
-    Z: Float[Tensor, "batch sent latent"],
-    at: Int[Tensor, " batch"],
+    model: SLDS, particles: Particles, blanks: InfillBatch, at: Int[Tensor, " batch"]
 ) -> Float[Tensor, " batch"]:
     """log p of the given sentence `at` (0 where -1), were it to come right now."""
     there = (at >= 0).to(blanks.device)
     place, rows = at.clamp(min=0).to(blanks.device), torch.arange(len(at), device=blanks.device)
     lengths = blanks.lengths[rows, place] * there
-    _, log_p = decode.read(model.language, cursor, blanks.X[rows, place] * there[:, None], lengths, Z[rows, place])
-    return log_p
+    state = model.decoder.begin_sentence(particles.state, particles.S[rows, place])
+    z = None if particles.Z is None else particles.Z[rows, place]
+    return model.decoder.read(state, blanks.X[rows, place] * there[:, None], lengths, z)[1]
 
 
 def systematic(

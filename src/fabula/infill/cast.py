@@ -6,64 +6,60 @@ evaluations, and a model whose names were not counted has none.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Sequence
 from dataclasses import replace
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from fabula.corpus.people import EITHER_NOUNS, HE, HE_NOUNS, ME, SHE, SHE_NOUNS, People
-from fabula.corpus.vocabulary import Vocabulary
 from fabula.infill.batch import InfillBatch
-
-VOICES = 3
-"""he, she, and the one who tells."""
+from fabula.infill.repeats import echoed, repeated
+from fabula.infill.rules import WordRules
 
 
 class Cast:
-    """What the words of a vocabulary say about who is there."""
+    """What words say about who is there."""
 
-    def __init__(self, people: People, vocabulary: Vocabulary, device: torch.device | str) -> None:
-        words = [word.lower() for word in vocabulary.words]
+    def __init__(self, people: People, rules: WordRules) -> None:
+        self.rules = rules
 
-        def among(*lists: Collection[str]) -> Tensor:
+        def numbers(*lists: Sequence[str]) -> Int[Tensor, " word"]:
             listed = {word for one in lists for word in one}
-            return torch.tensor([word in listed for word in words])
+            return rules.spelling.numbers(sorted(listed | {word.capitalize() for word in listed}))
 
-        he, she = ({vocabulary.index[name] for name in names} for names in (people.he, people.she))
-        named = torch.zeros(2, len(words), dtype=torch.bool)
-        named[0, list(he)] = True
-        named[1, list(she)] = True
-        self.names: Int[Tensor, " name"] = named.any(0).nonzero().squeeze(1).to(device)
-        pronouns = torch.stack([among(HE), among(SHE), among(ME)])
-        either = among(EITHER_NOUNS)
-        brings = [among(HE_NOUNS) | named[0] | either, among(SHE_NOUNS) | named[1] | either, torch.zeros_like(either)]
-        self.pronouns: Bool[Tensor, "voice vocab"] = pronouns.to(device)
-        """Words that stand for somebody."""
-        self.brings: Bool[Tensor, "voice vocab"] = torch.stack(brings).to(device)
+        self.pronouns = (numbers(HE), numbers(SHE), numbers(ME))
+        """Words that stand for somebody: he, she, the one who tells."""
+        self.brings = (
+            numbers(HE_NOUNS, people.he, EITHER_NOUNS), numbers(SHE_NOUNS, people.she, EITHER_NOUNS), numbers()
+        )  # fmt: skip
         """Words that bring somebody in, for a pronoun to stand for."""
 
     def without_new_names(self, blanks: InfillBatch) -> InfillBatch:
-        """The blanks on which nobody may be named whom no given sentence names, where any names somebody."""
-        if not len(self.names):
+        """The batch in which nobody may be named whom no given sentence names, where any names somebody."""
+        if not len(self.rules.names):
             return blanks
-        words = torch.cat([blanks.X.flatten(1), blanks.opening.flatten(1)], 1)
-        given = (words.unsqueeze(1) == self.names.view(1, -1, 1)).any(-1)
+        words = torch.cat([self.rules.spelling.words(t).flatten(1) for t in (blanks.X, blanks.opening)], 1)
+        given = (words.unsqueeze(1) == self.rules.names.view(1, -1, 1)).any(-1)
         return replace(blanks, barred_names=~given & given.any(1, keepdim=True))
 
-    def clashes(self, X: Int[Tensor, "batch sent word"], blanks: InfillBatch) -> Float[Tensor, " batch"]:
-        """How many written sentences have a pronoun that nobody in the story can be meant by.
+    def faults(self, X: Int[Tensor, "batch sent word"], blanks: InfillBatch) -> Float[Tensor, " batch"]:
+        """Faults of the written sentences: repeated ones, words twice in one, pronouns without an antecedent."""
+        words = self.rules.spelling.words(X)
+        return repeated(X, blanks) + echoed(words, self.rules.common, blanks) + self.clashes(words, blanks)
+
+    def clashes(self, words: Int[Tensor, "batch sent word"], blanks: InfillBatch) -> Float[Tensor, " batch"]:
+        """How many written sentences have a pronoun without a possible antecedent in the story.
 
         A given sentence vouches for its pronouns and everybody in it, throughout the story; a written one for those it
         brings in, from there on.
         """
-        given = blanks.given.to(X.device)
-        total = torch.zeros(len(X), device=X.device)
-        for voice in range(VOICES):
-            spoken = self.pronouns[voice][X].any(-1)
-            brought = self.brings[voice][X].any(-1)
+        given, present = blanks.given.to(words.device), blanks.present.to(words.device)
+        total = torch.zeros(len(words), device=words.device)
+        for pronouns, brings in zip(self.pronouns, self.brings, strict=True):
+            spoken, brought = torch.isin(words, pronouns).any(-1), torch.isin(words, brings).any(-1)
             vouched = ((spoken | brought) & given).any(1, keepdim=True)
             known = vouched | (brought.long().cumsum(1) > 0)
-            total = total + (spoken & ~known & ~given & blanks.present.to(X.device)).sum(1)
+            total = total + (spoken & ~known & ~given & present).sum(1)
         return total

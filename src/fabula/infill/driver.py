@@ -14,8 +14,8 @@ import torch
 from fabula.infill.batch import InfillBatch
 from fabula.infill.cast import Cast
 from fabula.infill.consensus import by_consensus
-from fabula.infill.decode import Lexicon
 from fabula.infill.protocol import sampler_of
+from fabula.infill.rules import WordRules
 from fabula.infill.samples import Diagnostics, SampledStories, SampledStory, best_stories
 from fabula.infill.settings import FillSettings
 from fabula.models.protocol import Model
@@ -36,19 +36,19 @@ class Answer(NamedTuple):
 
 
 def draw(
-    model: Model, lexicon: Lexicon, batch: InfillBatch, settings: FillSettings, generators: Sequence[torch.Generator],
+    model: Model, rules: WordRules, batch: InfillBatch, settings: FillSettings, generators: Sequence[torch.Generator],
     gold: InfillBatch | None = None, cast: Cast | None = None,
 ) -> Iterator[tuple[SampledStories, Diagnostics | None]]:  # fmt: skip
     """Rounds of complete stories from the sampler that the settings are for."""
-    return sampler_of(settings).run(model, batch, settings, generators, lexicon=lexicon, cast=cast, gold=gold)
+    return sampler_of(settings).run(model, batch, settings, generators, rules=rules, cast=cast, gold=gold)
 
 
 def fill_story(
-    model: Model, lexicon: Lexicon, batch: InfillBatch, settings: FillSettings, generator: torch.Generator,
+    model: Model, rules: WordRules, batch: InfillBatch, settings: FillSettings, generator: torch.Generator,
     candidates: int, cast: Cast | None = None,
 ) -> Iterator[Answer]:  # fmt: skip
     """Answers to the one task of a batch, each from more samples than the one before."""
-    drawing = draw(model, lexicon, batch, settings, [generator], cast=cast)
+    drawing = draw(model, rules, batch, settings, [generator], cast=cast)
     rounds: list[SampledStories] = []
     while True:
         # The mode is entered anew for each round: between answers the caller's own mode holds.
@@ -63,7 +63,7 @@ def fill_story(
 
 @torch.inference_mode()
 def fill_batch(
-    model: Model, lexicon: Lexicon, batch: InfillBatch, settings: FillSettings, generators: Sequence[torch.Generator],
+    model: Model, rules: WordRules, batch: InfillBatch, settings: FillSettings, generators: Sequence[torch.Generator],
     candidates: int = 1, *, gold: InfillBatch | None = None, cast: Cast | None = None,
     rank: Literal["score", "consensus"] = "score", memory_gib: float = MEMORY_GIB,
 ) -> list[Answer]:  # fmt: skip
@@ -73,11 +73,11 @@ def fill_batch(
     (`consensus.py`).
     """
     answers: list[Answer] = []
-    for piece in pieces(len(batch.X), settings.rows, lexicon, memory_gib):
+    for piece in pieces(len(batch.X), settings.rows, rules, memory_gib):
         own, stories = batch.rows(piece.start, piece.stop), piece.stop - piece.start
         truth = None if gold is None else gold.rows(piece.start, piece.stop)
         rounds, movement = [], Diagnostics.none(stories, own.X.shape[1])
-        for drawn, diagnostics in draw(model, lexicon, own, settings, generators[piece], truth, cast):
+        for drawn, diagnostics in draw(model, rules, own, settings, generators[piece], truth, cast):
             rounds.append(drawn.cpu())
             movement = diagnostics or movement
         if rank == "consensus":
@@ -89,11 +89,11 @@ def fill_batch(
     return answers
 
 
-def pieces(tasks: int, rows: int, lexicon: Lexicon, memory_gib: float = MEMORY_GIB) -> Iterator[slice]:
+def pieces(tasks: int, rows: int, rules: WordRules, memory_gib: float = MEMORY_GIB) -> Iterator[slice]:
     """The tasks in pieces whose scores fit the memory, where each task has so many rows at once."""
     if memory_gib <= 0:
         raise ValueError(f"memory_gib must be above 0, not {memory_gib}")
-    per_task = rows * len(lexicon.anywhere) * 4 * COPIES_OF_SCORES
+    per_task = rows * len(rules.anywhere) * 4 * COPIES_OF_SCORES
     at_once = max(1, int(memory_gib * 2**30 // per_task))
     for start in range(0, tasks, at_once):
         yield slice(start, min(start + at_once, tasks))

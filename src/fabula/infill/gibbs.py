@@ -18,8 +18,9 @@ from torch import Tensor
 from fabula.infill import decode
 from fabula.infill.batch import InfillBatch, evidence
 from fabula.infill.conditionals import LatentConditional, draw_S, pick, sweep_Z
-from fabula.infill.decode import GREEDY, DecodingConfig, Lexicon
+from fabula.infill.decode import GREEDY, DecodingConfig
 from fabula.infill.noise import Noise
+from fabula.infill.rules import WordRules
 from fabula.infill.samples import Diagnostics, Round, changes, score_given, score_last, split_r_hat
 from fabula.infill.tags import TagSource, infer_tags
 from fabula.models.gaussian import Potential
@@ -62,7 +63,7 @@ class GibbsState(NamedTuple):
     log_p: Float[Tensor, "batch sent"]
 
 
-def initialise(model: SLDS, lexicon: Lexicon, blanks: InfillBatch, settings: GibbsSettings, noise: Noise) -> GibbsState:
+def initialise(model: SLDS, rules: WordRules, blanks: InfillBatch, settings: GibbsSettings, noise: Noise) -> GibbsState:
     """The appendix: Z in order, from the posterior where X_i is given and from the dynamics where not; X greedily.
 
     Tags that are free come from p(S) with the given ones in their places.
@@ -76,14 +77,14 @@ def initialise(model: SLDS, lexicon: Lexicon, blanks: InfillBatch, settings: Gib
     seen = evidence(model, blanks.X[::P], blanks.lengths[::P])
     seen = Evidence(Potential(*(t.repeat_interleave(P, 0) for t in seen.phi)), seen.log_q_S.repeat_interleave(P, 0))
     Z = model.draw_filtering(seen, model.one_hot(S), present, noise.normal(model.D)).Z
-    written = decode.story(model.language, lexicon, settings.decoding, blanks, Z, _words(settings, noise))
+    written = decode.story(model.decoder, rules, settings.decoding, blanks, S, Z, _words(settings, noise))
     return GibbsState(S, Z, written.X, written.lengths, written.log_p)
 
 
 def sweep(
     model: SLDS,
     conditional: LatentConditional,
-    lexicon: Lexicon,
+    rules: WordRules,
     blanks: InfillBatch,
     settings: GibbsSettings,
     state: GibbsState,
@@ -96,17 +97,18 @@ def sweep(
     log_evidence = model.scaffold.clamp(model.log_p_Z_each(Z), blanks.S)
     S = draw_S(model.scaffold, log_evidence, present, noise.uniform()).masked_fill(~present, UNKNOWN)
     if settings.x_step == "greedy":
-        written = decode.story(model.language, lexicon, settings.decoding, blanks, Z, _words(settings, noise))
+        written = decode.story(model.decoder, rules, settings.decoding, blanks, S, Z, _words(settings, noise))
     else:
-        written = sample_X(model, lexicon, blanks, settings, Z, state.X, state.lengths, noise)
+        written = sample_X(model, rules, blanks, settings, S, Z, state.X, state.lengths, noise)
     return GibbsState(S, Z, written.X, written.lengths, written.log_p)
 
 
 def sample_X(
     model: SLDS,
-    lexicon: Lexicon,
+    rules: WordRules,
     blanks: InfillBatch,
     settings: GibbsSettings,
+    S: Int[Tensor, "batch sent"],
     Z: Float[Tensor, "batch sent latent"],
     X: Int[Tensor, "batch sent word"],
     lengths: Int[Tensor, "batch sent"],
@@ -126,22 +128,23 @@ def sample_X(
     """
     if settings.decoding.top_k == 1:
         raise ValueError("a sampled X step needs a decoding to sample from: top_k is 1")
-    language, M, device = model.language, settings.proposals, blanks.device
+    decoder, M, device = model.decoder, settings.proposals, blanks.device
     X = torch.nn.functional.pad(X, (0, max(0, settings.decoding.max_words - X.shape[2])))
     lengths = lengths.clone()
     rows, N, W = X.shape
     uniform, resample = noise.uniform(M, settings.decoding.max_words), noise.uniform()
-    at = decode.begin(language, rows, Z[:, 0], device, settings.decoding.bf16)
+    at = decoder.start(rows, Z[:, 0], bf16=settings.decoding.bf16)
     log_p = torch.zeros(rows, N, device=device)
     for i in range(N):
+        at = decoder.begin_sentence(at, S[:, i])
         who = blanks.missing[:, i].nonzero().squeeze(1).to(device)
         if len(who):
             copies = who.repeat_interleave(M)
             now, log_p_now, log_q_now = decode.replay(
-                language, lexicon, settings.decoding, at.pick(who), X[who, i], Z[who, i], blanks.opening[who, i]
+                decoder, rules, settings.decoding, at.select(who), X[who, i], Z[who, i], blanks.opening[who, i]
             )
             then, new = decode.write(
-                language, lexicon, settings.decoding, at.pick(copies), Z[copies, i],
+                decoder, rules, settings.decoding, at.select(copies), Z[copies, i],
                 uniform[who, i].flatten(0, 1), blanks.opening[copies, i],
             )  # fmt: skip
             # The current sentence first, then the proposals, row after row.
@@ -149,9 +152,10 @@ def sample_X(
             words = torch.cat([X[who, i], torch.nn.functional.pad(new.words, (0, W - new.words.shape[1]))])
             count = torch.cat([lengths[who, i], new.lengths])
             log_w = torch.cat([log_p_now - log_q_now, new.log_p - new.log_q])
-            ahead = now.join(then)
+            later = now.join(then)
             for j in range(i + 1, N):
-                ahead, log_p_j = decode.read(language, ahead, X[everyone, j], lengths[everyone, j], Z[everyone, j])
+                later = decoder.begin_sentence(later, S[everyone, j])
+                later, log_p_j = decoder.read(later, X[everyone, j], lengths[everyone, j], Z[everyone, j])
                 log_w = log_w + log_p_j
             table = torch.arange(len(who), device=device)[:, None]
             table = torch.cat([table, len(who) + table * M + torch.arange(M, device=device)], 1)
@@ -159,13 +163,13 @@ def sample_X(
             weights = log_w[table].masked_fill(~log_w[table].isfinite(), float("-inf"))
             taken = table.gather(1, pick(weights, resample[who, i])[:, None]).squeeze(1)
             X[who, i], lengths[who, i] = words[taken], count[taken]
-        at, log_p[:, i] = decode.read(language, at, X[:, i], lengths[:, i], Z[:, i])
+        at, log_p[:, i] = decoder.read(at, X[:, i], lengths[:, i], Z[:, i])
     return decode.Written(X, lengths, log_p, torch.zeros_like(log_p))
 
 
 def run(
     model: SLDS,
-    lexicon: Lexicon,
+    rules: WordRules,
     blanks: InfillBatch,
     settings: GibbsSettings,
     generators: list[torch.Generator],
@@ -176,11 +180,11 @@ def run(
     noise = Noise(generators, blanks.sentences, settings.chains, blanks.device)
     wide = blanks.repeat(settings.chains)
     conditional = LatentConditional(model.dynamics)
-    state = initialise(model, lexicon, wide, settings, noise)
+    state = initialise(model, rules, wide, settings, noise)
     rounds, latents, moved = [_round(state, wide, settings)], [state.Z], []
     for _ in range(1, settings.sweeps):
         yield rounds[-1], None
-        state = sweep(model, conditional, lexicon, wide, settings, state, noise)
+        state = sweep(model, conditional, rules, wide, settings, state, noise)
         rounds.append(_round(state, wide, settings))
         moved.append(changes(rounds[-2], rounds[-1], wide.missing))
         latents.append(state.Z)

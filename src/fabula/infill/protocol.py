@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from fabula.infill.batch import InfillBatch
     from fabula.infill.cast import Cast
-    from fabula.infill.decode import Lexicon
+    from fabula.infill.rules import WordRules
     from fabula.infill.samples import Diagnostics, SampledStories
     from fabula.models.protocol import Model
 
@@ -61,13 +61,13 @@ class Sampler(Protocol):
         settings: Any,
         generators: Sequence[torch.Generator],
         *,
-        lexicon: Lexicon,
+        rules: WordRules,
         cast: Cast | None = None,
         gold: InfillBatch | None = None,
     ) -> Iterator[tuple[SampledStories, Diagnostics | None]]:
         """Rounds of complete stories, `settings.samples` for each task in all; diagnostics come with the last round.
 
-        `generators` has one generator for each task, and a task's stories may depend on its own alone. `lexicon` says
+        `generators` has one generator for each task, and a task's stories may depend on its own alone. `rules` says
         which words may stand where, `cast` who is named; `gold` is the true story, for `tags="peek"`.
         """
 

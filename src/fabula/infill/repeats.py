@@ -1,4 +1,4 @@
-"""No run of words twice in a story: what may not come next because it would complete a run that is already there."""
+"""Faults of repetition: a run of words twice in a story, a sentence said twice, a word twice in a sentence."""
 
 from __future__ import annotations
 
@@ -6,36 +6,32 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from fabula.corpus.vocabulary import EOS, PAD
 from fabula.infill.batch import InfillBatch
-
-CONTENT = 154
-"""Ids from here on are words of content: vocabularies are sorted by frequency, and the 150 commonest words may well
-stand twice in a sentence."""
+from fabula.infill.spelling import Spelling
 
 
 def bar_repeats(
-    scores: Tensor, story: Int[Tensor, "batch token"], last: Int[Tensor, "batch run"], mark: float = float("-inf")
-) -> Tensor:
-    """The scores, with every word ruled out that `last` (the run-1 words just written) is followed by in `story`.
-
-    `<eos>` is never ruled out, and a run does not begin before its sentence (`last` is then -1, which is no word).
-    """
-    run = last.shape[1]
-    windows = story.unfold(1, run, 1)[:, :-1]
-    met = (windows == last.unsqueeze(1)).all(-1)
-    follows = story[:, run:]
+    scores: Float[Tensor, "batch vocab"],
+    spelling: Spelling,
+    story: Int[Tensor, "batch token"],
+    sentence: Int[Tensor, "batch written"],
+    run: int,
+) -> Float[Tensor, "batch vocab"]:
+    """The scores, with every token ruled out that would complete a run of `run` words that the story already has."""
+    met, tokens = spelling.followers(story, sentence, run)
     barred = torch.zeros_like(scores, dtype=torch.bool)
-    barred.scatter_(1, torch.where(met, follows, EOS), True)
-    barred[:, EOS] = False
-    return scores.masked_fill(barred, mark)
+    barred.scatter_(1, torch.where(met, tokens, spelling.end), True)
+    barred[:, spelling.end] = False
+    return scores.masked_fill(barred, float("-inf"))
 
 
-def echoed(X: Int[Tensor, "batch sent word"], blanks: InfillBatch) -> Float[Tensor, " batch"]:
-    """How many words of content stand again in their own written sentence (`He was sad and sad`)."""
-    X = X.masked_fill(X < CONTENT, PAD).sort(-1).values
-    again = (X[..., 1:] == X[..., :-1]) & (X[..., 1:] != PAD)
-    return (again.sum(-1) * blanks.missing.to(X.device)).sum(1).float()
+def echoed(
+    words: Int[Tensor, "batch sent word"], common: Int[Tensor, " common"], blanks: InfillBatch
+) -> Float[Tensor, " batch"]:
+    """How many words of content, all but the common ones, stand again in their own written sentence."""
+    content = words.masked_fill(torch.isin(words, common), 0).sort(-1).values
+    again = (content[..., 1:] == content[..., :-1]) & (content[..., 1:] != 0)
+    return (again.sum(-1) * blanks.missing.to(words.device)).sum(1).float()
 
 
 def repeated(X: Int[Tensor, "batch sent word"], blanks: InfillBatch) -> Float[Tensor, " batch"]:

@@ -10,14 +10,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from fabula.corpus.vocabulary import BOS, EOS, PAD
 from fabula.infill import decode
 from fabula.infill.batch import InfillBatch
-from fabula.infill.decode import TOP_15, DecodingConfig, Lexicon
+from fabula.infill.decode import TOP_15, DecodingConfig
 from fabula.infill.noise import Noise
+from fabula.infill.rules import WordRules
 from fabula.infill.samples import Diagnostics, Round, score_following
 from fabula.models.protocol import Model
 from fabula.models.s2s import S2S
@@ -43,7 +44,7 @@ class RerankSettings:
 
 def run(
     model: Model,
-    lexicon: Lexicon,
+    rules: WordRules,
     blanks: InfillBatch,
     settings: RerankSettings,
     generators: list[torch.Generator],
@@ -56,7 +57,7 @@ def run(
         left -= chains
         wide = blanks.repeat(chains)
         uniform = Noise(generators, blanks.sentences, chains, blanks.device).uniform(settings.decoding.max_words)
-        written = write_left_to_right(model, lexicon, settings.decoding, wide, None, uniform)
+        written = write_left_to_right(model, rules, settings.decoding, wide, None, None, uniform)
         S = wide.S if model.reads_tags else torch.full_like(wide.S, UNKNOWN)
         score = score_following(written.log_p, written.lengths, wide)
         found = Round(written.X, written.lengths, S, written.log_p, score, torch.zeros_like(score))
@@ -65,22 +66,23 @@ def run(
 
 def write_left_to_right(
     model: Model,
-    lexicon: Lexicon,
+    rules: WordRules,
     decoding: DecodingConfig,
     blanks: InfillBatch,
+    S: Int[Tensor, "batch sent"] | None,
     Z: Float[Tensor, "batch sent latent"] | None,
     uniform: Float[Tensor, "batch sent word"],
 ) -> decode.Written:
     """Every missing sentence given those before it and Z, by whichever decoder the model has; top-k 1 is greedy."""
     if model.story_decoder is not None:
-        return write_joined(model.story_decoder, lexicon, decoding, blanks, uniform)
+        return write_joined(model.story_decoder, rules, decoding, blanks, uniform)
     assert model.decoder is not None, "a model without latents writes by a decoder"
-    return decode.story(model.decoder, lexicon, decoding, blanks, Z, None if decoding.top_k == 1 else uniform)
+    return decode.story(model.decoder, rules, decoding, blanks, S, Z, None if decoding.top_k == 1 else uniform)
 
 
 def write_joined(
     model: S2S,
-    lexicon: Lexicon,
+    rules: WordRules,
     decoding: DecodingConfig,
     blanks: InfillBatch,
     uniform: Float[Tensor, "batch sent word"],
@@ -93,15 +95,15 @@ def write_joined(
     rows that are free to choose look for a word in the whole vocabulary.
     """
     rows, N, W = blanks.X.shape
-    V, device = len(lexicon.anywhere), blanks.device
+    V, device = len(rules.anywhere), blanks.device
     present, missing = blanks.present.to(device), blanks.missing.to(device)
     memory, state = model.encode(blanks.S, present)
     width = max(W, decoding.max_words + 1)
     X = torch.nn.functional.pad(blanks.X, (0, width - W))
     log_p, log_q = (torch.zeros(rows, N, device=device) for _ in range(2))
-    no_end = lexicon.anywhere.clone()
+    no_end = rules.anywhere.clone()
     no_end[EOS] = float("-inf")
-    rules = torch.stack([no_end, lexicon.first, lexicon.ending])
+    allowed = torch.stack([no_end, rules.first, rules.ending])
     here = torch.arange(rows, device=device)
     last = present.sum(1) - 1
     i, t, quotes = (torch.zeros_like(here) for _ in range(3))
@@ -112,7 +114,7 @@ def write_joined(
         scores = logits[:, 0, :V].float()
         own = missing[here, i]
         word, log_q_word = X[here, i, t], torch.zeros(len(here), device=device)
-        word = torch.where(own, torch.where(closing, lexicon.quote, EOS), word)
+        word = torch.where(own, torch.where(closing, rules.quote, EOS), word)
         free = own & ~closing & ~ended & ~done
         if blanks.opening.shape[2]:
             opening = blanks.opening[here, i, t.clamp(max=blanks.opening.shape[2] - 1)]
@@ -122,15 +124,15 @@ def write_joined(
         if len(who):
             rule = (t[who] == 0) + 2 * (t[who] >= decoding.max_words - 2)
             drawn = uniform[here[who], i[who], t[who]]
-            word[who], log_q_word[who] = decode.choose(scores[who] + rules[rule], decoding, drawn)
+            word[who], log_q_word[who] = decode.choose(scores[who] + allowed[rule], decoding, drawn)
         log_p_word = scores.gather(1, word[:, None]).squeeze(1) - scores.logsumexp(-1)
         log_p[here, i] += log_p_word.masked_fill(done, 0.0)
         log_q[here, i] += log_q_word
         X[here, i, t] = torch.where(done, X[here, i, t], word)
         t, previous = t + (~done).long(), word
-        quotes = quotes + ((word == lexicon.quote) & ~done).long()
+        quotes = quotes + ((word == rules.quote) & ~done).long()
         # Where the sentence now stands: a written one may want its quotation closed, the last one its `<eos>`.
-        final = own & (lexicon.is_final[word] | closing | (t >= decoding.max_words - 1))
+        final = own & (rules.is_final[word] | closing | (t >= decoding.max_words - 1))
         closing = final & (quotes % 2 == 1) & ~closing
         whole = torch.where(own, final & ~closing, t >= blanks.lengths[here, i] - 1)
         ended = whole & (i == last) & ~ended & own

@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 
     from fabula.infill.batch import InfillBatch
     from fabula.infill.cast import Cast
-    from fabula.infill.decode import DecodingConfig, Lexicon
+    from fabula.infill.decode import DecodingConfig
+    from fabula.infill.rules import WordRules
     from fabula.infill.samples import Diagnostics, SampledStories
     from fabula.models.protocol import Model
 
@@ -38,7 +39,7 @@ class Bridge:
 
     def run(
         self, model: Model, batch: InfillBatch, settings: BridgeFillSettings, generators: Sequence[torch.Generator], *,
-        lexicon: Lexicon, cast: Cast | None = None, gold: InfillBatch | None = None,
+        rules: WordRules, cast: Cast | None = None, gold: InfillBatch | None = None,
     ) -> Rounds:  # fmt: skip
         from fabula.infill import bridge
 
@@ -50,7 +51,7 @@ class Bridge:
         if cast is not None and not settings.allow_new_names:
             batch = cast.without_new_names(batch)
         assert model.latent is not None
-        return bridge.run(model.latent, lexicon, batch, chosen, list(generators), gold, cast)
+        return bridge.run(model.latent, rules, batch, chosen, list(generators), gold, cast)
 
 
 class Gibbs:
@@ -61,7 +62,7 @@ class Gibbs:
 
     def run(
         self, model: Model, batch: InfillBatch, settings: GibbsFillSettings, generators: Sequence[torch.Generator], *,
-        lexicon: Lexicon, cast: Cast | None = None, gold: InfillBatch | None = None,
+        rules: WordRules, cast: Cast | None = None, gold: InfillBatch | None = None,
     ) -> Rounds:  # fmt: skip
         from fabula.infill import gibbs
 
@@ -72,7 +73,7 @@ class Gibbs:
             chains=chains, sweeps=-(-settings.samples // chains), x_step=settings.x_step, decoding=decoding,
             score=settings.score, tags=settings.tags,
         )  # fmt: skip
-        for stories, diagnostics in gibbs.run(model.latent, lexicon, batch, chosen, list(generators), gold):
+        for stories, diagnostics in gibbs.run(model.latent, rules, batch, chosen, list(generators), gold):
             # The last sweep may hold more than the samples that were asked for.
             yield stories.first_chains(chains, min(left, chains)), diagnostics
             left -= chains
@@ -86,7 +87,7 @@ class Rerank:
 
     def run(
         self, model: Model, batch: InfillBatch, settings: RerankFillSettings, generators: Sequence[torch.Generator], *,
-        lexicon: Lexicon, cast: Cast | None = None, gold: InfillBatch | None = None,
+        rules: WordRules, cast: Cast | None = None, gold: InfillBatch | None = None,
     ) -> Rounds:  # fmt: skip
         from fabula.infill import rerank
 
@@ -94,7 +95,7 @@ class Rerank:
             batch = cast.without_new_names(batch)
         decoding = decoding_of(settings, no_repeat=settings.no_repeat)
         chosen = rerank.RerankSettings(samples=settings.samples, decoding=decoding)
-        return rerank.run(model, lexicon, batch, chosen, list(generators))
+        return rerank.run(model, rules, batch, chosen, list(generators))
 
 
 for sampler in (Bridge(), Gibbs(), Rerank()):

@@ -16,7 +16,7 @@ from fabula.corpus.vocabulary import EOS, PAD, UNK, Vocabulary
 from fabula.errors import UserError
 from fabula.infill import decode, names
 from fabula.infill.batch import InfillBatch, evidence, infill_batch
-from fabula.infill.decode import Lexicon
+from fabula.infill.rules import WordRules
 from fabula.infill.samples import SampledStory
 from fabula.infill.task import Task
 from fabula.models.protocol import Model
@@ -30,15 +30,15 @@ Names = Mapping[str, str]
 class WordText:
     """Tasks as a model over words reads them, and what it wrote as text."""
 
-    def __init__(self, model: Model, vocabulary: Vocabulary, labels: Sequence[str], lexicon: Lexicon) -> None:
-        self.model, self.vocabulary, self.labels, self.lexicon = model, vocabulary, tuple(labels), lexicon
+    def __init__(self, model: Model, vocabulary: Vocabulary, labels: Sequence[str], rules: WordRules) -> None:
+        self.model, self.vocabulary, self.labels, self.rules = model, vocabulary, tuple(labels), rules
 
     def encode(self, task: Task, names: Names | None = None) -> InfillBatch:
         """A batch of this one task."""
         rows = [None if s is None else self._ids(s, names) for s in task.sentences]
         tags = [UNKNOWN if tag is None else self.labels.index(tag) for tag in task.arc]
         openings = {number - 1: self._ids(words, names) for number, words in task.starts.items()}
-        return infill_batch([rows], [tags], [openings], self.lexicon.anywhere.device)
+        return infill_batch([rows], [tags], [openings], self.rules.anywhere.device)
 
     def decode(self, task: Task, story: SampledStory, names: Names) -> list[str]:
         """Every sentence of a sampled story: given ones as they were typed, written ones with the unknown names."""
@@ -105,8 +105,8 @@ class WordText:
         if self.model.decoder is None:
             return [0.0] * len(versions)
         rows = [[self.vocabulary.encode(words) for words in sentences] for sentences in versions]
-        batch = infill_batch(rows, device=self.lexicon.anywhere.device)
+        batch = infill_batch(rows, device=self.rules.anywhere.device)
         latent = self.model.latent
         Z = None if latent is None else evidence(latent, batch.X, batch.lengths).phi.mean
-        read = decode.story(self.model.decoder, self.lexicon, decode.GREEDY, batch, Z)
+        read = decode.story(self.model.decoder, self.rules, decode.GREEDY, batch, None, Z)
         return [float(figure) for figure in read.log_p.sum(1)]

@@ -6,7 +6,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from fabula.models.batch import Batch
-from fabula.models.language import ConditionalLanguageModel
+from fabula.models.decoders.gru import GRUDecoder
 from fabula.models.protocol import Model, register_model
 from fabula.models.settings import ModelSettings
 
@@ -16,10 +16,11 @@ class LM(Model):
 
     def __init__(self, settings: ModelSettings, vocabulary: int) -> None:
         super().__init__()
-        self.language = ConditionalLanguageModel(settings.language, vocabulary, 0)
+        self.language = GRUDecoder(settings.language, vocabulary, 0)
 
     @property
-    def decoder(self) -> ConditionalLanguageModel:
+    def decoder(self) -> GRUDecoder:
+        """p(X_i | X_:i)."""
         return self.language
 
     def log_p_words(self, batch: Batch, Z: Tensor | None = None) -> Float[Tensor, "batch token"]:

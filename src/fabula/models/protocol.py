@@ -14,9 +14,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from fabula.corpus.vocabulary import BOS
 from fabula.models.batch import Batch
-from fabula.models.language import ConditionalLanguageModel
+from fabula.models.decoders.gru import GRUDecoder
 from fabula.models.settings import ModelSettings
 from fabula.registry import Registry
 
@@ -87,7 +86,7 @@ class Model(nn.Module, ABC):
         return None
 
     @property
-    def decoder(self) -> ConditionalLanguageModel | None:
+    def decoder(self) -> GRUDecoder | None:
         """p(X_i | Z_i, X_:i), sentence by sentence; None for a model of whole stories."""
         return None
 
@@ -128,7 +127,8 @@ class Model(nn.Module, ABC):
         assert self.decoder is not None
         device = next(self.parameters()).device
         z = torch.zeros(1, self.D, device=device) if self.has_latent else None
-        return self.decoder.step(torch.tensor([BOS], device=device), z, self.decoder.start(1, z))[0][0]
+        nobody = torch.zeros(1, dtype=torch.bool, device=device)
+        return self.decoder.step(self.decoder.start(1, z), z, nobody)[0][0]
 
 
 Builder = Callable[[ModelSettings, int, Tensor, Tensor], Model]

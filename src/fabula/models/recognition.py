@@ -113,18 +113,18 @@ class Valence(nn.Module):
 class Recognition(nn.Module):
     """Sentences to evidence: features of each sentence, then phi_i and q(S_i | X)."""
 
-    def __init__(self, settings: RecognitionSettings, embedding: int, vocabulary: int, D: int, K: int) -> None:
+    def __init__(self, settings: RecognitionSettings, embedding: nn.Embedding, D: int, K: int) -> None:
         super().__init__()
+        self.embedding = embedding
+        vocabulary, width = embedding.weight.shape
         self.encoder: SentenceEncoder | StoryEncoder = (
-            SentenceEncoder(embedding, settings)
-            if settings.encoder == "sentence"
-            else StoryEncoder(embedding, settings)
+            SentenceEncoder(width, settings) if settings.encoder == "sentence" else StoryEncoder(width, settings)
         )
         self.dropout = nn.Dropout(settings.dropout)
         self.phi_mean = nn.Linear(self.encoder.width, D)
         self.phi_log_precision = nn.Linear(self.encoder.width, D)
         # With few labels a weight read off the embedding learns the labelled stories by heart.
-        self.valence = Valence(vocabulary, embedding if settings.tags == "sentence" else None)
+        self.valence = Valence(vocabulary, width if settings.tags == "sentence" else None)
         self.tag_of_words = nn.Sequential(nn.Linear(VALENCES, TAG_WIDTH), nn.Tanh(), nn.Linear(TAG_WIDTH, K))
         self.tag_of_sentence = (
             nn.Sequential(nn.Linear(self.encoder.width, TAG_WIDTH), nn.Tanh(), nn.Linear(TAG_WIDTH, K))
@@ -132,9 +132,9 @@ class Recognition(nn.Module):
             else None
         )
 
-    def forward(self, embedded: Float[Tensor, "batch token width"], batch: Batch) -> Evidence:
-        """phi_i and log q(S_i | X), from the embedded words of the stories."""
-        embedded = self.dropout(embedded)
+    def forward(self, batch: Batch) -> Evidence:
+        """phi_i and log q(S_i | X) of every sentence."""
+        embedded = self.dropout(self.embedding(batch.tokens))
         features = self.dropout(self.encoder(embedded, batch))
         # Softly bounded, so that no sentence can be infinitely sure: exp(-9) to exp(9).
         log_precision = 9 * torch.tanh(full(self.phi_log_precision(features)) / 9)

@@ -15,9 +15,9 @@ from torch.nn import functional as F
 from fabula.corpus.vocabulary import PAD, UNK
 from fabula.models.batch import Batch, gather_latent
 from fabula.models.chain import chain
+from fabula.models.decoders.gru import GRUDecoder
 from fabula.models.dynamics import dynamics
 from fabula.models.gaussian import Potential
-from fabula.models.language import ConditionalLanguageModel
 from fabula.models.protocol import Model, register_model
 from fabula.models.recognition import Evidence, Recognition
 from fabula.models.scaffold import Scaffold
@@ -40,9 +40,14 @@ class SLDS(Model):
         D, K = settings.dynamics.latent, scaffold.K
         self.scaffold = scaffold
         self.dynamics = dynamics(settings.dynamics.noise, K, D)
-        self.language = ConditionalLanguageModel(settings.language, vocabulary, D)
-        rows, width = self.language.embedding.weight.shape
-        self.recognition = Recognition(settings.recognition, width, rows, D, K)
+        self.language = GRUDecoder(settings.language, vocabulary, D)
+        # Both networks read the same word vectors.
+        self.recognition = Recognition(settings.recognition, self.language.embedding, D, K)
+
+    @property
+    def decoder(self) -> GRUDecoder:
+        """p(X_i | Z_i, X_:i)."""
+        return self.language
 
     @property
     def K(self) -> int:
@@ -60,17 +65,13 @@ class SLDS(Model):
     def latent(self) -> SLDS:
         return self
 
-    @property
-    def decoder(self) -> ConditionalLanguageModel:
-        return self.language
-
     def tags(self, batch: Batch) -> Int[Tensor, "batch sent"]:
         """The batch's tags; with one state there is nothing to know."""
         return batch.S if self.K > 1 else torch.where(batch.present, 0, -1)
 
     def evidence(self, batch: Batch) -> Evidence:
         """phi and q(S | X) of every sentence."""
-        evidence: Evidence = self.recognition(self.language.embedding(batch.tokens), batch)
+        evidence: Evidence = self.recognition(batch)
         return evidence
 
     def log_q_S(self, batch: Batch) -> Float[Tensor, "batch sent state"]:

@@ -15,7 +15,8 @@ from fabula.corpus.dataset import Corpus, Stories
 from fabula.errors import UserError
 from fabula.evaluation.lookahead import choose_stories
 from fabula.evaluation.measure import check_same_corpus
-from fabula.infill.decode import Lexicon
+from fabula.infill.rules import WordRules
+from fabula.models.decoders.words import WordTokenizer
 from fabula.reproduce.plan import BY_NAME, FULL, SENTENCES, Scale, System, Unit
 from fabula.reproduce.records import Records
 from fabula.training.checkpoint import Checkpoint, load, read_config
@@ -82,8 +83,8 @@ class Bench:
         return choose_stories(self.test, self.job.scale.stories, SENTENCES, self.job.seed)
 
     @cached_property
-    def lexicon(self) -> Lexicon:
-        return Lexicon.of(self.corpus.vocabulary, self.device)
+    def rules(self) -> WordRules:
+        return WordRules.of(WordTokenizer(self.corpus.vocabulary), self.device)
 
     def words(self, row: int) -> list[list[int]]:
         """A test story as word ids."""

@@ -71,7 +71,7 @@ def left_to_right(bench: Bench) -> Tensor:
     for telling in range(TELLINGS):
         seeds = [seeded(bench.job.seed + 1 + telling, n).initial_seed() for n in range(len(bench.rows))]
         generators = [seeded(seed) for seed in seeds]
-        answers = fill_batch(bench.checkpoint(lm).model, bench.lexicon, blank, settings, generators, memory_gib=memory)
+        answers = fill_batch(bench.checkpoint(lm).model, bench.rules, blank, settings, generators, memory_gib=memory)
         firsts = [answer.stories[0] for answer in answers]
         told.append([[f.X[i, : int(f.lengths[i]) - 1].tolist() for i in SETTINGS[MIDDLE]] for f in firsts])
     return torch.stack([judged(bench, middles) for middles in told]).mean(0)

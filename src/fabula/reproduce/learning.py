@@ -242,7 +242,7 @@ def changed_sentences(model: SLDS, bench: Bench, names: list[str]) -> list[dict[
         for k, name in enumerate(names):
             z_2 = model.dynamics.mean_each(z_1)[:, k]
             blank = infill_batch([[None, None]], device=bench.device)
-            written = decode.story(model.language, bench.lexicon, GREEDY, blank, torch.stack([z_1, z_2], 1))
+            written = decode.story(model.decoder, bench.rules, GREEDY, blank, None, torch.stack([z_1, z_2], 1))
             lines = [
                 " ".join(vocabulary.decode(written.X[0, i, : int(written.lengths[0, i]) - 1].tolist())) for i in (0, 1)
             ]

@@ -12,12 +12,14 @@ from torch import Tensor
 from fabula.evaluation.control import sentences_of, write_along
 from fabula.infill.batch import InfillBatch, infill_batch
 from fabula.infill.cast import Cast
-from fabula.infill.decode import DecodingConfig, Lexicon
+from fabula.infill.decode import DecodingConfig
 from fabula.infill.driver import Answer, fill_batch
 from fabula.infill.noise import Noise, seeded
 from fabula.infill.rerank import write_left_to_right
+from fabula.infill.rules import WordRules
 from fabula.infill.samples import SampledStory
 from fabula.infill.settings import BridgeFillSettings, FillSettings, GibbsFillSettings, RerankFillSettings
+from fabula.models.decoders.words import WordTokenizer
 from fabula.models.protocol import Model
 from fabula.reproduce.bench import Bench
 from fabula.reproduce.plan import BY_NAME, MIDDLE, SENTENCES, SETTINGS, Scale, System, Unit
@@ -105,17 +107,18 @@ def tell(
     bench: Bench, system: System, blank: InfillBatch, sampler: str, seeds: Sequence[int], gold: InfillBatch
 ) -> list[Answer]:
     """The sampler's answers; where its rules speak of people, it is told who they are."""
-    checkpoint, settings, lexicon, cast = (
+    checkpoint, settings, rules, cast = (
         bench.checkpoint(system),
         settings_of(sampler, bench.job.scale),
-        bench.lexicon,
+        bench.rules,
         None,
     )
     if sampler == "fill":
-        cast = Cast(checkpoint.people, bench.corpus.vocabulary, bench.device)
-        lexicon = Lexicon.of(bench.corpus.vocabulary, bench.device, cast.names)
+        people = checkpoint.people
+        rules = WordRules.of(WordTokenizer(bench.corpus.vocabulary), bench.device, people.names)
+        cast = Cast(people, rules)
     return fill_batch(
-        checkpoint.model, lexicon, blank, settings, [seeded(seed) for seed in seeds], cast=cast,
+        checkpoint.model, rules, blank, settings, [seeded(seed) for seed in seeds], cast=cast,
         gold=gold if sampler.endswith("-peek") else None, memory_gib=bench.job.memory_gib,
         rank="consensus" if sampler.startswith("consensus") else "score",
     )  # fmt: skip
@@ -171,7 +174,7 @@ def free_stories(bench: Bench, model: Model, n: int, top_k: int, seed: int) -> l
         blank = infill_batch([[None] * SENTENCES] * count, device=bench.device)
         seeds = [seeded(seed, start + row) for row in range(count)]
         uniform = Noise(seeds, blank.sentences, 1, bench.device).uniform(decoding.max_words)
-        new = write_left_to_right(model, bench.lexicon, decoding, blank, None, uniform)
+        new = write_left_to_right(model, bench.rules, decoding, blank, None, None, uniform)
         found += sentences_of(new.X, new.lengths, bench.corpus.vocabulary)
     return found
 

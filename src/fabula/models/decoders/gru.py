@@ -1,16 +1,19 @@
-"""Factor 3, the conditional language model: p(X_i | Z_i, X_:i), a GRU along the whole story (Section 2.4)."""
+"""Factor 3 as in the paper: p(X_i | Z_i, X_:i), a GRU over words along the whole story (Section 2.4)."""
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from fabula.corpus.vocabulary import PAD, UNK
+from fabula.corpus.vocabulary import BOS, EOS, PAD, UNK
+from fabula.models.decoders.protocol import Given
 from fabula.models.settings import LanguageSettings
 
-LanguageState = tuple[Tensor, ...]
+Hidden = tuple[Tensor, ...]
 """The hidden state of every layer: all that is remembered of X_:i and the words of X_i so far."""
 
 LOGITS_AT_ONCE = 1 << 27
@@ -22,11 +25,36 @@ NEVER = -1e4
 """The bias of the rows that fill up: no word has them, exp(NEVER) is 0 in every precision, and so is its gradient."""
 
 
-class ConditionalLanguageModel(nn.Module):
+class GRUState(NamedTuple):
+    """The hidden states with every word read but the last, and that last word."""
+
+    hidden: Hidden
+    previous: Int[Tensor, " batch"]
+
+    def then(self, tokens: Int[Tensor, " batch"]) -> GRUState:
+        return GRUState(self.hidden, tokens)
+
+    def select(self, rows: Int[Tensor, " rows"]) -> GRUState:
+        return GRUState(tuple(h[rows] for h in self.hidden), self.previous[rows])
+
+    def put(self, rows: Int[Tensor, " rows"], other: GRUState) -> GRUState:
+        pairs = zip(self.hidden, other.hidden, strict=True)
+        hidden = tuple(h.index_copy(0, rows, new.to(h.dtype)) for h, new in pairs)
+        return GRUState(hidden, self.previous.index_copy(0, rows, other.previous))
+
+    def join(self, other: GRUState) -> GRUState:
+        hidden = tuple(torch.cat(pair) for pair in zip(self.hidden, other.hidden, strict=True))
+        return GRUState(hidden, torch.cat([self.previous, other.previous]))
+
+
+class GRUDecoder(nn.Module):
     """log p(x_t | Z_i, all words before): a GRU fed [word; z] at every step, its state carried across sentences.
 
-    h_0 = tanh(W z_1). With D = 0 there is no latent and this is the plain language model.
+    h_0 = tanh(W z_1). With D = 0 there is no latent and this is the plain language model. The state of sentence i has
+    read Z_1 ... Z_{i-1} with the words before, so the factor is p(X_i | Z_<=i, X_:i). S_i acts through Z_i alone.
     """
+
+    reads_ahead = False
 
     def __init__(self, settings: LanguageSettings, vocabulary: int, D: int) -> None:
         super().__init__()
@@ -55,7 +83,7 @@ class ConditionalLanguageModel(nn.Module):
             lost = torch.rand(previous.shape, device=previous.device) < self.settings.word_dropout
             previous = previous.masked_fill(lost, UNK)
         x = self._locked_dropout(self.embedding(previous))
-        state = self.start(x.shape[0], None if z is None else z[:, 0])
+        state = self._start(x.shape[0], None if z is None else z[:, 0])
         for layer, h0 in zip(self.layers, state, strict=True):
             inputs = torch.cat([x, z.to(x.dtype)], -1) if z is not None and layer is self.layers[0] else x
             x, _ = layer(inputs, h0.unsqueeze(0).contiguous())
@@ -75,47 +103,84 @@ class ConditionalLanguageModel(nn.Module):
         ]
         return torch.cat(parts)
 
-    def start(self, batch: int, z: Float[Tensor, "batch latent"] | None) -> LanguageState:
-        """The state before a story's first word."""
+    def start(
+        self, rows: int, z: Float[Tensor, "batch latent"] | None = None, given: Given | None = None, bf16: bool = False
+    ) -> GRUState:
+        """Before a story's first word; this decoder does not read ahead, and `given` is not for it."""
+        hidden, device = self._start(rows, z), self.output.bias.device
+        if bf16 and device.type == "cuda":
+            hidden = tuple(h.bfloat16() for h in hidden)
+        return GRUState(hidden, torch.full((rows,), BOS, device=device))
+
+    def without_history(self, state: GRUState) -> GRUState:
+        return GRUState(tuple(torch.zeros_like(h) for h in state.hidden), torch.full_like(state.previous, EOS))
+
+    def begin_sentence(self, state: GRUState, s: Int[Tensor, " batch"] | None) -> GRUState:
+        return state
+
+    def read(
+        self,
+        state: GRUState,
+        tokens: Int[Tensor, "batch word"],
+        lengths: Int[Tensor, " batch"],
+        z: Float[Tensor, "batch latent"] | None,
+    ) -> tuple[GRUState, Float[Tensor, " batch"]]:
+        """Over a known sentence, in one pass along its words."""
+        tokens = tokens[:, : max(1, int(lengths.max()))]
+        previous = torch.cat([state.previous[:, None], tokens[:, :-1]], 1)
+        with _precision(state):
+            features, hidden = self._read(previous, z, state.hidden, lengths.clamp(min=1))
+        # Only at the words that are there: the scores of the whole vocabulary are the expensive part.
+        there = (tokens != PAD).nonzero(as_tuple=True)
+        with _precision(state):
+            log_p_word = self.log_prob(features[there].unsqueeze(1), tokens[there].unsqueeze(1)).squeeze(1).float()
+        log_p = log_p_word.new_zeros(len(tokens)).index_add(0, there[0], log_p_word)
+        some = lengths > 0
+        pairs = zip(state.hidden, hidden, strict=True)
+        hidden = tuple(torch.where(some[:, None], new.to(h.dtype), h) for h, new in pairs)
+        return GRUState(hidden, torch.where(some, EOS, state.previous)), log_p
+
+    def step(
+        self, state: GRUState, z: Float[Tensor, "batch latent"] | None, done: Bool[Tensor, " batch"]
+    ) -> tuple[Float[Tensor, "batch vocab"], GRUState]:
+        """One word on: the scores of the next word, and the state with `previous` read."""
+        with _precision(state):
+            x = self.embedding(state.previous)
+            after = []
+            for layer, h in zip(self.layers, state.hidden, strict=True):
+                inputs = torch.cat([x, z.to(x.dtype)], -1) if z is not None and layer is self.layers[0] else x
+                x = _gru_cell(inputs, h, layer)
+                after.append(x)
+            scores = _few_rows(self._features(x, z), self.output.weight, self.output.bias)[:, : self.vocabulary]
+        pairs = zip(state.hidden, after, strict=True)
+        hidden = tuple(torch.where(done[:, None], h, new.to(h.dtype)) for h, new in pairs)
+        # In the few-rows layout a row's scores lie apart, and whatever reads them row by row would crawl.
+        scores = scores.contiguous() if scores.stride(1) != 1 else scores
+        return scores, GRUState(hidden, state.previous)
+
+    def _start(self, batch: int, z: Float[Tensor, "batch latent"] | None) -> Hidden:
         if self.start_from_latent is None or z is None:
             zero = self.output.bias.new_zeros(batch, self.settings.hidden)
             return (zero,) * self.settings.layers
         return tuple(torch.tanh(self.start_from_latent(z)).chunk(self.settings.layers, dim=-1))
 
-    def read(
+    def _read(
         self,
         previous: Int[Tensor, "batch token"],
         z: Float[Tensor, "batch latent"] | None,
-        state: LanguageState,
-        lengths: Int[Tensor, " batch"] | None = None,
-    ) -> tuple[Float[Tensor, "batch token features"], LanguageState]:
-        """Run along known words of one sentence; features for every place and the state after the last.
-
-        With `lengths` the rows may be padded at their ends: a row's state is the one after its own last word.
-        """
+        state: Hidden,
+        lengths: Int[Tensor, " batch"],
+    ) -> tuple[Float[Tensor, "batch token features"], Hidden]:
+        """Features for every place of a padded row, and the state after its own last word."""
         x = self.embedding(previous)
         if z is not None:
             z = z.unsqueeze(1).expand(-1, x.shape[1], -1).to(x.dtype)
         after = []
         for layer, h in zip(self.layers, state, strict=True):
             inputs = torch.cat([x, z], -1) if z is not None and layer is self.layers[0] else x
-            x, last = _gru(inputs, h, layer)
-            after.append(last.squeeze(0) if lengths is None else x[torch.arange(len(x), device=x.device), lengths - 1])
+            x = _gru(inputs, h, layer)
+            after.append(x[torch.arange(len(x), device=x.device), lengths - 1])
         return self._features(x, z), tuple(after)
-
-    def step(
-        self, previous: Int[Tensor, " batch"], z: Float[Tensor, "batch latent"] | None, state: LanguageState
-    ) -> tuple[Float[Tensor, "batch vocab"], LanguageState]:
-        """One word on: the scores of the next word, and the state with `previous` read."""
-        x = self.embedding(previous)
-        after = []
-        for layer, h in zip(self.layers, state, strict=True):
-            inputs = torch.cat([x, z.to(x.dtype)], -1) if z is not None and layer is self.layers[0] else x
-            x = _gru_cell(inputs, h, layer)
-            after.append(x)
-        scores = _few_rows(self._features(x, z), self.output.weight, self.output.bias)[:, : self.vocabulary]
-        # In the few-rows layout a row's scores lie apart, and whatever reads them row by row would crawl.
-        return scores.contiguous() if scores.stride(1) != 1 else scores, tuple(after)
 
     def _features(self, x: Tensor, z: Tensor | None) -> Tensor:
         if z is not None and self.settings.latent_to_output:
@@ -137,17 +202,22 @@ FEW = 32
 """Up to so many rows the host multiplies faster with the weight on the left: twice at ten rows, equal at fifty."""
 
 
-def _gru(x: Tensor, h: Tensor, gru: nn.Module) -> tuple[Tensor, Tensor]:
-    """A GRU layer along known words: its states, and the last as a sequence of one layer."""
+def _precision(state: GRUState) -> torch.autocast:
+    h = state.hidden[0]
+    return torch.autocast(h.device.type, dtype=torch.bfloat16, enabled=h.dtype == torch.bfloat16)
+
+
+def _gru(x: Tensor, h: Tensor, gru: nn.Module) -> Tensor:
+    """A GRU layer's states along known words."""
     if x.device.type != "cpu" or len(x) > FEW or torch.is_grad_enabled():
-        states, last = gru(x, h.unsqueeze(0).contiguous())
-        return states, last
+        states: Tensor = gru(x, h.unsqueeze(0).contiguous())[0]
+        return states
     W_x, W_h, b_x, b_h = gru.parameters()
     found = []
     for word in F.linear(x, W_x, b_x).unbind(1):
         h = _gru_gates(word, _few_rows(h, W_h, b_h), h)
         found.append(h)
-    return torch.stack(found, 1), h.unsqueeze(0)
+    return torch.stack(found, 1)
 
 
 def _gru_cell(x: Tensor, h: Tensor, gru: nn.Module) -> Tensor:

@@ -1,0 +1,125 @@
+"""What a decoder is: p(X_i | Z_i, S_i, X_:i), read, scored and written one sentence at a time.
+
+A decoder has a tokenizer of its own and a state that only it understands (a GRU's vectors, a key-value cache). Samplers
+move states from sentence to sentence:
+
+    state = decoder.start(rows, z)                               before the story
+    state = decoder.begin_sentence(state, s)                     S_i is known from here on
+    state, log_p = decoder.read(state, tokens, lengths, z)       over a given sentence
+    scores, state = decoder.step(state, z); state.then(token)    over a missing one, token by token (`infill.decode`)
+
+Every tensor of tokens is padded with `PAD` (0), whatever the tokenizer: no sentence contains it. To add a decoder, see
+docs/extending.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol, TypeVar, runtime_checkable
+
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+
+@runtime_checkable
+class Tokenizer(Protocol):
+    """Sentences to tokens and back. A token belongs to one word; a mark of punctuation is a word of its own."""
+
+    end: int
+    """The token that ends a sentence."""
+    texts: Sequence[str]
+    """What each token spells, without the blank before it; a special token spells nothing ("")."""
+    starts_word: Sequence[bool]
+    """Whether a token begins a word or mark, or carries one on."""
+    unknown: int | None
+    """The token for words that cannot be spelled; None where every text can."""
+
+    common: Sequence[str]
+    """The commonest words of stories, which may well stand twice in a sentence."""
+
+    def encode(self, text: str) -> list[int]:
+        """The tokens of a sentence, without `end`."""
+        ...
+
+    def encode_word(self, word: str) -> list[int]:
+        """The tokens of one word as it stands inside a sentence."""
+        ...
+
+    def decode(self, tokens: Sequence[int]) -> str:
+        """The text of a sentence; `end` spells nothing."""
+        ...
+
+
+class Given(NamedTuple):
+    """The given lines of stories, for a decoder that reads ahead."""
+
+    X: Int[Tensor, "batch sent word"]
+    lengths: Int[Tensor, "batch sent"]
+    """Tokens of each given sentence with its `end`; 0 where missing or absent."""
+    present: Bool[Tensor, "batch sent"]
+    missing: Bool[Tensor, "batch sent"]
+
+
+Own = TypeVar("Own")
+
+
+@runtime_checkable
+class State(Protocol):
+    """What is remembered of the stories so far, a row for each."""
+
+    def then(self: Own, tokens: Int[Tensor, " batch"]) -> Own:
+        """The same with these tokens chosen: the next `step` reads them."""
+        ...
+
+    def select(self: Own, rows: Int[Tensor, " rows"]) -> Own:
+        """Rows in another order or number: a part of the batch, copies, resampling."""
+        ...
+
+    def put(self: Own, rows: Int[Tensor, " rows"], other: Own) -> Own:
+        """These rows replaced by another state's."""
+        ...
+
+    def join(self: Own, other: Own) -> Own:
+        """The rows of both, one after the other."""
+        ...
+
+
+DecoderState = TypeVar("DecoderState", bound=State)
+
+
+@runtime_checkable
+class Decoder(Protocol[DecoderState]):
+    """p(X_i | Z_i, S_i, X_:i) for many stories at once."""
+
+    D: int
+    """The latent's size; 0 where there is none, and z is then None."""
+    reads_ahead: bool
+    """Whether `start` makes use of given lines: the state then follows r(X_missing | X_given, S), a proposal that knows
+    the lines to come, and not p."""
+
+    def start(
+        self, rows: int, z: Float[Tensor, "batch latent"] | None = None, given: Given | None = None, bf16: bool = False
+    ) -> DecoderState:
+        """Before the first sentence. The state's precision is that of all that follows from it."""
+        ...
+
+    def without_history(self, state: DecoderState) -> DecoderState:
+        """As many rows that remember nothing, before a sentence that is not a story's first."""
+        ...
+
+    def begin_sentence(self, state: DecoderState, s: Int[Tensor, " batch"] | None) -> DecoderState:
+        """Before a sentence whose switching state is `s`, -1 where it is free."""
+        ...
+
+    def read(
+        self, state: DecoderState, tokens: Int[Tensor, "batch word"], lengths: Int[Tensor, " batch"],
+        z: Float[Tensor, "batch latent"] | None,
+    ) -> tuple[DecoderState, Float[Tensor, " batch"]]:  # fmt: skip
+        """Over a known sentence: log p(X_i | X_:i, Z_i, S_i), exact. A row of length 0 stays as it is."""
+        ...
+
+    def step(
+        self, state: DecoderState, z: Float[Tensor, "batch latent"] | None, done: Bool[Tensor, " batch"]
+    ) -> tuple[Float[Tensor, "batch vocab"], DecoderState]:
+        """One token on: scores of the next one. Rows that are `done` stay where they are."""
+        ...
