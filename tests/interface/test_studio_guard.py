@@ -111,7 +111,7 @@ def test_a_form_of_another_site_is_no_json(url: str) -> None:
 
 def test_the_token_opens(guarded: str) -> None:
     assert is_refused(httpx.get(f"{guarded}/"), 401, "Authorization")
-    for headers in ({"Authorization": "Bearer wrong"}, {"Cookie": "fabula_token=wrong"}, {"Authorization": TOKEN}):
+    for headers in ({"Authorization": "Bearer wrong"}, {"Cookie": "fabula_token_8000=wrong"}, {"Authorization": TOKEN}):
         answer = httpx.post(f"{guarded}/echo", json={"text": "x"}, headers=headers)
         assert is_refused(answer, 401, "Authorization")
         assert answer.headers["WWW-Authenticate"] == "Bearer"

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from fabula.cli.studio import add_door
 from fabula.errors import UserError
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 EXAMPLES = """examples:
   fabula judge new pairs.jsonl --db study.db --seed 7 --checks 4
+  fabula judge invite 12 --db study.db
   fabula judge serve --db study.db
   fabula judge report --db study.db --out report
   fabula judge export --db study.db --out turk
@@ -80,7 +82,17 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     serve.add_argument(
         "--token", metavar="T", help="a secret of 8 characters or more that every client knows; needed off 127.0.0.1"
     )
+    add_door(serve)
     serve.set_defaults(run=run_serve)
+
+    invite = kind(
+        "invite",
+        "codes for annotators",
+        "Make invitation codes. From then on only they are let in, and whoever has judged here already.",
+    )
+    invite.add_argument("number", type=int, metavar="N", help="how many codes")
+    _add_db(invite)
+    invite.set_defaults(run=run_invite)
 
     report = kind(
         "report", "what people said", "The paper's table with intervals, agreement, strengths, times and error counts."
@@ -165,12 +177,25 @@ def run_serve(args: argparse.Namespace) -> int:
 
     store = _store(args)
     from fabula.judge.app import create_app
-    from fabula.web.serve import check, serve
+    from fabula.web.serve import TOKEN_BYTES, check, serve, token_of
 
-    check(args.host, args.token)
-    key = secrets.token_urlsafe(9)
-    app = create_app(store, curator=key, host=args.host, token=args.token)
-    serve(app, args.host, args.port, args.token, name=f"Fabula judge (the curator's key, asked for at /errors: {key})")
+    token = token_of(args.token, args.token_file)
+    check(args.host, token)
+    key = secrets.token_urlsafe(TOKEN_BYTES)
+    app = create_app(store, curator=key, host=args.host, token=token, names=args.allow_host)
+    serve(app, args.host, args.port, token, name=f"Fabula judge (the curator's key, asked for at /errors: {key})")
+    return 0
+
+
+def run_invite(args: argparse.Namespace) -> int:
+    if not 1 <= args.number <= 10_000:
+        raise UserError(f"between 1 and 10,000 codes, not {args.number}", field="number")
+    store = _store(args)
+    from fabula.judge.invite import new_codes
+
+    codes = new_codes(args.number)
+    store.invite(codes)
+    print("\n".join(codes))
     return 0
 
 

@@ -38,14 +38,29 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         metavar="T",
         help="a secret of 8 characters or more that every client has to know; needed off 127.0.0.1",
     )
+    add_door(parser)
+    parser.add_argument("--no-open", action="store_true", help="do not open the page in a browser")
     parser.set_defaults(run=run)
+
+
+def add_door(parser: argparse.ArgumentParser) -> None:
+    """What the studio and the judge are told alike of who may come in."""
+    parser.add_argument(
+        "--token-file", type=Path, metavar="FILE",
+        help="read the token from here, or make one here; else the variable FABULA_TOKEN is looked at",
+    )  # fmt: skip
+    parser.add_argument(
+        "--allow-host", action="append", default=[], metavar="NAME",
+        help="a name that a reverse proxy passes on in Host, as people type it; may be said more than once",
+    )  # fmt: skip
 
 
 def run(args: argparse.Namespace) -> int:
     try:
-        from fabula.web.serve import bind, check, serve
+        from fabula.web.serve import bind, check, has_screen, serve, token_of
 
-        check(args.host, args.token)
+        token = token_of(args.token, args.token_file)
+        check(args.host, token)
         bind(args.host, args.port).close()  # told at once, not after a model has been loaded
         from fabula.studio.app import create_app
         from fabula.studio.settings import StudioSettings
@@ -54,6 +69,7 @@ def run(args: argparse.Namespace) -> int:
             raise
         raise UserError(f"the studio needs {error.name}: pip install 'fabula[studio]'") from error
     file = {} if args.db is None else {"db": args.db}
-    app = create_app(StudioSettings(model=args.model, host=args.host, token=args.token, **file))
-    serve(app, args.host, args.port, args.token)
+    names = frozenset(args.allow_host)
+    app = create_app(StudioSettings(model=args.model, host=args.host, token=token, names=names, **file))
+    serve(app, args.host, args.port, token, show=not args.no_open and has_screen())
     return 0

@@ -6,13 +6,13 @@ import os
 import sqlite3
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 from fabula.errors import UserError
 from fabula.web.errors import RefusedError
 
-BUSY_SECONDS = 5.0
+BUSY_SECONDS = 2.0
 """How long a write waits for another process to finish its own."""
 APPLICATION = 0x46414255
 """`FABU`, in the file's header: another program's database is left alone."""
@@ -27,7 +27,11 @@ def default_path(name: str) -> Path:
 
 
 class Database:
-    """A connection that threads share, one at a time."""
+    """Two connections that threads share, one writer and one reader at a time: no reader waits for a writer.
+
+    Before and after each use the file is looked at: one that was deleted, replaced or damaged while the server runs is
+    said to be at once, and nothing is acknowledged that would not be there after a restart.
+    """
 
     def __init__(self, path: Path, schema: str, own: str | None = None) -> None:
         """Open or create the file; `schema` is a script of CREATE ... IF NOT EXISTS.
@@ -35,23 +39,33 @@ class Database:
         `own` is a table that the file has unless it is new: without it, it is another command's.
         """
         self.path = path
-        self._lock = threading.Lock()
+        self._lock, self._reading = threading.Lock(), threading.Lock()
+        self._files: dict[Path, int] = {}
+        self._seen: tuple[int, int] | None = None
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            self._connection = sqlite3.connect(
-                path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
-            )
+            if not path.exists():
+                os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600))  # stories are nobody else's to read
+            self._connection, self._reader = self._connect(), self._connect()
         except (OSError, sqlite3.Error) as error:
             told = error.strerror if isinstance(error, OSError) and error.strerror else error
             raise UserError(f"cannot open {path}: {told}; choose another file with --db", field="db") from error
         try:
             self._prepare(schema, own)
         except (sqlite3.Error, RefusedError) as error:
-            self._connection.close()
+            self.close()
             raise UserError(self._told(error), field="db") from error
         except UserError:
-            self._connection.close()
+            self.close()
             raise
+        self._files = {name: name.stat().st_ino for name in (path, self._wal)}
+
+    @property
+    def _wal(self) -> Path:
+        return self.path.with_name(f"{self.path.name}-wal")
+
+    def _connect(self) -> sqlite3.Connection:
+        return sqlite3.connect(self.path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
 
     def _prepare(self, schema: str, own: str | None) -> None:
         run = self._connection.execute
@@ -75,10 +89,12 @@ class Database:
     def write(self) -> Iterator[sqlite3.Connection]:
         """One transaction: all of it is on disk when this ends, or nothing."""
         with self._lock, self._faults():
+            self._check_file()
             self._connection.execute("BEGIN IMMEDIATE")
             try:
                 yield self._connection
                 self._connection.execute("COMMIT")
+                self._check_file(own=True)
             except BaseException:
                 if self._connection.in_transaction:
                     self._connection.execute("ROLLBACK")
@@ -87,16 +103,39 @@ class Database:
     @contextmanager
     def read(self) -> Iterator[sqlite3.Connection]:
         """Several reads of one state."""
-        with self._lock, self._faults():
-            self._connection.execute("BEGIN")
+        with self._reading, self._faults():
+            self._check_file()
+            self._reader.execute("BEGIN")
             try:
-                yield self._connection
+                yield self._reader
             finally:
-                self._connection.execute("COMMIT")
+                self._reader.execute("COMMIT")
+
+    def _check_file(self, own: bool = False) -> None:
+        """Whether the file is still the one that was opened, and whole where anybody else has written into it."""
+        for name, inode in self._files.items():
+            try:
+                same = name.stat().st_ino == inode
+            except OSError:
+                same = False
+            if not same:
+                told = f"{name} was deleted or replaced while Fabula runs, so nothing is saved: start Fabula again"
+                raise RefusedError(503, told, field="db", headers={"Retry-After": "5"})
+        if not self._files:
+            return
+        found = self.path.stat()
+        seen = (found.st_size, found.st_mtime_ns)
+        if seen != self._seen and self._seen is not None and not own:
+            with closing(self._connect()) as fresh:  # the others would answer from memory
+                told = fresh.execute("PRAGMA quick_check(1)").fetchone()[0]
+            if told != "ok":
+                raise sqlite3.DatabaseError(f"it is damaged ({told.splitlines()[0]}); restore a copy")
+        self._seen = seen
 
     def close(self) -> None:
-        with self._lock:
+        with self._lock, self._reading:
             self._connection.close()
+            self._reader.close()
 
     @contextmanager
     def _faults(self) -> Iterator[None]:

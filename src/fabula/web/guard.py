@@ -8,9 +8,11 @@ Sec-Fetch-Site), and whoever else is on the network (token).
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import hmac
 import ipaddress
 import json
+import math
 import re
 import socket
 from collections.abc import Collection
@@ -23,6 +25,7 @@ from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from fabula.web import errors
+from fabula.web.door import Throttle
 
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "[::1]"})
 MAX_BODY = 4 * 2**20
@@ -65,12 +68,13 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def hosts_of(host: str) -> frozenset[str]:
-    """The names under which a server bound to `host` may be asked for."""
+def hosts_of(host: str, allowed: Collection[str] = ()) -> frozenset[str]:
+    """The names under which a server bound to `host` may be asked for; `allowed`: a proxy's public ones."""
     own = f"[{host}]" if ":" in host else host
+    named = LOOPBACK | {name.lower() for name in allowed}
     if is_loopback(host):
-        return LOOPBACK | {own}
-    return LOOPBACK | {own.lower(), socket.gethostname().lower(), socket.getfqdn().lower()}
+        return named | {own}
+    return named | {own.lower(), socket.gethostname().lower(), socket.getfqdn().lower()}
 
 
 def protect(
@@ -85,6 +89,7 @@ class Guard:
 
     def __init__(self, app: ASGIApp, hosts: frozenset[str], token: str | None, max_body: int) -> None:
         self.app, self.hosts, self.token, self.max_body = app, hosts, token, max_body
+        self.throttle = Throttle()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "websocket":
@@ -135,16 +140,26 @@ class Guard:
         """None for whoever holds the token; the link with ?token= is traded for a cookie."""
         if self.token is None:
             return None
+        cookie = cookie_name(scope)
+        # Cannot be guessed, so it is looked at however many guesses there were.
+        if hmac.compare_digest(_cookie(headers, cookie).encode("utf-8", "replace"), session_of(self.token).encode()):
+            return None
         kind, _, credentials = headers.get("authorization", "").partition(" ")
-        if kind.lower() == "bearer" and self._is_token(credentials.strip()):
+        bearer = credentials.strip() if kind.lower() == "bearer" else ""
+        asks = scope["method"] == "GET" and scope["path"] == "/"
+        named = parse_qs(scope["query_string"].decode("latin-1")).get("token", [""])[0] if asks else ""
+        address = (scope.get("client") or ("",))[0]
+        if (bearer or named) and (wait := self.throttle.wait(address)):
+            told = f"too many wrong tokens: try again in {math.ceil(wait)} seconds"
+            return errors.answer(429, told, "Authorization", {"Retry-After": str(math.ceil(wait))})
+        if self._is_token(bearer):
             return None
-        if self._is_token(_cookie(headers)):
-            return None
-        query = parse_qs(scope["query_string"].decode("latin-1"))
-        if scope["method"] == "GET" and scope["path"] == "/" and self._is_token(query.get("token", [""])[0]):
+        if self._is_token(named):
             welcome = RedirectResponse("/", 303)
-            welcome.set_cookie(COOKIE, self.token, httponly=True, samesite="strict", path="/")
+            welcome.set_cookie(cookie, session_of(self.token), httponly=True, samesite="strict", path="/")
             return welcome
+        if bearer or named:
+            self.throttle.wrong(address)
         wanted = {"WWW-Authenticate": "Bearer"}
         if scope["method"] in SAFE and errors.wants_page(headers.get("accept", "")):
             told = "a token is needed: open the address with ?token= that the server printed when it was started"
@@ -161,7 +176,10 @@ def _same_origin(headers: Headers, host: str) -> bool:
     """Whether a browser says that our own page sent this; a client that is no browser says nothing."""
     origin = headers.get("origin")
     if origin is not None:
-        return urlsplit(origin.lower()).netloc == host
+        try:
+            return urlsplit(origin.lower()).netloc == host
+        except ValueError:  # no address at all
+            return False
     return headers.get("sec-fetch-site", "none") in ("same-origin", "none")
 
 
@@ -173,9 +191,19 @@ def _is_address(name: str) -> bool:
     return True
 
 
-def _cookie(headers: Headers) -> str:
+def session_of(token: str) -> str:
+    """What the cookie holds: whoever reads it can come in here, but does not learn the token."""
+    return hmac.new(token.encode("utf-8"), b"fabula session", hashlib.sha256).hexdigest()
+
+
+def cookie_name(scope: Scope) -> str:
+    """Browsers tell cookies apart by host, not by port: two servers on one machine need two names."""
+    return f"{COOKIE}_{(scope.get('server') or ('', 0))[1]}"
+
+
+def _cookie(headers: Headers, name: str) -> str:
     try:
-        found = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
+        found = SimpleCookie(headers.get("cookie", "")).get(name)
     except CookieError:
         return ""
     return found.value if found else ""

@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import errno
+import os
+import secrets
 import socket
+import sys
+import threading
+import webbrowser
+from pathlib import Path
 from urllib.parse import quote
 
 import uvicorn
 from fastapi import FastAPI
 
 from fabula.errors import UserError
+from fabula.web.door import BACKLOG, Connections, make_room, protocol, quieten
 from fabula.web.guard import is_loopback
 
+TOKEN_VARIABLE = "FABULA_TOKEN"
+TOKEN_BYTES = 24
+"""Of a token that is made here: 192 bits."""
 GRACE_SECONDS = 2
 """How long an open stream may hold up the end."""
 
@@ -22,6 +32,22 @@ def check(host: str, token: str | None) -> None:
         raise UserError("a token has at least 8 printable ASCII characters and no blank", field="token")
     if token is None and not is_loopback(host):
         raise UserError(f"{host} can be reached from other machines: give a --token to let only its holders in")
+
+
+def token_of(token: str | None, file: Path | None) -> str | None:
+    """The token from the command line, a file or the environment; a file that is not there is made with a new one."""
+    if token is not None and file is not None:
+        raise UserError("give --token or --token-file, not both", field="token")
+    if file is None:
+        return token if token is not None else os.environ.get(TOKEN_VARIABLE)
+    try:
+        if not file.exists():
+            with os.fdopen(os.open(file, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w", encoding="ascii") as made:
+                made.write(secrets.token_urlsafe(TOKEN_BYTES) + "\n")
+        return file.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeError) as error:
+        told = error.strerror if isinstance(error, OSError) and error.strerror else "it is no text"
+        raise UserError(f"cannot read a token from {file}: {told}", field="token_file") from error
 
 
 def bind(host: str, port: int) -> socket.socket:
@@ -61,24 +87,37 @@ def address(listening: socket.socket, host: str, token: str | None) -> str:
 class Announcing(uvicorn.Server):
     """Says where it is as soon as it answers there, and not before."""
 
-    line = ""
+    line, page = "", ""
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         if self.started:
             print(self.line, flush=True)
+            if self.page:
+                # In a thread: a browser in a terminal would hold up the server it wants to see.
+                threading.Thread(target=webbrowser.open, args=(self.page,), daemon=True).start()
 
 
-def serve(app: FastAPI, host: str, port: int, token: str | None = None, *, name: str = "Fabula studio") -> None:
-    """Serve `app` until Ctrl-C; port 0 takes any that is free."""
+def has_screen() -> bool:
+    """Whether there is anything that a browser could open its window on."""
+    return sys.platform in ("darwin", "win32") or any(os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY"))
+
+
+def serve(
+    app: FastAPI, host: str, port: int, token: str | None = None, *, name: str = "Fabula studio", show: bool = False
+) -> None:
+    """Serve `app` until Ctrl-C; port 0 takes any that is free. `show` opens its page in the user's browser."""
     check(host, token)
     listening = bind(host, port)
     config = uvicorn.Config(
         app, log_level="warning", access_log=False, server_header=False, proxy_headers=False, ws="none",
-        timeout_graceful_shutdown=GRACE_SECONDS,
+        timeout_graceful_shutdown=GRACE_SECONDS, http=protocol(Connections()), backlog=BACKLOG,
     )  # fmt: skip
+    make_room()
+    quieten()
     server = Announcing(config)
-    server.line = f"{name}: {address(listening, host, token)}   (Ctrl-C stops it)"
+    at = address(listening, host, token)
+    server.line, server.page = f"{name}: {at}   (Ctrl-C stops it)", at if show else ""
     try:
         server.run(sockets=[listening])
     finally:

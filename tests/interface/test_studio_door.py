@@ -1,0 +1,238 @@
+"""Strangers at the door: silent connections, guessed tokens, a log that stays small, a proxy in front."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import uvicorn
+from fastapi import FastAPI
+
+from fabula.errors import UserError
+from fabula.web import door, errors, guard, serve
+
+Serving = Callable[[Any], AbstractContextManager[str]]
+TOKEN = "a-long-secret"
+SECONDS = 60.0
+
+
+def small_app(**guarding: Any) -> FastAPI:
+    app = FastAPI(openapi_url=None)
+
+    @app.get("/")
+    @app.post("/")
+    def here() -> str:
+        return "here"
+
+    errors.install(app)
+    guard.protect(app, **guarding)
+    return app
+
+
+@contextmanager
+def patient(app: FastAPI, most: int) -> Iterator[int]:
+    """`app` behind the door that servers of ours have; its port."""
+    listening = serve.bind("127.0.0.1", 0)
+    server = uvicorn.Server(uvicorn.Config(app, log_level="warning", http=door.protocol(door.Connections(most))))
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
+    thread.start()
+    while not server.started:
+        time.sleep(0.01)
+    yield listening.getsockname()[1]
+    server.should_exit = True
+    thread.join(SECONDS)
+    listening.close()
+
+
+def hangs_up(line: socket.socket) -> bool:
+    line.settimeout(SECONDS)
+    try:
+        return line.recv(1) == b""
+    except ConnectionError:
+        return True
+
+
+@pytest.mark.parametrize("said", [b"", b"GET / HTTP/1.1\r\nHost: localhost\r\nX: "])
+def test_whoever_says_nothing_is_hung_up_on(monkeypatch: pytest.MonkeyPatch, said: bytes) -> None:
+    """Also in the middle of a second request on a connection that was good for a first."""
+    monkeypatch.setattr(door, "HEADER_SECONDS", 0.2)
+    with patient(small_app(), 100) as port, ExitStack() as stack:
+        line = stack.enter_context(socket.create_connection(("127.0.0.1", port)))
+        line.sendall(said)
+        assert hangs_up(line)
+        again = stack.enter_context(socket.create_connection(("127.0.0.1", port)))
+        again.settimeout(SECONDS)
+        again.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert b" 200 " in again.recv(100)
+        again.sendall(b"GET / HTTP/1.1\r\nHo")
+        while again.recv(4096):
+            pass
+
+
+def test_many_silent_ones_lock_nobody_out() -> None:
+    """Twice as many as there is room for, and a writer comes in all the same; those who were silent longest leave."""
+    with patient(small_app(), 20) as port, ExitStack() as stack:
+        silent = [stack.enter_context(socket.create_connection(("127.0.0.1", port))) for _ in range(40)]
+        with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=SECONDS) as writer:
+            assert [writer.get("/").json() for _ in range(3)] == ["here"] * 3
+        assert hangs_up(silent[0])
+
+
+def test_a_guesser_has_to_wait_and_the_owner_does_not(serving: Serving) -> None:
+    with serving(small_app(token=TOKEN)) as url:
+        welcome = httpx.get(f"{url}/?token={TOKEN}")
+        name, _, value = welcome.headers["set-cookie"].partition(";")[0].partition("=")
+        assert name == f"fabula_token_{url.rsplit(':', 1)[1]}"  # two servers of a machine share cookies otherwise
+        assert TOKEN not in value
+        assert len(value) >= 32
+        for n in range(door.TRIES):
+            answer = httpx.get(f"{url}/", headers={"Authorization": f"Bearer guess-{n}"})
+            assert answer.status_code == 401
+        for headers in ({"Authorization": "Bearer guess"}, {"Authorization": f"Bearer {TOKEN}"}):
+            answer = httpx.get(f"{url}/", headers=headers)
+            assert (answer.status_code, 1 <= int(answer.headers["Retry-After"]) <= 60) == (429, True)
+        assert httpx.get(f"{url}/?token={TOKEN}").status_code == 429
+        assert httpx.get(f"{url}/", headers={"Cookie": f"{name}={value}"}).status_code == 200
+        assert httpx.get(f"{url}/", headers={"Cookie": f"{name}={TOKEN}"}).status_code == 401
+
+
+def test_a_throttle_forgets(monkeypatch: pytest.MonkeyPatch) -> None:
+    throttle = door.Throttle(tries=2, seconds=10.0)
+    for now in (0.0, 4.0):
+        monkeypatch.setattr("fabula.web.door.time.monotonic", lambda now=now: now)
+        throttle.wrong("a")
+    assert (throttle.wait("a"), throttle.wait("b")) == (6.0, 0.0)
+    monkeypatch.setattr("fabula.web.door.time.monotonic", lambda: 10.5)
+    assert throttle.wait("a") == 0.0
+
+
+@pytest.mark.parametrize("origin", ["http://[::1", "http://[zz]/", "\x00", "http://%zz"])
+def test_a_malformed_origin_is_another_site(serving: Serving, origin: str) -> None:
+    with serving(small_app()) as url:
+        port = int(url.rsplit(":", 1)[1])
+        with socket.create_connection(("127.0.0.1", port), timeout=SECONDS) as line:
+            line.sendall(
+                f"POST / HTTP/1.1\r\nHost: localhost\r\nOrigin: {origin}\r\nContent-Length: 0\r\n\r\n".encode()
+            )
+            assert line.recv(100).split()[1] in (b"403", b"400")  # what no header may hold is refused before us
+
+
+def test_the_log_says_the_same_only_so_often() -> None:
+    told: list[str] = []
+    handler = logging.Handler()
+    handler.emit = lambda record: told.append(record.getMessage())  # type: ignore[method-assign]
+    logger = logging.getLogger("fabula.test.seldom")
+    logger.addHandler(handler)
+    logger.addFilter(door.Seldom(times=3, seconds=1000.0))
+    for n in range(500):
+        logger.error("no room for %s", n)
+    logger.error("something else")
+    assert told == [
+        "no room for 0",
+        "no room for 1",
+        "no room for 2 (said 3 times; the next come in 1000 s)",
+        "something else",
+    ]
+
+
+def test_tokens_come_from_a_file_or_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "token"
+    made = serve.token_of(None, file)
+    assert made is not None
+    assert len(made) >= 22  # 128 bits in base64
+    assert oct(file.stat().st_mode & 0o777) == "0o600"
+    assert serve.token_of(None, file) == made
+    monkeypatch.setenv("FABULA_TOKEN", "from-the-environment")
+    assert serve.token_of(None, None) == "from-the-environment"
+    assert serve.token_of("typed-in", None) == "typed-in"
+    with pytest.raises(UserError, match="not both"):
+        serve.token_of("typed-in", file)
+    with pytest.raises(UserError, match="cannot read a token"):
+        serve.token_of(None, tmp_path)
+
+
+def test_the_page_is_opened_in_a_browser(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once the server answers, and only where it is wanted and there is a screen."""
+    opened: list[str] = []
+    ready = threading.Event()
+
+    def look(url: str) -> None:
+        opened.append(httpx.get(url).text)
+        ready.set()
+
+    monkeypatch.setattr("webbrowser.open", look)
+
+    class Once(serve.Announcing):
+        async def main_loop(self) -> None:
+            await asyncio.to_thread(ready.wait, 5 if self.page else 0)
+
+    monkeypatch.setattr(serve, "Announcing", Once)
+    serve.serve(small_app(), "127.0.0.1", 0)
+    assert not opened
+    serve.serve(small_app(), "127.0.0.1", 0, show=True)
+    assert opened == ['"here"']
+    for name in ("DISPLAY", "WAYLAND_DISPLAY"):
+        monkeypatch.delenv(name, raising=False)
+    assert serve.has_screen() == (sys.platform in ("darwin", "win32"))
+
+
+NGINX = """
+daemon off; pid {folder}/pid; error_log {folder}/error.log; events {{}}
+http {{
+  access_log off; client_body_temp_path {folder}/a; proxy_temp_path {folder}/b; fastcgi_temp_path {folder}/c;
+  uwsgi_temp_path {folder}/d; scgi_temp_path {folder}/e;
+  server {{
+    listen 127.0.0.1:{port}; server_name stories.example;
+    location / {{ proxy_pass {upstream}; proxy_set_header Host $http_host; proxy_buffering off; }}
+  }}
+}}
+"""
+
+
+def test_behind_a_real_proxy(serving: Serving, tmp_path: Path) -> None:
+    """nginx passes the public name on: let in where it was allowed, from a page of that name only."""
+    nginx = shutil.which("nginx", path=os.environ["PATH"] + ":/usr/sbin")
+    if nginx is None:
+        pytest.skip("no nginx was found")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    hosts = guard.hosts_of("127.0.0.1", ["Stories.example"])
+    with serving(small_app(hosts=hosts, token=TOKEN)) as url:
+        (tmp_path / "nginx.conf").write_text(NGINX.format(folder=tmp_path, port=port, upstream=url), encoding="utf-8")
+        proxy = subprocess.Popen([nginx, "-c", str(tmp_path / "nginx.conf"), "-e", str(tmp_path / "error.log")])
+        try:
+            client = httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=SECONDS)
+            client.headers["Host"] = "stories.example"
+            end = time.monotonic() + SECONDS
+            while True:
+                try:
+                    assert client.get("/").status_code == 401
+                    break
+                except httpx.ConnectError:
+                    assert proxy.poll() is None
+                    assert time.monotonic() < end
+                    time.sleep(0.05)
+            cookie = client.get(f"/?token={TOKEN}").headers["set-cookie"].partition(";")[0]
+            said = {"Cookie": cookie, "Content-Type": "application/json"}
+            assert client.get("/", headers=said).json() == "here"
+            for scheme in ("http", "https"):  # TLS ends at the proxy
+                assert client.post("/", headers={**said, "Origin": f"{scheme}://stories.example"}).status_code == 200
+            assert client.post("/", headers={**said, "Origin": "http://evil.example"}).status_code == 403
+            assert client.get("/", headers={**said, "Host": "evil.example"}).status_code == 403
+        finally:
+            proxy.terminate()
+            proxy.wait(SECONDS)
