@@ -147,7 +147,13 @@ def test_nothing_is_lost_by_a_reload_a_closed_window_or_a_lost_answer(
     expect_pair(page, 1)
     shown = page.locator("#stories").inner_text()
     rate(page, "left", [3, 0, 1])
-    page.reload()
+    with page.expect_response("**/api/judge/tasks") as asked:
+        page.reload()
+    # Another study at the same address, with the same code and item, has drafts of its own.
+    study = asked.value.json()["study"]
+    drafts = page.evaluate("() => Object.keys(localStorage)")
+    assert drafts
+    assert all(f" {study} " in name for name in drafts)
     expect_pair(page, 1)
     assert page.locator("#stories").inner_text() == shown
     for place, rating in ((2, 3), (3, 0), (4, 1)):

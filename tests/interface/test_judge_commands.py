@@ -287,7 +287,7 @@ def test_what_was_acknowledged_is_there_after_the_server_is_killed(tmp_path: Pat
         try:
             with httpx.Client(base_url=f"http://{host}/api/judge") as client:
                 while (task := client.post("/tasks", json={"code": code}).json()["task"]) is not None:
-                    answer = {"ratings": [[1, 1, 1], [2, 2, 2]], "decoding": "tie", "seconds": 1}
+                    answer = {"ratings": [[1, 1, 1], [2, 2, 2]], "choice": "tie", "seconds": 1}
                     kept = client.post("/answers", json={"code": code, "item": task["item"], **answer})
                     assert kept.json()["kept"] is True
                     acknowledged.add((code, task["item"]))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -19,7 +19,14 @@ MAX_BODY = 64 * 1024
 """An answer of 64 sentences a side is far below it."""
 
 
-def create_app(store: Store, *, curator: str, host: str = "127.0.0.1", token: str | None = None) -> FastAPI:
+def create_app(
+    store: Store,
+    *,
+    curator: str,
+    host: str = "127.0.0.1",
+    token: str | None = None,
+    names: Collection[str] = (),
+) -> FastAPI:
     """The application of one study; `curator` is the key to what annotators must not see."""
     store.settings()  # a file without a study is told before the server starts
 
@@ -45,5 +52,5 @@ def create_app(store: Store, *, curator: str, host: str = "127.0.0.1", token: st
     app.add_api_route("/errors", error_sheet, methods=["GET", "HEAD"], include_in_schema=False)
     static.mount(app, PAGE)
     errors.install(app)
-    guard.protect(app, hosts=guard.hosts_of(host), token=token, max_body=MAX_BODY)
+    guard.protect(app, hosts=guard.hosts_of(host, names), token=token, max_body=MAX_BODY)
     return app

@@ -48,6 +48,8 @@ class TaskAnswer(Strict):
     ahead: int = Field(description="Pairs that they may still get, this one among them.")
     waiting: bool = Field(description="Nothing to do just now, but a pair may come free.")
     known: bool = Field(description="Whether the code had been here before.")
+    study: str = Field(description="The study's own name, for what a browser keeps of it.")
+    code: str = Field(description="The code as the study has it: without capitals.")
 
 
 class AnswerRequest(Strict):
@@ -166,7 +168,8 @@ def _shown(task: Task) -> TaskAnswer:
         left, right = task.item.sides()
         shown = ShownTask(item=task.item.number, left=list(left), right=list(right))
     return TaskAnswer(
-        task=shown, answered=task.answered, ahead=task.ahead, waiting=task.waiting, known=task.known
+        task=shown, answered=task.answered, ahead=task.ahead, waiting=task.waiting, known=task.known,
+        study=task.study, code=task.code,
     )  # fmt: skip
 
 

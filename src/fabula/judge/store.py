@@ -18,6 +18,7 @@ from typing import Any
 
 from fabula.errors import UserError
 from fabula.judge.assign import choose
+from fabula.judge.invite import admitted
 from fabula.judge.judgement import Judgement, check_code, check_ratings, check_seconds
 from fabula.judge.pairs import Pair
 from fabula.judge.study import Item, StudySettings
@@ -38,6 +39,7 @@ CREATE TABLE IF NOT EXISTS judge_study (
 CREATE TABLE IF NOT EXISTS judge_items (
     number INTEGER PRIMARY KEY, pair TEXT NOT NULL UNIQUE, content TEXT NOT NULL, swapped INTEGER NOT NULL
 );
+CREATE TABLE IF NOT EXISTS judge_invited (code TEXT PRIMARY KEY, created INTEGER NOT NULL);
 CREATE TABLE IF NOT EXISTS judge_annotators (code TEXT PRIMARY KEY, created INTEGER NOT NULL);
 CREATE TABLE IF NOT EXISTS judge_leases (
     code TEXT PRIMARY KEY, number INTEGER NOT NULL REFERENCES judge_items (number), begun REAL NOT NULL,
@@ -69,6 +71,10 @@ class Task:
     """Whether a pair may come free, because somebody who holds it may not finish."""
     known: bool
     """Whether the code had been here before."""
+    study: str
+    """The study's own name: what a browser keeps of one study does not show in another."""
+    code: str
+    """The annotator's code as the study has it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,7 +142,7 @@ class Store:
                 )
             if not force:
                 self._check_free(db)
-            for table in ("errors", "leases", "annotators", "items", "study"):
+            for table in ("errors", "leases", "invited", "annotators", "items", "study"):
                 db.execute(f"DELETE FROM judge_{table}")
             now = int(self.clock())
             row = (secrets.token_hex(8), FORMAT, json.dumps(asdict(settings)), now)
@@ -202,6 +208,7 @@ class Store:
         now = self.clock()
         with self._write() as db:
             settings, (items, _) = self._settings(db), self._items(db)
+            code = admitted(db, code)
             known = db.execute("SELECT 1 FROM judge_annotators WHERE code = ?", (code,)).fetchone() is not None
             answered = {
                 number for (number,) in db.execute("SELECT number FROM judge_judgements WHERE code = ?", (code,))
@@ -235,7 +242,11 @@ class Store:
                     (code, item.number, begun, now + self.lease_seconds),
                 )
                 db.execute("INSERT OR IGNORE INTO judge_annotators VALUES (?, ?)", (code, int(now)))
-        return Task(item=item, answered=len(answered), ahead=ahead, waiting=item is None and waiting, known=known)
+            (study,) = db.execute("SELECT id FROM judge_study").fetchone()
+        return Task(
+            item=item, answered=len(answered), ahead=ahead, waiting=item is None and waiting, known=known, study=study,
+            code=code,
+        )  # fmt: skip
 
     def answer(
         self, code: str, number: int, sides: Sequence[Sequence[int]], choice: str, seconds: float
@@ -251,6 +262,7 @@ class Store:
         now = self.clock()
         with self._write() as db:
             items, _ = self._items(db)
+            code = admitted(db, code)
             if not 1 <= number <= len(items):
                 raise RefusedError(404, f"the study has no item {number}", field="item")
             item = items[number - 1]
@@ -280,6 +292,14 @@ class Store:
                     )
             shown = min(check_seconds(seconds), max(0.0, now - lease["begun"]))
             return self._add(db, item, code, ratings, better, shown, int(now)), True
+
+    def invite(self, codes: Sequence[str]) -> None:
+        """Let in these codes, and from now on no others but those who are here already."""
+        with self._write() as db:
+            self._settings(db)
+            for code in codes:
+                check_code(code)
+                db.execute("INSERT OR IGNORE INTO judge_invited VALUES (?, ?)", (code.casefold(), int(self.clock())))
 
     # --- judgements --------------------------------------------------------------------------------------------------
 

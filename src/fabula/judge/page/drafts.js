@@ -1,26 +1,26 @@
 // What was rated and not yet saved, and how long it took so far: a reload or a closed window loses nothing.
 
-const name = (code, item) => `fabula-judge ${code} ${item}`;
+const name = ({ study, code, item }) => `fabula-judge ${study} ${code} ${item}`;
 
-export function draft(code, item) {
+export function draft(of) {
   try {
-    return JSON.parse(localStorage.getItem(name(code, item))) ?? {};
+    return JSON.parse(localStorage.getItem(name(of))) ?? {};
   } catch {
     return {};
   }
 }
 
-export function keep(code, item, values) {
+export function keep(of, values) {
   try {
-    localStorage.setItem(name(code, item), JSON.stringify(values));
+    localStorage.setItem(name(of), JSON.stringify(values));
   } catch {
     // A browser that keeps nothing: the page works, a reload begins the pair again.
   }
 }
 
-export function forget(code, item) {
+export function forget(of) {
   try {
-    localStorage.removeItem(name(code, item));
+    localStorage.removeItem(name(of));
   } catch {
     // See above.
   }

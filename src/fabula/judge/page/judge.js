@@ -12,7 +12,7 @@ const RATINGS = [
   ["3", "3", "3, follows well"],
 ];
 const form = $("task");
-const page = { code: null, item: null, watch: null, count: { left: 0, right: 0 } };
+const page = { study: null, code: null, item: null, watch: null, count: { left: 0, right: 0 } };
 
 function only(id) {
   for (const part of ["enter", "task", "waiting", "thanks"]) $(part).hidden = part !== id;
@@ -64,6 +64,8 @@ async function next() {
     }
     return;
   }
+  page.study = answer.study;
+  page.code = answer.code;
   if (answer.task === null) {
     page.item = null;
     const many = answer.answered === 1 ? "1 pair" : `${answer.answered} pairs`;
@@ -80,7 +82,7 @@ async function next() {
 
 function show(answer) {
   const { task } = answer;
-  const saved = draft(page.code, task.item);
+  const saved = draft({ ...page, item: task.item });
   page.watch?.stop();
   page.item = task.item;
   page.watch = new Watch(Number(saved.seconds) || 0);
@@ -137,7 +139,7 @@ function noted() {
   return { ratings, choice: chosen(form, "choice") };
 }
 
-const store = () => page.item !== null && keep(page.code, page.item, { ...noted(), seconds: page.watch.seconds });
+const store = () => page.item !== null && keep(page, { ...noted(), seconds: page.watch.seconds });
 
 form.addEventListener("change", (event) => {
   event.target.closest("fieldset")?.classList.remove("wanted");
@@ -177,12 +179,12 @@ form.addEventListener("submit", async (event) => {
   $("send").disabled = true;
   try {
     await ask("POST", "/api/judge/answers", { code: page.code, item, ratings: sides, choice, seconds });
-    forget(page.code, item);
+    forget({ ...page, item });
     page.item = null;
     await next();
   } catch (refusal) {
     if (refusal.status === 409) {
-      forget(page.code, item);
+      forget({ ...page, item });
       page.item = null;
       await next();
     }
