@@ -182,14 +182,12 @@ def test_take_branch_undo_and_find_everything_again(desk: Desk) -> None:
     page.get_by_role("button", name="Stories").click()
     entry = page.locator("#stories-list li").filter(has_text="The green boat").first
     expect(entry).to_contain_text("2 branches")
-    entry.get_by_role("button", name="Delete").click()
-    page.get_by_role("button", name="Keep it").click()
     entry.locator(".open").click()
     expect(desk.line(2)).to_have_value(other[1])  # the branch that was changed last
     page.get_by_role("button", name="Stories").click()
     stories = page.locator("#stories-list li").filter(has_text="The green boat")
-    stories.first.get_by_role("button", name="Delete").click()
-    page.get_by_role("button", name="Delete", exact=True).click()
+    stories.first.get_by_role("button", name="More for").click()
+    page.get_by_role("menuitem", name="Move to the trash").click()
     expect(stories).to_have_count(0)
     expect(desk.line(1)).to_have_value("")
 

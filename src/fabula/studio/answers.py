@@ -91,10 +91,34 @@ class StoryFacts(Answer):
     created: str
     updated: str
     branches: int = Field(description="How many.")
+    automatic: bool | None = Field(None, description="Whether the title was made from the first line; null: not known.")
+    deleted: str | None = Field(None, description="When it was put into the trash.")
+
+
+class StoryEntry(StoryFacts):
+    preview: str = Field(description="How its branch that was changed last begins.")
+    words: int
 
 
 class Stories(Answer):
-    stories: list[StoryFacts]
+    stories: list[StoryEntry]
+
+
+class VersionFacts(Answer):
+    id: int
+    branch: int
+    revision: int
+    saved: str
+    preview: str
+    words: int
+
+
+class Versions(Answer):
+    versions: list[VersionFacts]
+
+
+class VersionAnswer(VersionFacts):
+    state: State
 
 
 class StoryAnswer(StoryFacts):

@@ -43,7 +43,7 @@ def create_app(settings: StudioSettings) -> FastAPI:
     narrators = Narrators(settings.model, settings.device, settings.loaded)
     narrators.get(None)
     store, judgements = Store(settings.db), JudgeStore(settings.db)  # last: a mistake leaves no new file behind
-    jobs = Jobs(settings.workers, settings.queue, one_thread)
+    jobs = Jobs(settings.workers, settings.queue, one_thread, settings.limit)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -86,5 +86,7 @@ def create_app(settings: StudioSettings) -> FastAPI:
     app.include_router(judging.router(judgements), prefix="/api/judge")
     static.mount(app, PAGE)
     errors.install(app)
-    guard.protect(app, hosts=guard.hosts_of(settings.host), token=settings.token, max_body=settings.max_body)
+    guard.protect(
+        app, hosts=guard.hosts_of(settings.host, settings.names), token=settings.token, max_body=settings.max_body
+    )
     return app

@@ -10,7 +10,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, create_model
 
 from fabula.infill.protocol import DEFAULT, samplers
 from fabula.infill.settings import declared, offered, types_of
-from fabula.studio.settings import CANDIDATES, CHARACTERS, PIECES, SAMPLES, SEEDS, SENTENCES, SNAPSHOTS, WORDS
+from fabula.studio.settings import CANDIDATES, CHARACTERS, PIECES, SAMPLES, SEEDS, SENTENCES, SNAPSHOTS, TRAY, WORDS
 
 
 def _no_longer(text: str) -> str:
@@ -162,19 +162,25 @@ class State(Body):
     undo: list[Opaque] = Field(default_factory=list, max_length=SNAPSHOTS)
     redo: list[Opaque] = Field(default_factory=list, max_length=SNAPSHOTS)
     taken: list[Opaque] = Field(default_factory=list, max_length=SNAPSHOTS)
+    tray: list[Opaque] = Field(default_factory=list, max_length=TRAY, description="Candidates kept with the branch.")
 
 
 Name = Annotated[str, Field(min_length=1, max_length=200)]
 Id = Annotated[int, Field(ge=1, le=SEEDS)]
 
 
+Automatic = Annotated[bool, Field(description="Whether the title was made from the first line, not given.")]
+
+
 class NewStory(Body):
     title: Name
     state: State
+    automatic: Automatic = False
 
 
 class StoryChange(Body):
     title: Name
+    automatic: Automatic = False
 
 
 class NewBranch(Body):

@@ -1,8 +1,10 @@
-"""The model's work, away from the event loop: worker threads, a queue with a length, and an end when nobody waits.
+"""The model's work, away from the event loop: fair turns, a queue with a length, and an end when nobody waits.
 
-A job is an iterator that runs in a worker; what it yields comes back to the event loop one by one. Whoever listens
-closes the job when its client has left: a waiting job leaves the queue, a running one stops at its next `check`, and
-every operation on a tensor is one.
+A job is an iterator that runs in a thread of its own; what it yields comes back to the event loop one by one. Only as
+many jobs as there are workers run at a time. A job looks up at every operation on a tensor (`check`): there it ends
+when its client has left or its time is spent, and hands its turn on when it has had a slice and others wait. The turn
+goes to whoever has had the least, so that a short job never waits for a long one to end; waiting counts a little,
+so that a long one is not forgotten.
 """
 
 from __future__ import annotations
@@ -11,14 +13,19 @@ import asyncio
 import math
 import threading
 import time
-from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Any
 
 from torch.overrides import TorchFunctionMode
 
 from fabula.web.errors import RefusedError
+
+SLICE_SECONDS = 0.1
+"""How long a job keeps its turn while others wait."""
+PATIENCE = 0.1
+"""What a second of waiting counts against a second of work, when turns are given."""
 
 _here = threading.local()
 
@@ -28,10 +35,24 @@ class LeftError(Exception):
 
 
 def check(*_: Any) -> None:
-    """Stop the job that this thread works on if nobody waits for it; outside of jobs nothing happens."""
+    """End the job that this thread works on if nobody waits for it, or let others have their turn; else nothing."""
     job: Job | None = getattr(_here, "job", None)
-    if job is not None and job.left.is_set():
-        raise LeftError
+    if job is not None:
+        job.look_up()
+
+
+@contextmanager
+def unbroken() -> Iterator[None]:
+    """Keep the turn to the end of this: for work under a lock that other jobs may want."""
+    job: Job | None = getattr(_here, "job", None)
+    if job is None:
+        yield
+        return
+    job.unbroken += 1
+    try:
+        yield
+    finally:
+        job.unbroken -= 1
 
 
 class Attentive(TorchFunctionMode):
@@ -50,11 +71,16 @@ class Job:
     def __init__(self, jobs: Jobs, work: Callable[[], Iterator[Any]]) -> None:
         self.jobs, self.work = jobs, work
         self.left = threading.Event()
+        self.started = False
+        self.steps = 0
+        """Operations so far: how far a job is between two of its answers."""
+        self.spent, self.waits_since, self.turn_since = 0.0, time.monotonic(), 0.0
+        self.unbroken = 0
         self._loop = asyncio.get_running_loop()
         self._answers: asyncio.Queue[tuple[str, Any]] = asyncio.Queue()
 
     def run(self) -> None:
-        """In a worker: every answer goes back, then the end or what went wrong."""
+        """In a thread: every answer goes back, then the end or what went wrong."""
         _here.job = self
         try:
             with Attentive():
@@ -68,6 +94,17 @@ class Job:
             self._tell("error", error)
         finally:
             _here.job = None
+
+    def look_up(self) -> None:
+        self.steps += 1
+        if self.left.is_set():
+            raise LeftError
+        held = time.monotonic() - self.turn_since
+        if self.spent + held > self.jobs.limit:
+            told = f"this took more than {self.jobs.limit:.0f} seconds of computing: ask for fewer lines or samples"
+            raise RefusedError(503, told)
+        if held > SLICE_SECONDS and not self.unbroken and self.jobs.wanted:
+            self.jobs.hand_on(self)
 
     def _tell(self, kind: str, value: Any) -> None:
         # A loop that is closed has nobody left to tell.
@@ -87,14 +124,19 @@ class Job:
         self.left.set()
         self.jobs.forget(self)
 
+    async def next(self, seconds: float | None = None) -> tuple[str, Any]:
+        """What comes next: ("answer", value), ("end", None), or ("nothing", None) when it takes longer than this."""
+        try:
+            kind, value = await asyncio.wait_for(self._answers.get(), seconds)
+        except TimeoutError:
+            return "nothing", None
+        if kind == "error":
+            raise value
+        return kind, value
+
     async def __aiter__(self) -> AsyncIterator[Any]:
-        while True:
-            kind, value = await self._answers.get()
-            if kind == "error":
-                raise value
-            if kind == "end":
-                return
-            yield value
+        while (told := await self.next())[0] == "answer":
+            yield told[1]
 
     async def last(self) -> Any:
         """The last answer: what a request without a stream wants."""
@@ -105,27 +147,37 @@ class Job:
 
 
 class Jobs:
-    """Worker threads and their queue."""
+    """Turns to work and the queue for them."""
 
-    def __init__(self, workers: int = 1, queue: int = 16, begin: Callable[[], None] | None = None) -> None:
-        """`begin` runs first in every worker."""
-        self.workers, self.queue = workers, queue
-        self._waiting: deque[Job] = deque()
+    def __init__(
+        self, workers: int = 1, queue: int = 16, begin: Callable[[], None] | None = None, limit: float = math.inf
+    ) -> None:
+        """`begin` runs first in every thread; `limit` is the seconds of work that a job may have in all."""
+        self.workers, self.queue, self.limit = workers, queue, limit
+        self._waiting: list[Job] = []
         self._running: set[Job] = set()
+        self._threads: set[threading.Thread] = set()
         self._changed = threading.Condition()
         self._closed = False
         self._seconds = 1.0
         self._begin = begin
-        self._threads = [
-            threading.Thread(target=self._work, name=f"fabula-worker-{n}", daemon=True) for n in range(workers)
-        ]
-        for thread in self._threads:
-            thread.start()
 
     @property
     def counts(self) -> dict[str, int]:
         with self._changed:
             return {"running": len(self._running), "waiting": len(self._waiting), "queue": self.queue}
+
+    @property
+    def wanted(self) -> bool:
+        """Whether anybody waits for a turn."""
+        return bool(self._waiting)
+
+    def ahead(self, job: Job) -> int:
+        """Jobs that will have a turn before this one, as things stand."""
+        with self._changed:
+            now = time.monotonic()
+            order = sorted(self._waiting, key=lambda one: _need(one, now))
+            return order.index(job) + len(self._running) if job in order else 0
 
     def submit(self, work: Callable[[], Iterator[Any]]) -> Job:
         """Take a place in the queue, or be told when to come back."""
@@ -139,39 +191,77 @@ class Jobs:
                 told = f"{len(self._waiting)} jobs are waiting already: try again in {wait} seconds"
                 raise RefusedError(429, told, headers={"Retry-After": str(wait)})
             self._waiting.append(job)
-            self._changed.notify()
+            self._pass_on()
         return job
 
     def forget(self, job: Job) -> None:
         """Out of the queue, if it still waits there."""
         with self._changed:
-            if job in self._waiting:
+            if job in self._waiting and not job.started:
                 self._waiting.remove(job)
+            self._changed.notify_all()
+
+    def hand_on(self, job: Job) -> None:
+        """The job waits until it is given a turn again."""
+        with self._changed:
+            self._put_down(job)
+            self._waiting.append(job)
+            self._pass_on()
+            while job not in self._running and not job.left.is_set():
+                self._changed.wait()
+            if job in self._waiting:  # it left: it ends at once, out of turn
+                self._waiting.remove(job)
+                raise LeftError
 
     def close(self, seconds: float = 5.0) -> None:
-        """Everybody leaves; workers end at their next check."""
+        """Everybody leaves; threads end at their next check."""
         with self._changed:
             self._closed = True
             for job in (*self._waiting, *self._running):
                 job.left.set()
+            for job in [job for job in self._waiting if not job.started]:
+                self._waiting.remove(job)
+                job._tell("end", None)
             self._changed.notify_all()
-        for thread in self._threads:
+        for thread in list(self._threads):
             thread.join(seconds)
 
-    def _work(self) -> None:
+    def _put_down(self, job: Job) -> None:
+        now = time.monotonic()
+        self._running.discard(job)
+        job.spent += now - job.turn_since
+        job.waits_since = now
+
+    def _pass_on(self) -> None:
+        """Give free turns to those who need them most. With `_changed` held."""
+        now = time.monotonic()
+        while self._waiting and len(self._running) < self.workers:
+            job = min(self._waiting, key=lambda one: _need(one, now))
+            self._waiting.remove(job)
+            self._running.add(job)
+            job.turn_since = now
+            if not job.started:
+                job.started = True
+                thread = threading.Thread(target=self._work, args=(job,), name="fabula-job", daemon=True)
+                self._threads.add(thread)
+                thread.start()
+        self._changed.notify_all()
+
+    def _work(self, job: Job) -> None:
         if self._begin is not None:
             self._begin()
-        while True:
-            with self._changed:
-                while not self._waiting and not self._closed:
-                    self._changed.wait()
-                if not self._waiting:
-                    return
-                job = self._waiting.popleft()
-                self._running.add(job)
-            begun = time.monotonic()
+        try:
             job.run()
+        finally:
             with self._changed:
-                self._running.discard(job)
+                if job in self._running:
+                    self._put_down(job)
+                self._threads.discard(threading.current_thread())
                 # A running mean that forgets: what the next Retry-After is reckoned by.
-                self._seconds += 0.2 * (time.monotonic() - begun - self._seconds)
+                self._seconds += 0.2 * (job.spent - self._seconds)
+                self._pass_on()
+
+
+def _need(job: Job, now: float) -> float:
+    """Who has had least is first; of those who had the same, who has waited longest."""
+    return job.spent - PATIENCE * (now - job.waits_since)

@@ -8,6 +8,7 @@ from typing import Any
 
 from fabula.api import Narrator, describe, find, installed, load
 from fabula.errors import UserError
+from fabula.studio.jobs import unbroken
 
 
 class Narrators:
@@ -25,7 +26,7 @@ class Narrators:
         if name != self.default and name not in installed():
             known = ", ".join(sorted({self.default, *installed()}))
             raise UserError(f"no model is called {name!r} here; there are {known}", field="model")
-        with self._lock:
+        with unbroken(), self._lock:
             if name not in self._held:
                 self._held[name] = load(self._folder if name == self.default else name, self.device)
                 while len(self._held) > self.most:

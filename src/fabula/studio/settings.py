@@ -20,6 +20,8 @@ CANDIDATES = 10
 SAMPLES = MOST_OVER_HTTP
 SNAPSHOTS = 100
 """Steps that a branch keeps to undo, to redo, and of what was taken from the model."""
+TRAY = 60
+"""Candidates that a branch keeps."""
 SEEDS = 2**53 - 1
 """The largest whole number that a browser holds exactly."""
 
@@ -33,15 +35,19 @@ class StudioSettings:
     db: Path = field(default_factory=lambda: default_path("studio.db"))
     host: str = "127.0.0.1"
     token: str | None = None
+    names: frozenset[str] = frozenset()
+    """Further names that it may be asked for: those of a reverse proxy."""
     workers: int = 1
     """Jobs at once: one thread each, and on two cores a second one only slows the first."""
-    queue: int = 16
+    queue: int = 32
     """Jobs that may wait; beyond, 429."""
+    limit: float = 300.0
+    """Seconds of computing that one job may have."""
     device: str = "cpu"
     max_body: int = MAX_BODY
     loaded: int = 2
     """Models held in memory at once."""
 
     def __post_init__(self) -> None:
-        if self.workers < 1 or self.queue < 0 or self.loaded < 1:
-            raise ValueError("workers and loaded are at least 1, queue at least 0")
+        if self.workers < 1 or self.queue < 0 or self.loaded < 1 or self.limit <= 0:
+            raise ValueError("workers and loaded are at least 1, queue at least 0, limit above 0")

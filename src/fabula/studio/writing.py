@@ -22,12 +22,14 @@ from fabula.studio.narrators import Narrators
 from fabula.web import errors
 
 PING_SECONDS = 15
+TOLD_SECONDS = 0.3
+"""How often a stream says where its job stands."""
 REFUSALS = errors.responses(400, 401, 403, 413, 422, 429, 503)
 EVENT = {
     "type": "object",
     "required": ["event", "data"],
     "properties": {
-        "event": {"enum": ["progress", "candidates", "done", "error"]},
+        "event": {"enum": ["waiting", "progress", "candidates", "done", "error"]},
         "data": {"type": "string", "contentMediaType": "application/json"},
     },
 }
@@ -58,8 +60,9 @@ def router(narrators: Narrators, jobs: Jobs) -> APIRouter:
         responses={200: {"content": {"text/event-stream": {"schema": EVENT}}, "description": "Events, one by one"}},
     )
     async def fill_stream(body: FillBody) -> EventSourceResponse:
-        """Server-sent events: `progress` {drawn, samples}, `candidates` (an answer so far, each at least as good as the
-        one before), at last `done` (what /api/fill answers) or `error` (the error shape). Whoever leaves ends the job.
+        """Server-sent events: `waiting` {ahead} while others have their turn, `progress` {drawn, samples}, `candidates`
+        (an answer so far, each at least as good as the one before), at last `done` (what /api/fill answers) or `error`
+        (the error shape). Whoever leaves ends the job.
         """
 
         def work() -> Iterator[dict[str, Any]]:
@@ -138,14 +141,34 @@ async def left(request: Request) -> None:
 
 
 async def events(job: Job, samples: int) -> AsyncIterator[ServerSentEvent]:
-    """A job's answers as events, the last of them twice: as `candidates` at once, as `done` when it is known to be."""
+    """A job's answers as events, the last of them twice: as `candidates` at once, as `done` when it is known to be.
+
+    Between them, how many wait before it, and how far it is: the second round of samples takes about as many operations
+    as the first, whatever their number, and is mostly the last.
+    """
     async with job:
-        last = None
+        last, ahead, round_steps, round_begun = None, 0, 0, 0
+        drawn = shown = 0
         try:
             yield event("progress", {"drawn": 0, "samples": samples})
-            async for last in job:
-                yield event("progress", {"drawn": last["drawn"], "samples": last["samples"]})
-                yield event("candidates", last)
+            while True:
+                kind, value = await job.next(TOLD_SECONDS)
+                if kind == "end":
+                    break
+                if kind == "answer":
+                    last, round_steps, round_begun = value, job.steps - round_begun, job.steps
+                    drawn, shown = last["drawn"], max(shown, last["drawn"])
+                    yield event("progress", {"drawn": shown, "samples": last["samples"]})
+                    yield event("candidates", last)
+                elif not job.started and job.jobs.ahead(job) != ahead:
+                    ahead = job.jobs.ahead(job)
+                    yield event("waiting", {"ahead": ahead})
+                elif round_steps and drawn < samples:
+                    share = min(0.95, (job.steps - round_begun) / round_steps)
+                    guess = drawn + int(share * (samples - drawn))
+                    if guess > shown:
+                        shown = guess
+                        yield event("progress", {"drawn": shown, "samples": samples})
             yield event("done", last)
         except UserError as error:
             yield event("error", errors.of(error))

@@ -32,6 +32,9 @@ async function failure(response) {
   });
 }
 
+/** A server that says nothing for so long is gone: what waits for a model has a signal of its own instead. */
+const ANSWER = 20_000;
+
 async function send(method, path, body, options = {}) {
   let response;
   try {
@@ -39,6 +42,7 @@ async function send(method, path, body, options = {}) {
       method,
       headers: body === undefined ? {} : { "Content-Type": "application/json" },
       body: body === undefined ? undefined : JSON.stringify(body),
+      signal: options.signal === undefined ? AbortSignal.timeout(ANSWER) : undefined,
       ...options,
     });
   } catch (error) {
@@ -68,10 +72,17 @@ export const write = (body, signal) => json("POST", "/api/write", body, { signal
 export const posterior = (body, signal) => json("POST", "/api/posterior", body, { signal });
 export const explain = (body, signal) => json("POST", "/api/explain", body, { signal });
 
-export const stories = (limit, offset) => json("GET", `/api/stories?limit=${limit}&offset=${offset}`);
-export const createStory = (title, state, options) => json("POST", "/api/stories", { title, state }, options);
+export const stories = (limit, offset, query, trash) =>
+  json("GET", `/api/stories?limit=${limit}&offset=${offset}&query=${id(query)}&trash=${trash}`);
+export const copyStory = (story) => json("POST", `/api/stories/${id(story)}/copy`);
+export const restoreStory = (story) => json("POST", `/api/stories/${id(story)}/restore`);
+export const destroyStory = (story) => json("DELETE", `/api/stories/${id(story)}?forever=true`);
+export const versions = (story, branch) => json("GET", `/api/stories/${id(story)}/branches/${id(branch)}/versions`);
+export const version = (story, branch, version) =>
+  json("GET", `/api/stories/${id(story)}/branches/${id(branch)}/versions/${id(version)}`);
+export const createStory = (title, state, automatic, options) => json("POST", "/api/stories", { title, state, automatic }, options);
 export const story = (story) => json("GET", `/api/stories/${id(story)}`);
-export const renameStory = (story, title) => json("PATCH", `/api/stories/${id(story)}`, { title });
+export const renameStory = (story, title, automatic) => json("PATCH", `/api/stories/${id(story)}`, { title, automatic });
 export const deleteStory = (story) => json("DELETE", `/api/stories/${id(story)}`);
 export const branches = (story) => json("GET", `/api/stories/${id(story)}/branches`);
 export const createBranch = (story, body) => json("POST", `/api/stories/${id(story)}/branches`, body);
@@ -84,12 +95,13 @@ export const saveBranch = (story, branch, body, options) =>
  * Fills in, telling as it goes: onProgress({drawn, samples}), onCandidates(filling); resolves to the last filling.
  * Aborting the signal closes the connection, which ends the work on the server too.
  */
-export async function fill(body, { signal, onProgress, onCandidates }) {
+export async function fill(body, { signal, onWaiting, onProgress, onCandidates }) {
   const response = await send("POST", "/api/fill/stream", body, { signal });
   let last = null;
   try {
     for await (const { event, data } of events(response.body)) {
-      if (event === "progress") onProgress(data);
+      if (event === "waiting") onWaiting(data);
+      else if (event === "progress") onProgress(data);
       else if (event === "candidates") onCandidates(data);
       else if (event === "error") throw new Failure(data.error.message, data.error);
       else if (event === "done") last = data;

@@ -5,6 +5,7 @@ import { menu } from "./menu.js";
 import { ask } from "./messages.js";
 import * as saving from "./saving.js";
 import { store, subscribe } from "./store.js";
+import * as versions from "./versions.js";
 
 let drawn = "";
 
@@ -37,7 +38,7 @@ function level(all, parent, here) {
           branch.name,
         ),
         menu(pictured("more", `More for ${branch.name}`), () => [
-          ...(current ? [{ label: "Rename…", act: () => rename(branch) }] : [{ label: "Open", act: () => saving.open(store.ui.story.id, branch.id) }]),
+          ...(current ? [{ label: "Rename…", act: () => rename(branch) }, { label: "Versions…", act: versions.show }] : [{ label: "Open", act: () => saving.open(store.ui.story.id, branch.id) }]),
           { label: "Delete…", danger: true, disabled: all.length < 2, act: () => remove(branch) },
         ]),
       ),

@@ -1,12 +1,14 @@
 // Candidates as cards beside the story. Looking at one (pointer or focus) shows it in place; a click takes it, and only a click.
 
 import { compare } from "./diff.js";
-import { $, h, icon, keep } from "./dom.js";
+import { $, h, icon, keep, pictured } from "./dom.js";
 import { recipe } from "./filling.js";
+import { menu } from "./menu.js";
 import { hue, place, said } from "./moods.js";
-import { say } from "./messages.js";
+import { note, say } from "./messages.js";
 import { take } from "./state.js";
 import { change, show, store, subscribe } from "./store.js";
+import { actions, entryOf } from "./tray.js";
 
 /** More new words than this, and marking them would say nothing. */
 const MOSTLY = 0.7;
@@ -33,14 +35,23 @@ export function start(actions) {
 }
 
 /** The lines of a batch that are its own to write. */
-const written = (batch) => batch.request.sentences.flatMap((sentence, i) => (sentence === null && (batch.only ?? i) === i ? [i] : []));
+export const written = (batch) => batch.request.sentences.flatMap((sentence, i) => (sentence === null && (batch.only ?? i) === i ? [i] : []));
 
 /** Whether the story still has the shape that the candidates were written for. */
-const fits = (batch, doc) => batch.request.sentences.length === doc.lines.length;
+const fits = (batch, doc) => batch.before.length === doc.lines.length;
 
-/** Whether what was given is still what stands there. */
-const current = (batch, doc) =>
-  fits(batch, doc) && batch.request.sentences.every((sentence, i) => sentence === null || sentence === doc.lines[i].text.trim());
+/** Whether line i was written by hand since the candidates were asked for: it is not theirs to replace. */
+const own = (batch, doc, i) => {
+  const { text, write } = doc.lines[i];
+  return Boolean(text.trim()) && !write && text !== batch.before[i];
+};
+
+/** Whether what was given, and the arc, are still what stands there. */
+const current = (batch, doc) => {
+  const { sentences, arc } = batch.request;
+  const kept = (sentence, i) => (sentence === null ? !own(batch, doc, i) : sentence === doc.lines[i].text.trim());
+  return fits(batch, doc) && sentences.every(kept) && sentences.every((_, i) => (arc?.[i] ?? null) === doc.lines[i].tag);
+};
 
 function look(target) {
   const card = target.closest(".card");
@@ -52,7 +63,7 @@ function look(target) {
   const candidate = shown?.candidates[number];
   if (!candidate || !fits(batch, store.doc) || !BESIDE.matches) return;
   const sentences = Object.fromEntries(
-    written(batch).filter((i) => !store.doc.lines[i].locked).map((i) => [i, candidate.sentences[i].text]),
+    written(batch).filter((i) => !store.doc.lines[i].locked && !own(batch, store.doc, i)).map((i) => [i, candidate.sentences[i].text]),
   );
   show({ preview: { sentences, tags: candidate.sentences.map((sentence) => sentence.tag) } });
 }
@@ -63,14 +74,18 @@ function leave() {
   else render(store.doc, store.ui);
 }
 
-function taken(number, lines) {
+function taken(number, wanted) {
   const { batch } = store.ui;
   const candidate = shown.candidates[number];
+  const spared = wanted.length > 1 ? wanted.filter((i) => own(batch, store.doc, i)) : [];
+  const lines = wanted.filter((i) => !spared.includes(i));
+  if (!lines.length) return note("You have written all these lines yourself since: take one of them alone to replace it.");
   const sentences = Object.fromEntries(lines.map((i) => [i, candidate.sentences[i].text]));
   const entry = { ...recipe(batch.request), candidate: number, lines: lines.map((i) => i + 1), score: candidate.score };
   store.ui.preview = null;
   change(take, sentences, entry);
-  say(`${lines.length === 1 ? `Line ${lines[0] + 1} of candidate` : "Candidate"} ${number + 1} taken. Control Z takes it back.`);
+  if (spared.length) return note(`${spared.length === 1 ? "Line" : "Lines"} ${spared.map((i) => i + 1).join(", ")} ${spared.length === 1 ? "stays" : "stay"} as you wrote ${spared.length === 1 ? "it" : "them"} since.`);
+  return say(`${lines.length === 1 ? `Line ${lines[0] + 1} of candidate` : "Candidate"} ${number + 1} taken. Control Z takes it back.`);
 }
 
 function render(doc, ui) {
@@ -143,6 +158,7 @@ function card(candidate, number, lines, doc, ready) {
       h("span", { class: "rank" }, `${number + 1}`),
       h("span", { class: "score", title: "How probable the model finds the way to what you gave, in nats; larger is better" },
         `score ${candidate.score.toFixed(1).replace("-", "−")}`, number ? `, ${behind.toFixed(1)} behind` : ""),
+      menu(pictured("more", `More for candidate ${number + 1}`, { "data-does": "more" }), () => actions(entryOf(candidate, lines, store.ui.batch.request))),
       takeAll,
     ),
     h("ol", { class: "sentences" }, lines.map((i) => sentence(candidate.sentences[i], i, number, lines, doc, ready))),
@@ -182,7 +198,7 @@ function marked(text, other) {
 export function controls({ fill, stop }) {
   $("fill").addEventListener("click", () => (store.ui.batch?.state === "running" ? stop() : fill()));
   $("link").addEventListener("click", () => store.ui.batch && act.copyLink(store.ui.batch.request));
-  subscribe((_, { batch }) => {
+  subscribe((doc, { batch }) => {
     const busy = batch?.state === "running";
     $("suggest").dataset.state = batch?.state ?? "none";
     keep($("fill"), { textContent: busy ? "Stop" : "Fill in" });
@@ -190,10 +206,10 @@ export function controls({ fill, stop }) {
     keep($("progress"), { hidden: !busy });
     const { drawn: done = 0, samples = 1 } = batch?.progress ?? {};
     const bar = $("bar-fill");
-    bar.style.width = busy && batch.progress ? `${Math.max(4, (100 * done) / samples)}%` : "";
-    bar.classList.toggle("unknown", busy && !batch.progress);
-    const told = !busy ? "" : batch.waiting ? `The studio is busy; trying again in ${batch.waiting} s` : batch.progress ? `${done} of ${samples} tellings read` : "Reading your lines…";
+    bar.style.width = busy && batch.progress?.drawn ? `${Math.max(4, (100 * done) / samples)}%` : "";
+    bar.classList.toggle("unknown", busy && !batch.progress?.drawn);
+    const told = !busy ? "" : batch.waiting ? `The studio is busy; trying again in ${batch.waiting} s` : batch.ahead ? `Waiting: ${batch.ahead} ${batch.ahead === 1 ? "other is" : "others are"} before you` : batch.progress?.drawn ? `${done} of ${samples} tellings read` : "Reading your lines…";
     keep($("progress-text"), { textContent: told });
-    keep($("hint"), { hidden: Boolean(batch) });
+    keep($("hint"), { hidden: Boolean(batch) || doc.lines.every((line) => line.text.trim()) });
   });
 }

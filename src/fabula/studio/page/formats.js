@@ -2,7 +2,7 @@
 
 import { sign, unsign } from "./moods.js";
 import { split } from "./split.js";
-import { blank, FEWEST, MOST, empty, restored, stored } from "./state.js";
+import { blank, FEWEST, LONGEST, MOST, empty, restored, stored } from "./state.js";
 
 const MARK = "fabula-story";
 
@@ -21,6 +21,8 @@ export function toMarkdown(doc, title) {
 export const toJson = (doc, title) => JSON.stringify({ format: MARK, version: 1, title, state: stored(doc) }, null, 1) + "\n";
 
 const counted = (lines) => {
+  const long = lines.findIndex((line) => line.text.length > LONGEST);
+  if (long >= 0) throw new Error(`line ${long + 1} has ${lines[long].text.length.toLocaleString("en")} characters; the most is ${LONGEST.toLocaleString("en")}`);
   if (lines.length > MOST) throw new Error(`it has ${lines.length} sentences; a story has at most ${MOST}`);
   while (lines.length < FEWEST) lines.push(blank());
   return { ...empty(), lines };
@@ -53,5 +55,6 @@ export function fromJson(text) {
   }
   const doc = value?.format === MARK ? restored(value.state) : null;
   if (!doc) throw new Error("it is not a story that the studio exported");
+  counted([...doc.lines]);
   return { title: typeof value.title === "string" ? value.title.slice(0, 200) : "", doc };
 }

@@ -81,7 +81,13 @@ function askOpening(i) {
 function onPaste(event, i) {
   const pasted = event.clipboardData.getData("text/plain");
   const sentences = split(pasted);
-  if (sentences.length < 2 || store.doc.lines[i].locked) return;
+  const { value, selectionStart, selectionEnd } = event.target;
+  const alone = sentences.length < 2;
+  if (sentences.some((sentence) => sentence.length + (alone ? value.length - (selectionEnd - selectionStart) : 0) > state.LONGEST)) {
+    event.preventDefault();
+    return note(`A line has at most ${state.LONGEST.toLocaleString("en")} characters: this was not pasted.`);
+  }
+  if (alone || store.doc.lines[i].locked) return;
   event.preventDefault();
   const { doc, left } = state.paste(store.doc, i, sentences);
   change(() => doc);
@@ -125,6 +131,7 @@ function makeRow(i) {
     spellcheck: true,
     autocomplete: "off",
     class: "text",
+    maxLength: state.LONGEST,
     oninput: () => change(state.type, i, text.value.replace(/\s*\n\s*/g, " ")),
     onblur: () => change(state.pause),
     onpaste: (event) => onPaste(event, i),
@@ -135,6 +142,7 @@ function makeRow(i) {
     class: "start",
     "aria-label": `Opening words of sentence ${i + 1}`,
     placeholder: "opening words",
+    maxLength: 1000,
     autocomplete: "off",
     oninput: () => change(state.open, i, start.value),
     onblur: () => {

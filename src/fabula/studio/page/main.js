@@ -17,6 +17,7 @@ import { sketch, SHAPES, tagsOf } from "./shapes.js";
 import * as state from "./state.js";
 import * as stories from "./stories.js";
 import { change, show, store, subscribe } from "./store.js";
+import * as tray from "./tray.js";
 import * as why from "./why.js";
 
 const EXAMPLES = [
@@ -43,6 +44,7 @@ function header() {
     keep($("title"), { value: ui.title, placeholder: saving.titleOf(doc, "") === "Untitled" ? "Untitled story" : saving.titleOf(doc, "") });
     keep($("saved"), { textContent: SAVED[ui.saved] });
     $("saved").dataset.state = ui.saved;
+    keep($("problem"), { hidden: !["offline", "conflict", "refused"].includes(ui.saved) });
     undoable($("undo"), "Undo", "Ctrl+Z", doc.undo.at(-1));
     undoable($("redo"), "Redo", "Ctrl+Shift+Z", doc.redo.at(-1));
     const name = saving.titleOf(doc);
@@ -153,11 +155,12 @@ async function reproduce(text) {
   return true;
 }
 
-async function follow() {
+/** The story of the address; without one, a new one where the reader went back to before the first. */
+async function follow(event) {
   const told = new URLSearchParams(location.hash.slice(1));
   if (told.has("r")) return reproduce(told.get("r"));
-  if (told.has("s")) return saving.open(Number(told.get("s")), Number(told.get("b")) || null);
-  return undefined;
+  if (told.has("s")) return saving.open(Number(told.get("s")), Number(told.get("b")) || null, false);
+  return event ? saving.begin() : undefined;
 }
 
 async function start() {
@@ -168,6 +171,8 @@ async function start() {
   why.start();
   cards.start({ copyLink });
   cards.controls(filling);
+  tray.start();
+  filling.onArrival((batch) => tray.gather(batch.filling, cards.written(batch), batch.request));
   settings.start();
   header();
   shapes();
@@ -186,7 +191,7 @@ async function start() {
   filling.watchPosterior();
   await follow();
   saving.start();
-  addEventListener("hashchange", follow);
+  addEventListener("popstate", follow);
   document.documentElement.dataset.ready = "yes";
 }
 

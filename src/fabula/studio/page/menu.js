@@ -59,7 +59,8 @@ function open(button, items) {
   list.addEventListener("focusout", (event) => {
     if (event.relatedTarget && !list.contains(event.relatedTarget) && event.relatedTarget !== button) close();
   });
-  document.body.append(list);
+  // A modal dialog has everything else behind it.
+  (button.closest("dialog") ?? document.body).append(list);
   opened = { button, list };
   button.setAttribute("aria-expanded", "true");
   position(button, list);
@@ -71,8 +72,10 @@ function position(button, list) {
   const at = button.getBoundingClientRect();
   const size = list.getBoundingClientRect();
   const below = at.bottom + 4 + size.height <= innerHeight || at.top - 4 - size.height < 0;
-  list.style.top = `${scrollY + (below ? at.bottom + 4 : at.top - 4 - size.height)}px`;
-  list.style.left = `${scrollX + Math.max(8, Math.min(at.right - size.width, innerWidth - size.width - 8))}px`;
+  const fixed = button.closest("dialog") !== null;
+  list.style.position = fixed ? "fixed" : "";
+  list.style.top = `${(fixed ? 0 : scrollY) + (below ? at.bottom + 4 : at.top - 4 - size.height)}px`;
+  list.style.left = `${(fixed ? 0 : scrollX) + Math.max(8, Math.min(at.right - size.width, innerWidth - size.width - 8))}px`;
 }
 
 function steer(event, entries) {

@@ -26,6 +26,9 @@ export function clear(about) {
   for (const bar of $("bars").querySelectorAll(".bar")) if (bar.dataset.about === about) bar.remove();
 }
 
+/** Whether there is a bar about this. */
+export const said = (about) => $("bars").querySelector(`.bar[data-about="${about}"]`) !== null;
+
 /** A note that goes away by itself. */
 export function note(message) {
   $("note").textContent = message;

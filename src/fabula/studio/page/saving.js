@@ -1,22 +1,34 @@
 // The story on the server: opened, saved a moment after every change, branched. Never over someone else's revision.
 
 import * as api from "./api.js";
-import { stop } from "./filling.js";
+import * as drafts from "./drafts.js";
+import { stop, usable } from "./filling.js";
 import { clear, note, warn } from "./messages.js";
 import { empty, isBlank, restored, stored } from "./state.js";
 import { show, store, subscribe } from "./store.js";
 
+/** A save follows a pause of so many milliseconds, or the oldest unsaved change where there is no pause. */
 const SOON = 500;
+const LATEST = 1500;
+const COPY = 300;
 const RETRY = [2000, 4000, 8000, 15000];
-const KEPT = ["lines", "seed", "candidates", "temperature", "model", "taken"];
+const KEPT = ["lines", "seed", "candidates", "temperature", "model", "taken", "tray"];
 
 /** What the server has: the document and title of the last acknowledged save. */
 let clean = { doc: store.doc, title: "" };
 let timer = null;
+let copying = null;
 let saving = null;
 let tries = 0;
-/** What the server would not take: not offered again before it has changed. */
+/** When the oldest change was made that is not saved, and the document that the timer was set for. */
+let since = null;
+let scheduled = null;
+/** What the server would not take as a whole: not offered again before it has changed. */
 let refused = null;
+/** Lines that the server would not take: the others are saved without them. */
+const withheld = new Set();
+/** Shows again what stands in the way of saving. */
+let problem = null;
 
 /** A title where none was given: how the story begins. */
 export function titleOf(doc, title = store.ui.title) {
@@ -26,35 +38,82 @@ export function titleOf(doc, title = store.ui.title) {
   return (words.length > 7 ? `${begin.replace(/[.,;:!?]+$/, "")} …` : begin).slice(0, 200) || "Untitled";
 }
 
+const automatic = () => !store.ui.title.trim();
 const changed = (from) => KEPT.some((key) => store.doc[key] !== from.doc[key]) || titleOf(store.doc) !== from.title;
 const dirty = () => changed(clean);
+const holdsWithheld = () => store.doc.lines.some((line) => withheld.has(line.text));
+const nothing = () => !store.ui.story && isBlank(store.doc) && automatic();
+/** Whether closing the window now would leave something that only this browser has. */
+const unsaved = () => !nothing() && (dirty() || holdsWithheld());
 
 export function start() {
   subscribe((doc, ui) => {
-    if (["conflict", "saving"].includes(ui.saved) || !dirty() || (!ui.story && isBlank(doc) && !ui.title.trim())) return;
+    if (nothing()) return;
+    if (!unsaved()) return forgetCopy();
+    copying ??= setTimeout(copy, COPY);
+    if (["conflict", "saving", "offline"].includes(ui.saved) || !dirty()) return;
     if (refused && !changed(refused)) return;
-    if (ui.saved !== "offline") ui.saved = "unsaved";
+    if (scheduled && !changed(scheduled)) return; // only something beside the story was shown: the timer runs on
+    scheduled = { doc, title: titleOf(doc) };
+    ui.saved = "unsaved";
+    since ??= performance.now();
     clearTimeout(timer);
-    timer = setTimeout(save, ui.saved === "offline" ? RETRY[Math.min(tries, RETRY.length - 1)] : SOON);
+    timer = setTimeout(save, Math.max(0, Math.min(SOON, since + LATEST - performance.now())));
   });
-  addEventListener("visibilitychange", () => document.hidden && dirty() && store.ui.story && save());
+  addEventListener("visibilitychange", () => document.hidden && (copy(), dirty() && store.ui.story && save()));
   addEventListener("pagehide", flushNow);
   // A page that comes back out of the browser's memory may be older than what it saved on its way out.
   addEventListener("pageshow", (event) => event.persisted && location.reload());
   addEventListener("beforeunload", (event) => {
-    if (["offline", "conflict"].includes(store.ui.saved) && dirty()) event.preventDefault();
+    copy();
+    if (unsaved()) event.preventDefault();
   });
+  document.getElementById("problem").addEventListener("click", () => problem?.());
+  offerOrphans();
+}
+
+/** What only this page has, as a copy in the browser. */
+function copy() {
+  clearTimeout(copying);
+  copying = null;
+  const { story, branch, title } = store.ui;
+  if (unsaved()) drafts.keep(drafts.nameOf(story, branch), { title, state: stored(store.doc), revision: branch?.revision ?? 0 });
+}
+
+function forgetCopy() {
+  clearTimeout(copying);
+  copying = null;
+  drafts.forget(drafts.nameOf(store.ui.story, store.ui.branch));
+}
+
+function offerOrphans() {
+  const own = drafts.found(drafts.nameOf(null));
+  const doc = own && !store.ui.story && isBlank(store.doc) ? restored(own.state) : null;
+  if (doc) {
+    store.doc = doc;
+    show({ title: own.title });
+    return;
+  }
+  const [first] = drafts.orphans();
+  const kept = first && restored(first[1].state);
+  if (!kept) return;
+  const [name, told] = first;
+  warn("draft", `This browser holds a story that was never saved: “${titleOf(kept, told.title)}”`, [
+    { label: "Open it", act: async () => (await begin(kept, told.title)) && (drafts.forget(name), clear("draft")) },
+    { label: "Discard it", act: () => (drafts.forget(name), clear("draft")) },
+  ]);
 }
 
 /** On the way out: the browser finishes the request after the page is gone. */
 function flushNow() {
+  copy();
   const { story, branch } = store.ui;
-  if (!dirty() || saving || store.ui.saved === "conflict" || (!story && isBlank(store.doc))) return;
-  const state = stored(store.doc);
+  if (!dirty() || saving || store.ui.saved === "conflict" || nothing()) return;
   const options = { keepalive: true };
+  const state = sendable(store.doc);
   const last = story
     ? api.saveBranch(story.id, branch.id, { state, revision: branch.revision }, options)
-    : api.createStory(titleOf(store.doc), state, options);
+    : api.createStory(titleOf(store.doc), state, automatic(), options);
   last.catch(() => {});
 }
 
@@ -62,7 +121,7 @@ function flushNow() {
 export async function flush() {
   clearTimeout(timer);
   if (saving) await saving;
-  if (dirty() && (store.ui.story || !isBlank(store.doc))) await save();
+  if (dirty() && !nothing()) await save();
   return ["saved", "new"].includes(store.ui.saved);
 }
 
@@ -75,53 +134,108 @@ function save() {
   return saving;
 }
 
+/** What is sent of a document: without the words of lines that were refused. */
+function sendable(doc) {
+  const state = stored(doc);
+  if (!withheld.size) return state;
+  return { ...state, lines: state.lines.map((line) => (withheld.has(line.text) ? { ...line, text: "", locked: false } : line)) };
+}
+
 async function attempt() {
   if (store.ui.saved === "conflict") return;
   const { doc } = store;
   const title = titleOf(doc);
+  const begun = performance.now();
+  since = scheduled = null;
   if (store.ui.saved !== "offline") show({ saved: "saving" });
   try {
     if (!store.ui.story) {
-      const made = await api.createStory(title, stored(doc));
+      const name = drafts.nameOf(null);
+      const made = await api.createStory(title, sendable(doc), automatic());
+      drafts.forget(name);
       arrived(made, made.branch);
     } else {
       const { story, branch } = store.ui;
       if (KEPT.some((key) => doc[key] !== clean.doc[key])) {
-        const saved = await api.saveBranch(story.id, branch.id, { state: stored(doc), revision: branch.revision });
+        const saved = await api.saveBranch(story.id, branch.id, { state: sendable(doc), revision: branch.revision });
         store.ui.branch = saved;
       }
-      if (title !== clean.title) store.ui.story = await api.renameStory(story.id, title);
+      if (title !== clean.title) store.ui.story = await api.renameStory(story.id, title, automatic());
     }
     clean = { doc, title };
+    if (dirty()) since = begun;
     refused = null;
     if (tries) note("The server is back; everything is saved.");
     tries = 0;
-    clear("saving");
     clear("gone");
+    if (holdsWithheld()) return show({ saved: "refused" });
+    withheld.clear();
+    problem = null;
+    clear("saving");
     show({ saved: dirty() ? "unsaved" : "saved" });
   } catch (error) {
-    failed(error);
+    await failed(error, doc);
   }
 }
 
-function failed(error) {
+/** The bar that says what is wrong, now and whenever it is asked for again. */
+function trouble(about, message, actions = []) {
+  problem = () => warn(about, message, actions);
+  problem();
+}
+
+async function failed(error, doc) {
+  const line = /^state\.lines\[(\d+)\]\.text/.exec(error.field ?? "")?.[1];
   if (error.gone || error.status >= 500 || error.status === 429) {
-    if (!tries) warn("saving", error.gone ? error.message : `Not saved: ${error.message}.`, [{ label: "Try now", act: save }]);
-    timer = setTimeout(save, RETRY[Math.min(tries, RETRY.length - 1)]);
+    if (!tries) trouble("gone", error.gone ? error.message : `Not saved: ${error.message}.`, [{ label: "Try now", act: save }]);
+    clearTimeout(timer);
+    timer = setTimeout(save, Math.max(RETRY[Math.min(tries, RETRY.length - 1)], 1000 * (error.wait ?? 0)));
     tries += 1;
     show({ saved: "offline" });
-  } else if (error.status === 409 || error.status === 404) {
-    show({ saved: "conflict" });
-    const lost = error.status === 404;
-    warn("saving", lost ? "This story was deleted in another window. What you see is only on this page." : "This branch was changed in another window, so yours was not saved over it.", [
-      lost ? { label: "Keep mine as a new story", act: asStory } : { label: "Keep mine as a branch", act: asBranch },
-      ...(lost ? [] : [{ label: "Load theirs", act: () => load(store.ui.story.id, store.ui.branch.id) }]),
-    ]);
+  } else if (error.status === 409 || error.status === 404) await conflict(error, doc);
+  else if (error.status === 422 && line !== undefined && !withheld.has(doc.lines[line].text)) {
+    withheld.add(doc.lines[line].text);
+    trouble("saving", `Line ${Number(line) + 1} is not saved: ${error.message.replace(/^line \d+ */, "it ")}. Everything else is.`);
+    await attempt();
   } else {
     refused = { doc: store.doc, title: titleOf(store.doc) };
-    warn("saving", `Not saved: ${error.message}.`);
+    trouble("saving", `Not saved: ${error.message}.`);
     show({ saved: "refused" });
   }
+}
+
+/** Somebody else has saved or deleted what is on the page. */
+async function conflict(error, doc) {
+  const { story, branch } = store.ui;
+  if (error.status === 409) {
+    // The answer to our own save may have been lost on its way: then what is there is what we sent.
+    const theirs = await api.branch(story.id, branch.id).catch(() => null);
+    if (theirs && same(theirs.state, sendable(doc))) {
+      clean = { doc, title: clean.title };
+      store.ui.branch = theirs;
+      return show({ saved: dirty() ? "unsaved" : "saved" });
+    }
+  }
+  show({ saved: "conflict" });
+  const asBranch = { label: "Keep mine as a branch", act: () => grow(`${branch.name} (mine)`, error.status === 404 ? null : branch.id) };
+  if (error.status === 409)
+    return trouble("saving", "This branch was changed in another window, so yours was not saved over it.", [
+      asBranch,
+      { label: "Load theirs", act: () => discard(() => load(story.id, branch.id)) },
+    ]);
+  if (error.field === "branch")
+    return trouble("saving", "This branch was deleted in another window. What you see is only on this page.", [asBranch]);
+  return trouble("saving", "This story was deleted in another window. What you see is only on this page.", [
+    { label: "Keep mine as a new story", act: asStory },
+  ]);
+}
+
+const same = (a, b) => KEPT.every((key) => JSON.stringify(a[key] ?? null) === JSON.stringify(b[key] ?? null));
+
+/** What is on the page is given up on purpose. */
+function discard(then) {
+  forgetCopy();
+  return then();
 }
 
 /** A story and the branch of it that is on the page. */
@@ -129,18 +243,30 @@ function arrived(story, branch) {
   store.ui.story = story;
   store.ui.branch = branch;
   store.ui.branches = story.tree;
-  history.replaceState(null, "", `#s=${story.id}&b=${branch.id}`);
+  address(`#s=${story.id}&b=${branch.id}`);
+}
+
+/** The address of what is on the page: Back leads to the story before, not out of the studio. */
+function address(hash, push = false) {
+  if (location.hash === hash) return;
+  history[push ? "pushState" : "replaceState"](null, "", hash || location.pathname);
 }
 
 function place(doc, title) {
   stop();
+  clear("model");
+  if (doc.model !== null && store.ui.models.length && usable(doc.model) === null)
+    warn("model", `This story was written with the model “${doc.model}”, which is not installed here: the studio’s own model goes on with it.`);
   store.doc = doc;
   Object.assign(store.ui, { title, batch: null, preview: null, posterior: null, why: null, opening: new Set() });
   for (const about of ["saving", "fill", "gone"]) clear(about);
+  clearTimeout(timer);
+  withheld.clear();
   tries = 0;
+  refused = since = scheduled = problem = null;
 }
 
-async function load(storyId, branchId = null) {
+async function load(storyId, branchId = null, push = false) {
   try {
     const story = await api.story(storyId);
     const latest = [...story.tree].sort((a, b) => b.updated.localeCompare(a.updated))[0];
@@ -148,11 +274,13 @@ async function load(storyId, branchId = null) {
     const branch = await api.branch(story.id, chosen.id);
     const doc = restored(branch.state);
     if (!doc) throw new api.Failure("this branch cannot be read");
-    const title = story.title === titleOf(doc, "") ? "" : story.title;
-    place(doc, title);
-    clean = { doc, title: story.title };
+    const own = story.automatic ?? story.title === titleOf(doc, "");
+    place(doc, own ? "" : story.title);
+    clean = { doc, title: own ? titleOf(doc, "") : story.title };
+    address(`#s=${story.id}&b=${branch.id}`, push);
     arrived(story, branch);
     show({ saved: "saved" });
+    recall(story, branch);
     return true;
   } catch (error) {
     warn("loading", `Could not open it: ${error.message}`);
@@ -160,40 +288,59 @@ async function load(storyId, branchId = null) {
   }
 }
 
+/** Words of this branch that this browser had and the server had not. */
+function recall(story, branch) {
+  const name = drafts.nameOf(story, branch);
+  const told = drafts.found(name);
+  const doc = told && restored(told.state);
+  if (!doc) return;
+  if (same(told.state, branch.state)) return void drafts.forget(name);
+  const put = () => {
+    store.doc = doc;
+    show({ title: told.title });
+  };
+  if (told.revision === branch.revision) {
+    put();
+    note("Words that had not been saved were found in this browser.");
+    return;
+  }
+  warn("draft", "This browser holds words of this branch that were never saved; it was changed elsewhere since.", [
+    { label: "Keep them as a branch", act: () => (put(), clear("draft"), grow(`${branch.name} (mine)`, branch.id)) },
+    { label: "Discard them", act: () => (drafts.forget(name), clear("draft")) },
+  ]);
+}
+
 /** Opens a stored story, after what is on the page was saved. */
-export async function open(storyId, branchId = null) {
+export async function open(storyId, branchId = null, push = true) {
   clear("loading");
-  return (await leave()) && load(storyId, branchId);
+  return (await leave()) && load(storyId, branchId, push);
 }
 
 /** A new story: blank, or `doc`. */
 export async function begin(doc = empty(), title = "", hash = "") {
+  const push = !nothing();
   if (!(await leave())) return false;
   if (!hash) clear("loading");
   place(doc, title);
   Object.assign(store.ui, { story: null, branch: null, branches: [] });
   clean = { doc: hash ? doc : empty(), title: titleOf(empty(), "") };
   if (hash) clean.title = titleOf(doc);
-  history.replaceState(null, "", hash || location.pathname);
+  address(hash, push);
   show({ saved: "new" });
   return true;
 }
 
 async function leave() {
-  if (!store.ui.story && isBlank(store.doc)) return true;
-  if (store.ui.story === null && !dirty()) return true;
+  if (nothing() || (store.ui.story === null && !dirty())) return true;
   if (await flush()) return true;
   warn("loading", "What is on the page could not be saved, so it stays here. Export it, or try again when the server is back.");
   return false;
 }
 
 async function asStory() {
+  forgetCopy();
   Object.assign(store.ui, { story: null, branch: null, branches: [], saved: "unsaved" });
   await save();
-}
-
-async function asBranch() {
-  await grow(`${store.ui.branch.name} (mine)`);
 }
 
 /** A branch from here on; what it grows from stays as it is. */
@@ -203,21 +350,27 @@ export async function branch() {
   const taken = new Set(store.ui.branches.map(({ name }) => name));
   let number = store.ui.branches.length + 1;
   while (taken.has(`branch ${number}`)) number += 1;
-  return grow(`branch ${number}`);
+  return grow(`branch ${number}`, store.ui.branch.id);
 }
 
-async function grow(name) {
+async function grow(name, parentId, quiet = false) {
   const { doc } = store;
   try {
     const { story, branch: parent } = store.ui;
-    const made = await api.createBranch(story.id, { parent: parent.id, name: name.slice(0, 200), state: stored(doc) });
+    const made = await api.createBranch(story.id, { parent: parentId, name: name.slice(0, 200), state: sendable(doc) });
+    forgetCopy();
     clean = { doc, title: clean.title };
-    arrived(await api.story(story.id), made);
+    const whole = await api.story(story.id);
+    address(`#s=${story.id}&b=${made.id}`, true);
+    arrived(whole, made);
+    problem = null;
     clear("saving");
     show({ saved: dirty() ? "unsaved" : "saved" });
-    note(`You are on “${made.name}” now; “${parent.name}” stays as it was.`);
+    if (!quiet) note(`You are on “${made.name}” now; “${parent.name}” stays as it was.`);
+    return true;
   } catch (error) {
     warn("saving", `No branch was made: ${error.message}`);
+    return false;
   }
 }
 
@@ -225,12 +378,12 @@ export async function renameBranch(name) {
   if (!name.trim() || !(await flush())) return;
   try {
     const { story, branch: old } = store.ui;
-    const body = { name: name.trim().slice(0, 200), state: stored(store.doc), revision: old.revision };
+    const body = { name: name.trim().slice(0, 200), state: sendable(store.doc), revision: old.revision };
     arrived(story, await api.saveBranch(story.id, old.id, body));
     store.ui.branches = (await api.story(story.id)).tree;
     show({});
   } catch (error) {
-    failed(error);
+    await failed(error, store.doc);
   }
 }
 
@@ -248,6 +401,14 @@ export async function deleteBranch(id) {
   } catch (error) {
     warn("loading", `Not deleted: ${error.message}`);
   }
+}
+
+/** A story was given a title in the list. */
+export async function renameStory(id, title) {
+  const told = await api.renameStory(id, title, false);
+  if (store.ui.story?.id !== id) return;
+  clean = { ...clean, title };
+  show({ story: told, title });
 }
 
 /** A story that is on the page was deleted from the list. */

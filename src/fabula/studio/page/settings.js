@@ -40,7 +40,7 @@ function render(doc, ui) {
   const value = doc.temperature === null ? "" : String(doc.temperature);
   if (![...bold.options].some((option) => option.value === value)) bold.append(h("option", { value }, value));
   keep(bold, { value });
-  const name = doc.model ?? ui.model;
+  const name = ui.models.some((one) => one.name === doc.model) ? doc.model : ui.model;
   const labels = ui.models.find((one) => one.name === name)?.labels;
   if (labels?.length && labels.join() !== ui.labels.join()) ui.labels = labels;
   $("model-field").hidden = ui.models.length < 2;

@@ -1,7 +1,8 @@
 // A paragraph falls into sentences.
 
 const SHORT = /(?:^|[\s("'“‘])(?:Mr|Mrs|Ms|Dr|Prof|St|Sr|Jr|vs|etc|No|Mt|Capt|Col|Gen|Lt|Sgt|[A-Z]|e\.g|i\.e|a\.m|p\.m)\.$/;
-const END = /[.!?…]+["'”’)\]]*\s+(?=["'“‘(]?[\p{Lu}\p{N}])/gu;
+// The look behind keeps a long run of dots from being tried again at each of them.
+const END = /(?<![.!?…])[.!?…]+["'”’)\]]*\s+(?=["'“‘(]?[\p{Lu}\p{N}])/gu;
 
 /** The sentences of one line of text. */
 function sentences(text) {

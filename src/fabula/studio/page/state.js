@@ -5,6 +5,8 @@
 
 export const FEWEST = 2;
 export const MOST = 64;
+/** Characters of one line, as the server has it. */
+export const LONGEST = 4_000;
 const STEPS = 100;
 /** What the steps of undo may weigh together when stored, in characters: a save stays quick however long the session. */
 const STORED = 200_000;
@@ -20,6 +22,7 @@ export const empty = (count = 5) => ({
   undo: [],
   redo: [],
   taken: [],
+  tray: [],
   burst: null,
 });
 
@@ -125,6 +128,11 @@ export function take(doc, sentences, entry) {
   return { ...edit(doc, lines, "taking a candidate"), taken: [...doc.taken, entry].slice(-STEPS) };
 }
 
+/** The lines as a version had them. */
+export function revert(doc, lines) {
+  return JSON.stringify(lines) === JSON.stringify(doc.lines) ? doc : edit(doc, lines, "going back to a version");
+}
+
 export const set = (doc, settings) => ({ ...doc, ...settings });
 
 export function undo(doc) {
@@ -142,7 +150,7 @@ export function redo(doc) {
 }
 
 /** What a branch stores of a document: the oldest steps are dropped where they would weigh too much. */
-export function stored({ lines, seed, candidates, temperature, model, undo, redo, taken }) {
+export function stored({ lines, seed, candidates, temperature, model, undo, redo, taken, tray }) {
   const lighter = (steps, budget) => {
     let at = steps.length;
     for (let weight = 0; at > 0; at -= 1) {
@@ -153,7 +161,7 @@ export function stored({ lines, seed, candidates, temperature, model, undo, redo
   };
   const half = STORED / 2;
   return {
-    lines, seed, candidates, temperature, model,
+    lines, seed, candidates, temperature, model, tray,
     undo: lighter(undo, half), redo: lighter(redo, half), taken: lighter(taken, half),
   };
 }
@@ -167,6 +175,30 @@ const asLine = ({ text, write, locked, start, tag }) => ({
 
 const asLines = (lines) =>
   Array.isArray(lines) && lines.length >= FEWEST && lines.length <= MOST && lines.every(isLine) ? lines.map(asLine) : null;
+
+/** Candidates that a branch keeps, favourites first to stay. */
+export const TRAY = 60;
+
+const isKept = (entry) =>
+  typeof entry?.id === "string" && Array.isArray(entry.lines) && Array.isArray(entry.sentences) &&
+  entry.sentences.every((sentence) => typeof sentence?.text === "string");
+
+/** Candidates into the tray, newest first; what no longer fits is the oldest that is no favourite. */
+export function collect(doc, entries) {
+  const known = new Set(doc.tray.map((entry) => entry.id));
+  const fresh = entries.filter((entry) => !known.has(entry.id));
+  if (!fresh.length) return doc;
+  const all = [...fresh, ...doc.tray];
+  const room = TRAY - all.filter((entry) => entry.favourite).length;
+  const others = new Set(all.filter((entry) => !entry.favourite).slice(0, Math.max(0, room)));
+  return { ...doc, tray: all.filter((entry) => entry.favourite || others.has(entry)).slice(0, TRAY) };
+}
+
+/** A change of one kept candidate; null removes it. */
+export function keepsake(doc, id, change) {
+  const tray = change === null ? doc.tray.filter((entry) => entry.id !== id) : doc.tray.map((entry) => (entry.id === id ? { ...entry, ...change } : entry));
+  return { ...doc, tray };
+}
 
 /** A document out of what was stored or imported; null where it is none. */
 export function restored(state) {
@@ -188,5 +220,6 @@ export function restored(state) {
     undo: steps(state.undo),
     redo: steps(state.redo),
     taken: Array.isArray(state.taken) ? state.taken.slice(-STEPS) : [],
+    tray: Array.isArray(state.tray) ? state.tray.filter(isKept).slice(0, TRAY) : [],
   };
 }

@@ -2,6 +2,7 @@
 
 import * as api from "./api.js";
 import { h } from "./dom.js";
+import { usable } from "./filling.js";
 import { panels } from "./lines.js";
 import { said } from "./moods.js";
 import { show, store, subscribe } from "./store.js";
@@ -32,7 +33,7 @@ export async function toggle(i) {
       sentences: told.map((at) => doc.lines[at].text.trim()),
       arc: told.map((at) => doc.lines[at].tag),
       seed: 0,
-      model: doc.model,
+      model: usable(doc.model),
     };
     const { sentences } = await api.explain(body, control.signal);
     const answer = sentences[told.indexOf(i)];

@@ -1,0 +1,212 @@
+"""Nothing of the writer's is lost: saves while typing, copies in the browser, prompts, a way out of every conflict."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import httpx
+from desk import Desk
+from machinery import Watch
+from playwright.sync_api import Dialog, Request, Route, expect
+
+FIRST = "Karl rented a green boat for one day."
+LAST = "The new plank was tight, and Karl thanked his neighbour."
+BUSY = '{"error": {"message": "17 jobs are waiting already", "field": null, "status": 429}}'
+
+
+def on_server(desk: Desk) -> list[str]:
+    """The lines of the branch on the page as the server has them."""
+    found = re.search(r"#s=(\d+)&b=(\d+)", desk.page.url)
+    assert found
+    branch = httpx.get(f"{desk.url}/api/stories/{found[1]}/branches/{found[2]}", timeout=20).json()
+    return [line["text"] for line in branch["state"]["lines"]]
+
+
+def test_typing_without_a_pause_is_saved(desk: Desk) -> None:
+    """A key every tenth of a second for four seconds: the server hears of it long before the end."""
+    saves: list[Request] = []
+    desk.page.on("request", lambda request: saves.append(request) if "/api/stories" in request.url else None)
+    desk.line(1).press_sequentially("abcd efgh " * 4, delay=100)
+    assert saves
+
+
+def test_a_full_queue_stops_no_save(desk: Desk, watch: Watch) -> None:
+    """The band of the arc is refused and told to come back in 30 s: words are saved, and nobody asks before."""
+    watch.allow("429")
+    asked: list[str] = []
+
+    def refuse(route: Route) -> None:
+        asked.append(route.request.url)
+        route.fulfill(status=429, headers={"Retry-After": "30"}, content_type="application/json", body=BUSY)
+
+    desk.page.route("**/api/posterior", refuse)
+    desk.type(FIRST).saved()
+    desk.page.wait_for_timeout(2000)
+    assert len(asked) <= 2
+
+
+def test_own_words_are_not_taken_over(desk: Desk) -> None:
+    """A line written by hand since the candidates came stays, and the candidates are said to be stale."""
+    desk.type(FIRST, "", "", "", LAST).fill()
+    expect(desk.page.locator("#stale")).to_be_hidden()
+    offered = desk.offered()[0]
+    desk.line(3).fill("A heron watched him.")
+    expect(desk.page.locator("#stale")).to_be_visible()
+    desk.take(1)
+    assert desk.texts == [FIRST, offered[0], "A heron watched him.", offered[2], LAST]
+    expect(desk.page.locator("#note")).to_contain_text("Line 3 stays as you wrote it")
+
+
+def test_candidates_for_another_arc_are_stale(desk: Desk) -> None:
+    desk.type(FIRST, "", "", "", LAST).fill()
+    desk.point(3).press("Home")
+    expect(desk.page.locator("#stale")).to_be_visible()
+    desk.page.keyboard.press("Control+z")
+    expect(desk.page.locator("#stale")).to_be_hidden()
+
+
+def type_past_the_page(desk: Desk, line: int, text: str) -> None:
+    """As if the page's own bound were not there."""
+    call = "m.change(s.type, line, text)"
+    imports = "const m = await import('/page/store.js'); const s = await import('/page/state.js');"
+    desk.page.evaluate(f"async ([line, text]) => {{ {imports} {call}; }}", [line - 1, text])
+
+
+def test_a_line_that_is_refused_holds_up_no_other(desk: Desk, watch: Watch) -> None:
+    watch.allow("422")
+    desk.type(FIRST).saved()
+    type_past_the_page(desk, 2, "x" * 4500)
+    expect(desk.page.get_by_role("alert")).to_contain_text("Line 2 is not saved")
+    desk.line(5).fill(LAST)
+    expect(desk.page.locator("#saved")).to_contain_text("Not saved")
+    desk.page.wait_for_timeout(1500)
+    assert on_server(desk) == [FIRST, "", "", "", LAST]
+    asked: list[Dialog] = []
+
+    def leave(dialog: Dialog) -> None:
+        asked.append(dialog)
+        dialog.accept()
+
+    desk.page.on("dialog", leave)
+    desk.page.reload()
+    desk.ready()
+    assert [dialog.type for dialog in asked] == ["beforeunload"]
+    assert desk.texts == [FIRST, "x" * 4500, "", "", LAST]  # from the browser's own copy
+
+
+def test_an_endless_line_is_not_pasted(desk: Desk) -> None:
+    """40,000 dots froze the tab; now they are refused, and what is typed next is there."""
+    desk.line(1).focus()
+    desk.page.evaluate(
+        """text => {
+            const clipboardData = new DataTransfer();
+            clipboardData.setData("text/plain", text);
+            const options = {clipboardData, bubbles: true, cancelable: true};
+            const event = new ClipboardEvent("paste", options);
+            if (document.activeElement.dispatchEvent(event)) {
+                document.activeElement.value = text;
+                document.activeElement.dispatchEvent(new Event("input", {bubbles: true}));
+            }
+        }""",
+        "." * 40_000,
+    )
+    expect(desk.page.locator("#note")).to_contain_text("at most 4,000")
+    desk.line(1).press_sequentially("Still here.")
+    assert desk.texts[0] == "Still here."
+
+
+def test_what_no_server_took_is_there_again(desk: Desk, watch: Watch) -> None:
+    """The window goes while the server is away: both for a stored story and for one that never was."""
+    watch.allow("ERR_INTERNET_DISCONNECTED")
+    context = desk.page.context
+    desk.type(FIRST).saved()
+    where = desk.page.url.removeprefix(desk.url)
+    never = Desk(context.new_page(), desk.url).open()
+    context.set_offline(True)
+    desk.line(5).fill(LAST)
+    never.type("A story that never reached a server.")
+    expect(desk.page.locator("#saved")).to_contain_text("Not saved")
+    expect(never.page.locator("#saved")).to_contain_text("Not saved")
+    desk.page.wait_for_timeout(500)
+    never.page.close()
+    desk.page.goto("about:blank")
+    context.set_offline(False)
+    desk.open(where)
+    assert desk.texts == [FIRST, "", "", "", LAST]
+    desk.saved()
+    other = Desk(context.new_page(), desk.url).open()
+    bar = other.page.get_by_role("alert").filter(has_text="A story that never reached a server.")
+    bar.get_by_role("button", name="Open it").click()
+    expect(other.line(1)).to_have_value("A story that never reached a server.")
+    other.saved()
+
+
+def test_a_conflict_can_be_found_again(desk: Desk, watch: Watch) -> None:
+    watch.allow("409")
+    desk.type(FIRST).saved()
+    url = desk.page.url.replace("#s=", "api/stories/").replace("&b=", "/branches/")
+    state = {"lines": [{"text": "Theirs."}, {"text": ""}]}
+    assert httpx.put(url, json={"state": state, "revision": 1}, timeout=20).status_code == 200
+    desk.line(2).fill("Mine.")
+    bar = desk.page.get_by_role("alert").filter(has_text="changed in another window")
+    bar.get_by_role("button", name="Dismiss").click()
+    expect(bar).to_have_count(0)
+    desk.page.get_by_role("button", name="What can I do?").click()
+    bar.get_by_role("button", name="Keep mine as a branch").click()
+    desk.saved()
+    expect(desk.page.locator("#tree button.name")).to_have_text(["main", "main (mine)"])
+
+
+def test_a_branch_deleted_elsewhere_is_a_branch(desk: Desk, watch: Watch) -> None:
+    watch.allow("404")
+    desk.type(FIRST).saved()
+    desk.page.get_by_role("button", name="Branch here").click()
+    expect(desk.page.locator("#tree button.name")).to_have_count(2)
+    url = desk.page.url.replace("#s=", "api/stories/").replace("&b=", "/branches/")
+    assert httpx.delete(url, timeout=20).status_code == 204
+    desk.line(2).fill("Mine.")
+    bar = desk.page.get_by_role("alert").filter(has_text="This branch was deleted in another window")
+    bar.get_by_role("button", name="Keep mine as a branch").click()
+    desk.saved()
+    expect(desk.page.locator("#tree button.name")).to_have_text(["main", "branch 2 (mine)"])
+    assert on_server(desk)[:2] == [FIRST, "Mine."]
+
+
+def test_a_story_of_another_model_can_be_filled_in(desk: Desk, tmp_path: Path) -> None:
+    lines = [{"text": text, "write": False, "locked": False, "start": "", "tag": None} for text in (FIRST, "", LAST)]
+    told = {"format": "fabula-story", "version": 1, "title": "Far", "state": {"lines": lines, "model": "elsewhere"}}
+    (tmp_path / "far.json").write_text(json.dumps(told), encoding="utf-8")
+    desk.page.locator("#import").set_input_files(tmp_path / "far.json")
+    expect(desk.page.get_by_role("alert")).to_contain_text("“elsewhere”, which is not installed here")
+    desk.fill()
+
+
+def test_an_automatic_title_follows_its_branch(desk: Desk) -> None:
+    desk.type(FIRST).saved()
+    desk.page.get_by_role("button", name="Branch here").click()
+    expect(desk.page.locator("#tree button.name")).to_have_count(2)
+    desk.line(1).fill("Quite another beginning.")
+    desk.saved()
+    desk.page.locator("#tree button.name").first.click()
+    expect(desk.line(1)).to_have_value(FIRST)
+    expect(desk.page.get_by_label("Title of the story")).to_have_value("")
+
+
+def test_back_goes_to_the_story_before(desk: Desk) -> None:
+    desk.type(FIRST).saved()
+    desk.page.get_by_role("button", name="Stories").click()
+    desk.page.get_by_role("button", name="New story").click()
+    expect(desk.line(1)).to_have_value("")
+    desk.type("Another one.").saved()
+    desk.page.go_back()
+    expect(desk.line(1)).to_have_value(FIRST)
+    desk.page.go_forward()
+    expect(desk.line(1)).to_have_value("Another one.")
+
+
+def test_a_finished_story_has_no_hint(desk: Desk) -> None:
+    expect(desk.page.locator("#hint")).to_be_visible()
+    desk.type("A.", "B.", "C.", "D.", "E.").saved().reload()
+    expect(desk.page.locator("#hint")).to_be_hidden()

@@ -1,0 +1,109 @@
+"""Candidates are kept with their branch; stories are searched, renamed, duplicated, thrown away and taken back."""
+
+from __future__ import annotations
+
+import re
+
+from desk import Desk
+from playwright.sync_api import expect
+
+FIRST = "Karl rented a green boat for one day."
+LAST = "The new plank was tight, and Karl thanked his neighbour."
+STORY = (FIRST, "", "", "", LAST)
+
+
+def more(desk: Desk, number: int, entry: str) -> None:
+    desk.page.get_by_role("button", name=f"More for candidate {number}").click()
+    desk.page.get_by_role("menuitem", name=entry).click()
+
+
+def test_candidates_stay_and_favourites_come_first(desk: Desk) -> None:
+    page = desk.page
+    desk.type(*STORY).fill()
+    old = desk.offered()
+    more(desk, 3, "Keep as a favourite")
+    desk.away().fill()
+    new = desk.offered()
+    assert new != old
+    desk.saved().reload()
+    page.get_by_text("Kept candidates (6)").click()
+    kept = page.locator("#tray-list .words")
+    assert kept.all_inner_texts() == [" ".join(card) for card in (old[2], *new, *old[:2])]
+    page.locator("#tray-list .take").first.click()
+    assert desk.texts == [FIRST, *old[2], LAST]
+    page.locator("#tray-list li").nth(1).get_by_role("button", name="More for").click()
+    page.get_by_role("menuitem", name="Remove").click()
+    expect(kept).to_have_count(5)
+
+
+def test_two_candidates_are_compared_and_one_line_taken(desk: Desk) -> None:
+    page = desk.page
+    desk.type(*STORY).fill()
+    offered = desk.offered()
+    more(desk, 1, "Compare with another…")
+    more(desk, 2, "Compare with the first")
+    dialog = page.get_by_role("dialog", name="Two candidates")
+    shown = [" ".join(text.split()) for text in dialog.locator("td[data-side='the second'] p").all_inner_texts()]
+    assert shown == offered[1]
+    assert dialog.locator("mark").count() > 0
+    dialog.get_by_role("button", name="Take line 3 of the second").click()
+    dialog.get_by_role("button", name="Close").click()
+    assert desk.texts == [FIRST, "", offered[1][1], "", LAST]
+
+
+def test_a_branch_begins_with_a_candidate(desk: Desk) -> None:
+    page = desk.page
+    desk.type(*STORY).fill()
+    offered = desk.offered()
+    more(desk, 2, "Branch from this")
+    expect(page.locator("#tree button.name")).to_have_text(["main", "branch 2"])
+    expect(desk.line(2)).to_have_value(offered[1][0])
+    desk.saved()
+    page.locator("#tree button.name").first.click()
+    expect(desk.line(2)).to_have_value("")
+
+
+def test_stories_are_searched_renamed_duplicated_and_thrown_away(desk: Desk) -> None:
+    page = desk.page
+    desk.type("A walrus sang in the harbour.", "Nobody slept.").saved()
+    page.get_by_role("button", name="Stories").click()
+    search = page.get_by_role("searchbox", name="Search in all stories")
+    search.fill("NOBODY slept")
+    entries = page.locator("#stories-list li")
+    expect(entries).to_have_count(1)
+    expect(entries.first).to_contain_text("8 words")
+    expect(entries.first.locator(".glimpse")).to_have_text("A walrus sang in the harbour. Nobody slept.")
+
+    def do(entry: str, which: int = 0) -> None:
+        entries.nth(which).get_by_role("button", name=re.compile("^More for")).click()
+        page.get_by_role("menuitem", name=entry).click()
+
+    do("Rename…")
+    page.get_by_role("textbox", name="Title of the story").last.fill("The walrus")
+    page.keyboard.press("Enter")
+    expect(entries.first.locator(".title")).to_have_text("The walrus")
+    do("Duplicate")
+    expect(entries).to_have_count(2)
+    do("Move to the trash", 0)
+    expect(entries).to_have_count(1)
+    page.get_by_role("button", name="Trash", exact=True).click()
+    expect(entries.locator(".title")).to_have_text(["The walrus (copy)"])
+    do("Restore")
+    expect(page.locator("#stories-none")).to_have_text("No story holds these words.")
+    page.get_by_role("button", name="Trash", exact=True).click()
+    expect(entries).to_have_count(2)
+    page.get_by_role("button", name="Close").click()
+    expect(page.locator("#title")).to_have_value("The walrus")
+
+
+def test_a_version_can_be_had_back(desk: Desk) -> None:
+    page = desk.page
+    desk.type(FIRST).saved()
+    desk.line(1).fill("Something worse.")
+    desk.saved()
+    page.locator("#tree .leaf").get_by_role("button", name="More for main").click()
+    page.get_by_role("menuitem", name="Versions…").click()
+    page.get_by_role("dialog", name="Versions of").locator(".open").filter(has_text=FIRST).click()
+    expect(desk.line(1)).to_have_value(FIRST)
+    page.get_by_role("button", name="Undo going back to a version").click()
+    expect(desk.line(1)).to_have_value("Something worse.")
