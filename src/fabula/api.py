@@ -35,11 +35,14 @@ from fabula.infill.samples import Diagnostics, SampledStory
 from fabula.infill.settings import choose, declared, offered, types_of, whole_number
 from fabula.infill.tags import infer_tags
 from fabula.infill.task import Arc, Task, fill_task, partial_task, story_task, write_task
-from fabula.infill.text import WordText
+from fabula.infill.text import TokenText, WordText
 from fabula.models.batch import Batch
+from fabula.models.decoders.base import INSTALL, find_base
 from fabula.models.decoders.words import WordTokenizer
+from fabula.models.scaffold import UNKNOWN, Scaffold
 from fabula.results import Candidate, Explanation, Filling, Movement, Posterior, Reasons, Score, Sentence, Tagging, Word
 from fabula.training import checkpoint as checkpoints
+from fabula.training.adapters import facts, is_narrator
 from fabula.training.checkpoint import Checkpoint
 
 __all__ = [
@@ -50,6 +53,8 @@ __all__ = [
 Method = TypeVar("Method", bound=Callable[..., Any])
 MODELS_VARIABLE = "FABULA_MODELS"
 PACKAGED = Path(__file__).parent / "data"
+SMALL = "small"
+"""The model that answers where the default one's base is not installed."""
 EXPLAIN_WORDS, EXPLAIN_SAMPLES = 700, (8, 16)
 """Words x draws that `explain` reads along a story, and between how many draws of Z it chooses for that: a long story
 gets fewer."""
@@ -68,7 +73,13 @@ def load(name_or_path: str | Path = "default", device: str = "cpu") -> Narrator:
     if device.startswith("cuda") and not torch.cuda.is_available():
         raise UserError("no CUDA device was found; leave --device at cpu", field="device")
     folder = find(name_or_path)
-    return Narrator(checkpoints.load(folder, device), device)
+    stand_in = (
+        find(SMALL) if is_narrator(folder) and find_base(missing_ok=True) is None and SMALL in installed() else None
+    )
+    narrator = Narrator(checkpoints.load(stand_in or folder, device), device)
+    if stand_in is not None:
+        narrator.notes = (f"the narrator's base is not installed, so the small model answers; to get it: {INSTALL}",)
+    return narrator
 
 
 def models_folder() -> Path:
@@ -117,6 +128,14 @@ def find(name_or_path: str | Path) -> Path:
 def describe(name: str, folder: Path) -> dict[str, Any]:
     """What `fabula models` says of one model, without loading its weights."""
     try:
+        size = sum(file.stat().st_size for file in folder.iterdir() if file.is_file())
+        if is_narrator(folder):
+            known = facts(folder)
+            base = "installed" if find_base(missing_ok=True) else f"not installed: {INSTALL}"
+            return {
+                "name": name, "folder": str(folder), "recipe": known["name"], "kind": "narrator",
+                "labels": list(known["labels"]), "base": base, "bytes": size, "figures": known["figures"],
+            }  # fmt: skip
         config = checkpoints.read_config(folder)
         words = len(json.loads((folder / "vocabulary.json").read_text(encoding="utf-8")))
         recipe = config["recipe"]
@@ -127,7 +146,7 @@ def describe(name: str, folder: Path) -> dict[str, Any]:
             "kind": recipe["model"]["kind"],
             "labels": list(config["labels"]),
             "words": words,
-            "bytes": sum(file.stat().st_size for file in folder.iterdir() if file.is_file()),
+            "bytes": size,
             "figures": config.get("figures", {}),
         }
     except (UserError, OSError, KeyError, TypeError, ValueError) as error:
@@ -163,9 +182,16 @@ class Narrator:
         self.checkpoint, self.device = checkpoint, device
         self.model = checkpoint.model.requires_grad_(False)
         self.vocabulary, self.labels = checkpoint.vocabulary, checkpoint.labels
-        self.rules = WordRules.of(WordTokenizer(self.vocabulary), device, checkpoint.people.names)
+        own = self.model.tokenizer
+        self.rules = WordRules.of(own or WordTokenizer(self.vocabulary), device, checkpoint.people.names)
         self.cast = Cast(checkpoint.people, self.rules)
-        self.text = WordText(self.model, self.vocabulary, self.labels, self.rules)
+        self.text: TokenText | WordText = (
+            WordText(self.model, self.vocabulary, self.labels, self.rules)
+            if own is None
+            else TokenText(own, self.labels, self.rules)
+        )
+        self.notes: tuple[str, ...] = ()
+        """Said with every answer: that another model stands in for the one that was asked for."""
 
     @property
     def name(self) -> str:
@@ -309,9 +335,11 @@ class Narrator:
         Where all are missing this is the model's own law, given the arc.
         """
         model = self.model.latent
+        task, seed = partial_task(sentences, self.labels, arc), _seed(seed)
+        if model is None and self.model.reads_ahead:
+            return self._tag_posterior(task, seed)
         if model is None:
             raise UserError("a model without latents has no posterior over them", field="model")
-        task, seed = partial_task(sentences, self.labels, arc), _seed(seed)
         batch = self.text.encode(task)
         if samples is None:
             enumerated = model.K ** sum(tag is None for tag in task.arc) <= MAX_PATHS
@@ -332,20 +360,43 @@ class Narrator:
             model=self.name,
         )
 
+    def _tag_posterior(self, task: Task, seed: int) -> Posterior:
+        """p(S | the arc, the tags read off the given sentences), exact; there is no Z."""
+        scaffold = self.model.get_submodule("scaffold")
+        assert isinstance(scaffold, Scaffold)
+        read = self._read_tags([sentence or "" for sentence in task.sentences])
+        asked = [UNKNOWN if tag is None else self.labels.index(tag) for tag in task.arc]
+        S = [s if s >= 0 or blank else seen for s, seen, blank in zip(asked, read, task.missing, strict=True)]
+        known = torch.tensor([S], device=self.device)
+        flat = torch.zeros(*known.shape, scaffold.K, device=self.device)
+        shares = scaffold.posterior(scaffold.clamp(flat, known), torch.ones_like(known, dtype=torch.bool))[0].tolist()
+        empty: tuple[tuple[float, ...], ...] = ((),) * len(S)
+        return Posterior(
+            tags=tuple(dict(zip(self.labels, row, strict=True)) for row in shares), Z_mean=empty, Z_deviation=empty,
+            samples=1, seed=seed, model=self.name,
+        )  # fmt: skip
+
     def _tagger_states(self, task: Task) -> list[int]:
         from fabula.corpus.sentiment import VaderTagger
 
         tagger = VaderTagger()
         if tagger.labels != self.labels:
             raise UserError("this model cannot tag, and its labels are not VADER's", field="model")
-        return [s or 0 for s in tagger.tag([text or "" for text in task.sentences])]
+        return self._read_tags([text or "" for text in task.sentences])
+
+    def _read_tags(self, texts: Sequence[str]) -> list[int]:
+        from fabula.corpus.sentiment import VaderTagger
+
+        return [s or 0 for s in VaderTagger().tag(list(texts))]
 
     def _answers(
         self, task: Task, candidates: int, name: str, seed: int, settings: Mapping[str, Any]
     ) -> Iterator[Filling]:
         """What is wrong with the settings is said at once, not when the first answer is asked for."""
         sampler, notes = self._sampler(name)
-        chosen = choose(sampler.name, sampler.settings, settings)
+        notes = self.notes + notes
+        said = {key: value for key, value in settings.items() if value is not None}
+        chosen = choose(sampler.name, sampler.settings, {**self.model.fill_defaults.get(sampler.name, {}), **said})
         candidates, seed = whole_number("candidates", candidates, at_least=1), _seed(seed)
         names = self.text.stand_ins(task)
         batch = self.text.encode(task, names)
@@ -380,20 +431,26 @@ class Narrator:
 
     def _sampler(self, name: str) -> tuple[Sampler, tuple[str, ...]]:
         """The sampler of this name; where it needs latents that the model lacks, another one and a note."""
-        sampler, kind = sampler_named(name), "latent" if self.model.has_latent else "no latent"
-        able = [other for other in samplers().values() if other.runs_on in ("any", kind)]
+        sampler, latent = sampler_named(name), self.model.has_latent
+        kinds = {"any", "latent" if latent else "no latent"}
+        kinds |= {"looks ahead"} if latent or self.model.reads_ahead else set()
+        able = [other for other in samplers().values() if other.runs_on in kinds]
         if sampler in able:
             return sampler, ()
-        if kind == "latent":
-            others = " or ".join(other.name for other in able)
+        others = " or ".join(other.name for other in able)
+        if latent:
             raise UserError(f"{name} is for models without latents; use {others}", field="sampler")
+        if self.model.reads_ahead:
+            raise UserError(f"{name} is for models with latents; use {others}", field="sampler")
         what = f"a model without latents ({self.checkpoint.recipe.model.kind}) cannot run {name}"
         return able[0], (f"{what}: reranked left-to-right samples instead",)
 
     def _candidate(self, task: Task, names: Mapping[str, str], story: SampledStory) -> Candidate:
-        sentences = []
-        for i, text in enumerate(self.text.decode(task, story, names)):
-            s = int(story.S[i])
+        sentences, texts = [], self.text.decode(task, story, names)
+        free = self.model.reads_ahead and bool((story.S < 0).any())  # S was summed out: the tags are read off the text
+        read = self._read_tags(texts) if free else [-1] * len(texts)
+        for i, text in enumerate(texts):
+            s = int(story.S[i]) if int(story.S[i]) >= 0 else read[i]
             tag = self.labels[s] if s >= 0 and len(self.labels) > 1 else None
             sentences.append(Sentence(text, task.missing[i], tag, float(story.log_p[i])))
         return Candidate(tuple(sentences), story.score)

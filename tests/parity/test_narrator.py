@@ -8,18 +8,19 @@ from typing import Any
 
 import pytest
 import torch
+from gguf_writer import HEADS, INNER, KEY_HEADS, LAYERS, WIDTH, write_tiny_base
 from torch import Tensor
 from torch.nn import functional as F
 
 from fabula.models.decoders.adapter import Adapter, AdapterConfig
 from fabula.models.decoders.fuse import fuse
 from fabula.models.decoders.gguf import GGUF, read_gguf
-from fabula.models.decoders.narrator import Given, NarratorDecoder, NarratorState
+from fabula.models.decoders.narrator import NarratorDecoder, NarratorState
 from fabula.models.decoders.network import Network
+from fabula.models.decoders.protocol import Given
 from fabula.models.decoders.rows import BOS, END, FIRST_MOOD, FREE, SPECIALS, header, row
 from fabula.models.decoders.tokenizer import SubwordTokenizer
 from fabula.models.decoders.transformer import Sizes, Transformer
-from gguf_writer import HEADS, INNER, KEY_HEADS, LAYERS, WIDTH, write_tiny_base
 
 RANK, SCALE = 4, 2.0
 STORY = ["Tom was sad.", "He saw the sea and a hat!", "It was his.", "Tom ran.", "The end was near the sea."]

@@ -30,7 +30,7 @@ from fabula.corpus.vocabulary import UNK, Vocabulary
 from fabula.errors import UserError
 from fabula.evaluation.record import Figure, mean_and_error, rounded
 from fabula.infill import bridge, decode, gibbs, rerank
-from fabula.infill.batch import InfillBatch, flatten, infill_batch
+from fabula.infill.batch import InfillBatch, infill_batch
 from fabula.infill.cast import Cast
 from fabula.infill.decode import GREEDY, DecodingConfig
 from fabula.infill.driver import COPIES_OF_SCORES, draw
@@ -346,14 +346,11 @@ def log_p_ending(
     decoder, found = judge.decoder, []
     assert decoder is not None, "the judge is a plain language model"
     for X_part, lengths_part in zip(torch.split(X, JUDGED_AT_ONCE), torch.split(lengths, JUDGED_AT_ONCE), strict=True):
-        batch = flatten(X_part, lengths_part)
-        features = decoder(batch.previous, None)
-        # The scores of the whole vocabulary only where they are asked for.
-        word = torch.arange(batch.tokens.shape[1], device=X.device)
-        first, last = batch.starts[:, -1:], batch.starts[:, -1:] + batch.lengths[:, -1:]
-        there = ((word >= first) & (word < last)).nonzero(as_tuple=True)
-        log_p = decoder.log_prob(features[there].unsqueeze(1), batch.tokens[there].unsqueeze(1)).squeeze(1)
-        found.append(log_p.new_zeros(len(X_part)).index_add(0, there[0], log_p))
+        state, log_p = decoder.start(len(X_part)), X_part.new_zeros(len(X_part)).float()
+        for i in range(X.shape[1]):
+            state = decoder.begin_sentence(state, None)
+            state, log_p = decoder.read(state, X_part[:, i], lengths_part[:, i], None)
+        found.append(log_p)
     return torch.cat(found)
 
 

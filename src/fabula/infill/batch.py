@@ -75,8 +75,9 @@ def infill_batch(
     tags: Sequence[Sequence[int]] | None = None,
     openings: Sequence[Mapping[int, Sequence[int]]] | None = None,
     device: torch.device | str = "cpu",
+    end: int = EOS,
 ) -> InfillBatch:
-    """Stories as lists of sentences, each a list of word ids without `<eos>`, or None where missing."""
+    """Stories as lists of sentences, each a list of tokens without `end`, or None where missing."""
     n, N = len(stories), max(len(story) for story in stories)
     W = 1 + max((len(s) for story in stories for s in story if s is not None), default=0)
     first = max((len(words) for starts in openings or () for words in starts.values()), default=0)
@@ -89,7 +90,7 @@ def infill_batch(
         for i, words in enumerate(story):
             missing[row, i] = words is None
             if words is not None:
-                X[row, i, : len(words) + 1] = torch.tensor([*words, EOS])
+                X[row, i, : len(words) + 1] = torch.tensor([*words, end])
                 lengths[row, i] = len(words) + 1
         if tags is not None:
             S[row, : len(story)] = torch.tensor(list(tags[row]))

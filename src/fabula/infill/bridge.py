@@ -35,8 +35,9 @@ from fabula.infill.noise import Noise
 from fabula.infill.rules import WordRules
 from fabula.infill.samples import Diagnostics, Round, effective_size, score_following
 from fabula.infill.tags import TagSource, infer_tags
-from fabula.models.decoders.protocol import Given
+from fabula.models.decoders.protocol import Decoder, Given
 from fabula.models.gaussian import Potential
+from fabula.models.protocol import Model
 from fabula.models.slds import SLDS
 
 FIRST = 5
@@ -87,8 +88,14 @@ def observe(
     return replace(blanks, S=S), evidence(model, blanks.X, lengths).phi
 
 
+def without_latents(blanks: InfillBatch) -> Potential:
+    """phi of a model that has no Z: of width 0."""
+    empty = torch.zeros(*blanks.lengths.shape, 0, device=blanks.device)
+    return Potential(empty, empty)
+
+
 def run(
-    model: SLDS,
+    model: Model,
     rules: WordRules,
     blanks: InfillBatch,
     settings: BridgeSettings,
@@ -100,10 +107,12 @@ def run(
 
     The particles come in two independent islands, the first a small one: a first answer is there soon.
     """
-    blanks, phi = observe(model, blanks, settings.tags, settings.z_observes, gold)
+    latent, paths, phi = model.latent, None, without_latents(blanks)
+    if latent is not None:
+        blanks, phi = observe(latent, blanks, settings.tags, settings.z_observes, gold)
+        paths = enumerate_paths(latent.scaffold, latent.dynamics, blanks.S, phi, blanks.present)
     first = settings.particles // FIRST
     islands = [n for n in (first, settings.particles - first) if n]
-    paths = enumerate_paths(model.scaffold, model.dynamics, blanks.S, phi, blanks.present) if model.D else None
     seen: list[Diagnostics] = []
     for particles in islands:
         noise = Noise(generators, blanks.sentences, particles, blanks.device)
@@ -146,8 +155,13 @@ class Particles(NamedTuple):
         return Particles(self.state.select(rows), proposal, S, Z, X, lengths, log_p, log_w, twist)
 
 
+def decoder_of(model: Model) -> Decoder[Any]:
+    assert model.decoder is not None, "bridge needs a model that writes sentence by sentence"
+    return model.decoder
+
+
 def island(
-    model: SLDS,
+    model: Model,
     rules: WordRules,
     blanks: InfillBatch,
     phi: Potential,
@@ -160,8 +174,9 @@ def island(
     stories, N = blanks.X.shape[:2]
     P, device = noise.chains, blanks.device
     latents, S = None, blanks.S  # without Z, a tag that is free stays free: the decoder has S_i summed out
-    if model.D:
-        latents = draw_latents(model.scaffold, model.dynamics, S, phi, blanks.present, noise, settings.rounds, paths)
+    latent = model.latent
+    if latent is not None:
+        latents = draw_latents(latent.scaffold, latent.dynamics, S, phi, blanks.present, noise, settings.rounds, paths)
     wide = blanks.repeat(P)
     uniform = None if settings.decoding.top_k == 1 else noise.uniform(settings.decoding.max_words)
     # One number a sentence and story, drawn whether needed or not: neighbours must not move a story's generator.
@@ -190,10 +205,10 @@ def island(
 
 
 def start(
-    model: SLDS, blanks: InfillBatch, wide: InfillBatch, latents: Latents | None, decoding: DecodingConfig
+    model: Model, blanks: InfillBatch, wide: InfillBatch, latents: Latents | None, decoding: DecodingConfig
 ) -> Particles:
     """Before the first sentence. What a decoder reads ahead it reads once for all particles of a story."""
-    decoder, rows, device = model.decoder, len(wide.X), wide.device
+    decoder, rows, device = decoder_of(model), len(wide.X), wide.device
     S, Z = (wide.S, None) if latents is None else (latents.S, latents.Z)
     state = decoder.start(rows, None if Z is None else Z[:, 0], bf16=decoding.bf16)
     proposal = None
@@ -207,7 +222,7 @@ def start(
 
 
 def propose(
-    model: SLDS,
+    model: Model,
     rules: WordRules,
     decoding: DecodingConfig,
     particles: Particles,
@@ -216,7 +231,7 @@ def propose(
     uniform: Float[Tensor, "batch word"] | None,
 ) -> tuple[Particles, decode.Sentences]:
     """Sentence i of every particle, written where missing; its `log_p` is under p, its `log_q` under its proposal."""
-    decoder, s, z = model.decoder, particles.S[:, i], particles.z(i)
+    decoder, s, z = decoder_of(model), particles.S[:, i], particles.z(i)
     state, proposal = particles.state, particles.proposal
     drawn_from = state if proposal is None else proposal
     drawn_from, new = decode.sentence(
@@ -233,7 +248,7 @@ def propose(
 
 
 def weigh(
-    model: SLDS,
+    model: Model,
     settings: BridgeSettings,
     particles: Particles,
     new: decode.Sentences,
@@ -270,7 +285,7 @@ def resample(particles: Particles, poor: Bool[Tensor, " story"], uniform: Float[
 
 
 def rank(
-    model: SLDS, settings: BridgeSettings, particles: Particles, blanks: InfillBatch, cast: Cast | None
+    model: Model, settings: BridgeSettings, particles: Particles, blanks: InfillBatch, cast: Cast | None
 ) -> Float[Tensor, " batch"]:
     """What finished stories are ranked by, larger is better."""
     score = score_following(particles.log_p, particles.lengths, blanks, settings.fluency)
@@ -281,18 +296,18 @@ def rank(
     return score
 
 
-def context_gain(model: SLDS, particles: Particles, blanks: InfillBatch) -> Float[Tensor, " batch"]:
+def context_gain(model: Model, particles: Particles, blanks: InfillBatch) -> Float[Tensor, " batch"]:
     """log p(X_i | X_:i, Z_i) - log p(X_i | Z_i) of the written sentences, per word: what the story tells of them.
 
     A sentence that could stand anywhere is as probable without a history.
     """
     X, device = particles.X, blanks.device
-    blank = model.decoder.without_history(particles.state)
+    blank = decoder_of(model).without_history(particles.state)
     saved, words = (torch.zeros(len(X), device=device) for _ in range(2))
     for i in blanks.missing.any(0).nonzero().flatten().tolist():
         own = particles.lengths[:, i] * blanks.missing[:, i].to(device)
-        before = model.decoder.begin_sentence(blank, particles.S[:, i])
-        alone = model.decoder.read(before, X[:, i] * (own > 0)[:, None], own, particles.z(i))[1]
+        before = decoder_of(model).begin_sentence(blank, particles.S[:, i])
+        alone = decoder_of(model).read(before, X[:, i] * (own > 0)[:, None], own, particles.z(i))[1]
         saved = saved + torch.where(own > 0, particles.log_p[:, i] - alone, 0.0)
         words = words + own
     return saved / words.clamp(min=1)
@@ -308,15 +323,15 @@ def next_given(blanks: InfillBatch) -> Int[Tensor, "story sent"]:
 
 
 def log_p_next(
-    model: SLDS, particles: Particles, blanks: InfillBatch, at: Int[Tensor, " batch"]
+    model: Model, particles: Particles, blanks: InfillBatch, at: Int[Tensor, " batch"]
 ) -> Float[Tensor, " batch"]:
     """log p of the given sentence `at` (0 where -1), were it to come right now."""
     there = (at >= 0).to(blanks.device)
     place, rows = at.clamp(min=0).to(blanks.device), torch.arange(len(at), device=blanks.device)
     lengths = blanks.lengths[rows, place] * there
-    state = model.decoder.begin_sentence(particles.state, particles.S[rows, place])
+    state = decoder_of(model).begin_sentence(particles.state, particles.S[rows, place])
     z = None if particles.Z is None else particles.Z[rows, place]
-    return model.decoder.read(state, blanks.X[rows, place] * there[:, None], lengths, z)[1]
+    return decoder_of(model).read(state, blanks.X[rows, place] * there[:, None], lengths, z)[1]
 
 
 def systematic(

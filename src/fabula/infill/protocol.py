@@ -51,8 +51,9 @@ class Sampler(Protocol):
         """Its settings, in a class that no other sampler has."""
 
     @property
-    def runs_on(self) -> Literal["latent", "no latent", "any"]:
-        """The models it can sample from: those with latent variables, those without, or all."""
+    def runs_on(self) -> Literal["latent", "no latent", "looks ahead", "any"]:
+        """The models it can sample from: those with latent variables, those without, those whose latents or decoder
+        look ahead to given lines, or all."""
 
     def run(
         self,

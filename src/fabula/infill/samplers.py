@@ -35,7 +35,7 @@ class Bridge:
     """`bridge.py`."""
 
     name, about, settings = "bridge", "looks ahead first", BridgeFillSettings
-    runs_on: Literal["latent"] = "latent"
+    runs_on: Literal["looks ahead"] = "looks ahead"
 
     def run(
         self, model: Model, batch: InfillBatch, settings: BridgeFillSettings, generators: Sequence[torch.Generator], *,
@@ -50,8 +50,7 @@ class Bridge:
         )  # fmt: skip
         if cast is not None and not settings.allow_new_names:
             batch = cast.without_new_names(batch)
-        assert model.latent is not None
-        return bridge.run(model.latent, rules, batch, chosen, list(generators), gold, cast)
+        return bridge.run(model, rules, batch, chosen, list(generators), gold, cast)
 
 
 class Gibbs:

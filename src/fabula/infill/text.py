@@ -1,12 +1,12 @@
-"""Text to ids and back, for models over a vocabulary of whole words.
+"""Text to tokens and back: `WordText` for models over a vocabulary of whole words, `TokenText` for other tokenizers.
 
-Everything that is about such a vocabulary stands here: known names in place of unknown ones, words that can only be
-read as <unk>, opening words as ids, joining words to a sentence. A decoder with a tokenizer of its own needs another
-class with these methods, and nothing else in the api changes.
+Everything that is about a vocabulary of words stands in `WordText`: known names in place of unknown ones, words that
+can only be read as <unk>, opening words as ids, joining words to a sentence.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 import torch
@@ -19,12 +19,59 @@ from fabula.infill.batch import InfillBatch, evidence, infill_batch
 from fabula.infill.rules import WordRules
 from fabula.infill.samples import SampledStory
 from fabula.infill.task import Task
+from fabula.models.decoders.protocol import Tokenizer
 from fabula.models.protocol import Model
 from fabula.models.scaffold import UNKNOWN
 from fabula.results import Word
 
 Names = Mapping[str, str]
 """Unknown names of a task, and the known ones that the model reads in their place."""
+
+
+class TokenText:
+    """Tasks as a model with a tokenizer of its own reads them, and what it wrote as text; it can spell every word."""
+
+    def __init__(self, tokenizer: Tokenizer, labels: Sequence[str], rules: WordRules) -> None:
+        self.tokenizer, self.labels, self.rules = tokenizer, tuple(labels), rules
+
+    def encode(self, task: Task, names: Names | None = None) -> InfillBatch:
+        """A batch of this one task."""
+        rows = [None if s is None else self.tokenizer.encode(s) for s in task.sentences]
+        tags = [UNKNOWN if tag is None else self.labels.index(tag) for tag in task.arc]
+        openings = {number - 1: self.tokenizer.encode(words) for number, words in task.starts.items()}
+        return infill_batch([rows], [tags], [openings], self.rules.anywhere.device, end=self.tokenizer.end)
+
+    def decode(self, task: Task, story: SampledStory, names: Names) -> list[str]:
+        """Every sentence of a sampled story: given ones as they were typed."""
+        pairs = zip(task.sentences, story.X, story.lengths.tolist(), strict=True)
+        return [self.tokenizer.decode(X[:length].tolist()) if typed is None else typed for typed, X, length in pairs]
+
+    def stand_ins(self, task: Task) -> dict[str, str]:
+        """Nothing: every name can be spelled."""
+        return {}
+
+    def unknown_words(self, task: Task, names: Names) -> list[str]:
+        return []
+
+    def check_openings(self, task: Task, batch: InfillBatch, max_words: int) -> None:
+        """A `UserError` where an opening cannot be written as it is."""
+        for number in task.starts:
+            if int((batch.opening[0, number - 1] != PAD).sum()) > max_words - 3:
+                raise UserError(f"the opening of sentence {number} leaves no room to end it", field="starts")
+
+    def words(self, text: str, ids: Sequence[int], log_p: Sequence[float]) -> tuple[Word, ...]:
+        """The words, each with the blank behind it and the sum over its tokens; the last figure is the end's."""
+        starts = [i for i, t in enumerate(ids[:-1]) if i == 0 or self.tokenizer.starts_word[t]]
+        rest, found = normalise(text), []
+        for begin, stop in zip(starts, [*starts[1:], len(ids) - 1], strict=True):
+            word = self.tokenizer.decode(ids[begin:stop])
+            length = len(word) if rest.startswith(word) else 0
+            word, rest = (word, rest[length:]) if length else (rest, "")
+            space = " " if rest.startswith(" ") else ""
+            rest = rest[len(space) :]
+            if word:
+                found.append(Word(word, space, math.fsum(log_p[begin:stop]), False))
+        return tuple(found)
 
 
 class WordText:

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, TypeVar
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from fabula.models.batch import Batch
-from fabula.models.decoders.gru import GRUDecoder
+from fabula.models.decoders.protocol import Decoder, Tokenizer
 from fabula.models.settings import ModelSettings
 from fabula.registry import Registry
 
@@ -53,6 +53,8 @@ class Model(nn.Module, ABC):
 
     reads_tags: ClassVar[bool] = False
     """Whether the model is p(X | S): it can neither score nor write without a tag for every sentence."""
+    fill_defaults: Mapping[str, Mapping[str, Any]] = {}
+    """By sampler: settings of filling in that suit this model better than the sampler's own defaults."""
     renamed: ClassVar[Mapping[str, str]] = {}
     """Prefixes of weights that older checkpoints call otherwise: their name -> today's."""
 
@@ -86,9 +88,19 @@ class Model(nn.Module, ABC):
         return None
 
     @property
-    def decoder(self) -> GRUDecoder | None:
-        """p(X_i | Z_i, X_:i), sentence by sentence; None for a model of whole stories."""
+    def decoder(self) -> Decoder[Any] | None:
+        """p(X_i | Z_i, S_i, X_:i), sentence by sentence; None for a model of whole stories."""
         return None
+
+    @property
+    def tokenizer(self) -> Tokenizer | None:
+        """The decoder's own; None for a model over the words of the corpus's vocabulary."""
+        return None
+
+    @property
+    def reads_ahead(self) -> bool:
+        """Whether the decoder knows r(X_missing | X_given, S)."""
+        return self.decoder is not None and self.decoder.reads_ahead
 
     @property
     def story_decoder(self) -> S2S | None:

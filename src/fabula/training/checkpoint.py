@@ -30,6 +30,7 @@ from fabula.corpus.vocabulary import Vocabulary
 from fabula.errors import UserError
 from fabula.models.build import build
 from fabula.models.protocol import Model
+from fabula.training import adapters
 from fabula.training.recipe import Recipe, recipe_from
 from fabula.training.storage import Storage, pack, shards, unpack
 
@@ -88,6 +89,8 @@ def save(
 def load(folder: Path, device: torch.device | str = "cpu") -> Checkpoint:
     """Read a checkpoint, in evaluation mode; one that is damaged, altered or of another version says so."""
     folder = Path(folder)
+    if adapters.is_narrator(folder):
+        return Checkpoint(**adapters.load(folder, str(device)))
     config = read_config(folder)
     state: dict[str, Tensor] = {}
     try:

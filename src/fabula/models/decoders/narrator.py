@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -18,6 +17,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from fabula.models.decoders.network import Cache, Network, Packed
+from fabula.models.decoders.protocol import Given
 from fabula.models.decoders.rows import END, FIRST_MOOD, FREE, SPECIALS, header
 from fabula.models.decoders.tokenizer import SubwordTokenizer
 
@@ -26,16 +26,6 @@ WINDOW, KEPT = 8, 4
 SCORED_AT_ONCE = 512
 """Tokens whose scores (49,152 each) are held at a time."""
 NONE = -1
-
-
-class Given(NamedTuple):
-    """The given lines of stories, for a decoder that reads ahead."""
-
-    X: Int[Tensor, "batch sent word"]
-    lengths: Int[Tensor, "batch sent"]
-    """Tokens of each given sentence with its `end`; 0 where missing or absent."""
-    present: Bool[Tensor, "batch sent"]
-    missing: Bool[Tensor, "batch sent"]
 
 
 @dataclass(frozen=True)
@@ -148,7 +138,15 @@ class NarratorDecoder:
         z: Tensor | None = None,
     ) -> tuple[NarratorState, Float[Tensor, " batch"]]:  # fmt: skip
         """Over a known sentence: log p(X_i | X_:i, S_i), exact. A row of length 0 stays as it is."""
-        log_p = torch.zeros(len(lengths), device=self.network.device)
+        state, log_p = self.read_tokens(state, tokens, lengths)
+        return state, log_p.sum(1)
+
+    @torch.inference_mode()
+    def read_tokens(
+        self, state: NarratorState, tokens: Int[Tensor, "batch word"], lengths: Int[Tensor, " batch"]
+    ) -> tuple[NarratorState, Float[Tensor, "batch word"]]:
+        """The same, log p of each token; 0 beyond a sentence's end."""
+        log_p = torch.zeros(tokens.shape, device=self.network.device)
         if not bool((lengths > 0).any()):
             return state, log_p
         waiting, count = self._waiting(state)
@@ -160,8 +158,9 @@ class NarratorDecoder:
         scored = new.column >= count[new.row] - 1
         row, target = new.row[scored], ids[new.row[scored], new.column[scored] + 1]
         for part in torch.arange(len(row), device=row.device).split(SCORED_AT_ONCE):
-            scores = self.scores(features[scored.nonzero().squeeze(1)[part]])
-            log_p.index_add_(0, row[part], -F.cross_entropy(scores, target[part], reduction="none"))
+            chosen = scored.nonzero().squeeze(1)[part]
+            place = new.column[chosen] + 1 - count[row[part]]
+            log_p[row[part], place] = -F.cross_entropy(self.scores(features[chosen]), target[part], reduction="none")
         final = tokens.gather(1, (lengths - 1).clamp(min=0)[:, None]).squeeze(1)
         return replace(moved, last=torch.where(lengths > 0, final, moved.last)), log_p
 

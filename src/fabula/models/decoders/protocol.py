@@ -25,17 +25,30 @@ from torch import Tensor
 class Tokenizer(Protocol):
     """Sentences to tokens and back. A token belongs to one word; a mark of punctuation is a word of its own."""
 
-    end: int
-    """The token that ends a sentence."""
-    texts: Sequence[str]
-    """What each token spells, without the blank before it; a special token spells nothing ("")."""
-    starts_word: Sequence[bool]
-    """Whether a token begins a word or mark, or carries one on."""
-    unknown: int | None
-    """The token for words that cannot be spelled; None where every text can."""
+    @property
+    def end(self) -> int:
+        """The token that ends a sentence."""
+        ...
 
-    common: Sequence[str]
-    """The commonest words of stories, which may well stand twice in a sentence."""
+    @property
+    def texts(self) -> Sequence[str]:
+        """What each token spells, without the blank before it; a special token spells nothing ("")."""
+        ...
+
+    @property
+    def starts_word(self) -> Sequence[bool]:
+        """Whether a token begins a word or mark, or carries one on."""
+        ...
+
+    @property
+    def unknown(self) -> int | None:
+        """The token for words that cannot be spelled; None where every text can."""
+        ...
+
+    @property
+    def common(self) -> Sequence[str]:
+        """The commonest words of stories, which may well stand twice in a sentence."""
+        ...
 
     def encode(self, text: str) -> list[int]:
         """The tokens of a sentence, without `end`."""

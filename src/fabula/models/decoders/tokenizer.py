@@ -23,10 +23,10 @@ class SubwordTokenizer:
     """
 
     end = END
-    unknown = None
+    unknown: int | None = None
 
-    def __init__(self, inner: Tokenizer) -> None:
-        self.inner = inner
+    def __init__(self, inner: Tokenizer, common: Sequence[str] = ()) -> None:
+        self.inner, self.common = inner, common
 
     @staticmethod
     def from_metadata(metadata: Mapping[str, Any]) -> SubwordTokenizer:

@@ -1,0 +1,61 @@
+"""The narrator as a model of stories: p(S) p(X | S), with a pretrained decoder and no latent.
+
+    p(S, X) = prod_i p(S_i | S_{i-1}) p(X_i | S_i, X_:i)
+
+A tag that is free is a mood token of its own, learnt beside the others, so the decoder's p(X) has S summed out. The
+decoder also knows r(X_missing | X_given, S), which `bridge` proposes from (models/decoders/narrator.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from fabula.models.batch import Batch
+from fabula.models.decoders.narrator import NarratorDecoder
+from fabula.models.decoders.tokenizer import SubwordTokenizer
+from fabula.models.protocol import Model
+from fabula.models.scaffold import Scaffold
+
+
+class NarratorModel(Model):
+    """A scaffold and a decoder that reads ahead; only the adapter is trained, and not through this class."""
+
+    fill_defaults: Mapping[str, Mapping[str, Any]] = {
+        "bridge": {
+            "samples": 16, "top_k": 40, "temperature": 0.8, "max_words": 40, "fluency": 12.0, "twist_weight": 0.0,
+            "context": 0.0,
+        }
+    }  # fmt: skip
+
+    def __init__(self, decoder: NarratorDecoder, scaffold: Scaffold) -> None:
+        super().__init__()
+        self._decoder, self.scaffold = decoder, scaffold
+
+    @property
+    def K(self) -> int:
+        return self.scaffold.K
+
+    @property
+    def decoder(self) -> NarratorDecoder:
+        return self._decoder
+
+    @property
+    def tokenizer(self) -> SubwordTokenizer:
+        return self._decoder.tokenizer
+
+    def log_p_words(self, batch: Batch, Z: Tensor | None = None) -> Float[Tensor, "batch token"]:
+        """With the tags of the batch, or S summed out where they are free."""
+        X, state = batch.X(), self._decoder.start(len(batch.tokens))
+        found = torch.zeros(batch.tokens.shape, device=batch.tokens.device)
+        word = torch.arange(X.shape[2], device=X.device)
+        for i in range(X.shape[1]):
+            state = self._decoder.begin_sentence(state, batch.S[:, i])
+            state, log_p = self._decoder.read_tokens(state, X[:, i], batch.lengths[:, i])
+            row, place = (word < batch.lengths[:, i, None]).nonzero(as_tuple=True)
+            found[row, batch.starts[row, i] + place] = log_p[row, place]
+        return found

@@ -1,0 +1,61 @@
+"""A narrator's folder: its adapter, and what the corpus it was trained on says of names, common words and p(S).
+
+FOLDER/config.json, adapter.safetensors     models/decoders/adapter.py
+FOLDER/stories.json                         name, people, common words, p(S_1), p(S_i | S_{i-1}), figures
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from fabula.corpus.people import People
+from fabula.corpus.vocabulary import SPECIALS, Vocabulary
+from fabula.errors import UserError
+from fabula.models.decoders.adapter import CONFIG, WEIGHTS
+from fabula.models.decoders.load import load_narrator
+from fabula.models.narrator import NarratorModel
+from fabula.models.scaffold import Scaffold
+from fabula.models.settings import ModelSettings
+from fabula.training.recipe import Recipe
+
+FACTS = "stories.json"
+
+
+def is_narrator(folder: Path) -> bool:
+    """Whether a folder holds an adapter, and not a checkpoint with all of its weights."""
+    return (folder / WEIGHTS).is_file()
+
+
+def facts(folder: Path) -> dict[str, Any]:
+    """What the corpus says, with the adapter's labels."""
+    try:
+        found: dict[str, Any] = json.loads((folder / FACTS).read_text(encoding="utf-8"))
+        labels = json.loads((folder / CONFIG).read_text(encoding="utf-8"))["labels"]
+        return {**found, "labels": tuple(labels)}
+    except OSError as error:
+        raise UserError(f"{folder} is not a narrator's folder: {error.strerror}: {FACTS}") from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise UserError(f"{folder / FACTS} is damaged: {error}") from error
+
+
+def load(folder: Path, device: str) -> dict[str, Any]:
+    """The fields of a `Checkpoint`."""
+    known = facts(folder)
+    decoder = load_narrator(folder, device)
+    try:
+        p_initial, p_next = torch.tensor(known["p_initial"]), torch.tensor(known["p_next"])
+        people = People(**{pronoun: tuple(names) for pronoun, names in known["people"].items()})
+        decoder.tokenizer.common = tuple(known["common"])
+        name, figures, corpus_hash = str(known["name"]), dict(known["figures"]), str(known["corpus_hash"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise UserError(f"{folder / FACTS} is damaged: {type(error).__name__}: {error}") from error
+    model = NarratorModel(decoder, Scaffold(p_initial, p_next)).to(device).eval()
+    return {
+        "model": model, "vocabulary": Vocabulary(SPECIALS), "labels": known["labels"], "people": people,
+        "recipe": Recipe(name=name, model=ModelSettings(kind="narrator")), "figures": figures,
+        "corpus_hash": corpus_hash,
+    }  # fmt: skip
