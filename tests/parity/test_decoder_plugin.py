@@ -1,0 +1,132 @@
+"""Nothing depends on the GRU: a subword decoder with a key-value cache from one file goes through `fabula fill`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from toy_decoder import END, TEXTS, PairTokenizer, ToyModel
+
+import fabula
+from fabula.cli import main
+from fabula.corpus.vocabulary import PAD, SPECIALS, Vocabulary
+from fabula.infill import bridge
+from fabula.infill.batch import infill_batch
+from fabula.infill.decode import DecodingConfig
+from fabula.infill.noise import Noise, seeded
+from fabula.infill.rules import WordRules
+from fabula.models.settings import ModelSettings
+from fabula.training.checkpoint import Checkpoint, save
+from fabula.training.recipe import Recipe
+
+LABELS = ("negative", "neutral", "positive")
+
+
+def a_model() -> ToyModel:
+    torch.manual_seed(0)
+    model = ToyModel(3)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.mul_(1.5)
+    return model.eval()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    recipe = Recipe(name="toy", model=ModelSettings(kind="toy-decoder"))
+    found = Checkpoint(
+        model=a_model(), vocabulary=Vocabulary(SPECIALS), labels=LABELS, recipe=recipe, corpus_hash="none"
+    )
+    save(tmp_path / "toy", found)
+    return tmp_path / "toy"
+
+
+def test_a_decoder_of_one_file_goes_through_the_command(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Given lines come back, openings and arcs are kept, every written line is words of its tokenizer."""
+    line = ["fill", "ab ac.", "_", "_", "bb.", "--arc", "+ ? - ?", "--starts", "2:bc", "--samples", "20", "--json"]
+    assert main([*line, "--model", str(folder), "--seed", "3"]) == 0
+    filling = json.loads(capsys.readouterr().out)
+    assert filling["sampler"] == "bridge"
+    for candidate in filling["candidates"]:
+        texts = [s["text"] for s in candidate["sentences"]]
+        assert (texts[0], texts[3]) == ("ab ac.", "bb.")
+        assert texts[1].startswith("bc")
+        assert [s["tag"] for s in candidate["sentences"]][::2] == ["positive", "negative"]
+        for text in texts:
+            assert set(text.replace(".", " ").split()) <= {"ab", "ac", "bb", "bc"}
+
+
+def test_the_other_doors_work_with_it_too(folder: Path) -> None:
+    narrator = fabula.load(folder)
+    story = ["ab ac.", "bc.", "bb ab."]
+    score, why = narrator.score(story), narrator.explain(story)
+    assert score.kind == "exact"
+    assert score.log_p == pytest.approx(why.log_p, abs=1e-4)
+    assert [w.text for w in why.sentences[0].words] == ["ab", "ac", "."]
+    assert sum(w.log_p for w in why.sentences[0].words) + why.sentences[0].end == pytest.approx(
+        why.sentences[0].log_p, abs=1e-4
+    )
+    assert len(narrator.write(3, seed=1).candidates[0].sentences) == 3
+
+
+def test_weights_p_over_r_make_the_proposal_exact() -> None:
+    """Sentence 2 of 3 from r, weighed by p / r and p of the ending: the law that enumeration gives under p.
+
+    4,000 particles; each of the likely sentences' shares within 6 standard errors of self-normalised weights: a false
+    alarm below 1e-6. The unweighted shares are far off, so the weights matter.
+    """
+    model, rules, limit = a_model(), WordRules.of(PairTokenizer()), 5
+    given = [PairTokenizer().encode("ab."), None, PairTokenizer().encode("bc bb.")]
+    batch = infill_batch([given], end=END)
+    model.toy.strict = False
+    every = sentences(limit)
+    rows = infill_batch([[given[0], list(s[:-1]), given[2]] for s in every], end=END)
+    state, truth = model.decoder.start(len(every)), torch.zeros(len(every))
+    for i in range(3):
+        state = model.decoder.begin_sentence(state, None)
+        state, log_p = model.decoder.read(state, rows.X[:, i], rows.lengths[:, i], None)
+        truth = truth + (log_p if i else 0.0)
+    p = truth.detach().double().softmax(0)
+    particles = 4_000
+    settings = bridge.BridgeSettings(
+        particles=particles, decoding=DecodingConfig(top_k=0, max_words=limit), correct=True, resample_below=0.0,
+    )  # fmt: skip
+    noise = Noise([seeded(5)], [3], particles, "cpu")
+    with torch.inference_mode():
+        found, _ = bridge.island(model, rules, batch, bridge.without_latents(batch), settings, noise)
+    number = {s: n for n, s in enumerate(every)}
+    place = torch.tensor([number[tuple(t for t in row if t != PAD)] for row in found.X[:, 1].tolist()])
+    w = found.log_weight.double().softmax(0)
+    raw = torch.bincount(place, minlength=len(every)).double() / particles
+    seen = 0
+    for n in (p > 0.02).nonzero().squeeze(1).tolist():
+        hit = (place == n).double()
+        share = float((w * hit).sum())
+        error = float((w.square() * (hit - share).square()).sum().sqrt())
+        assert abs(share - float(p[n])) < 6 * error + 1e-9, (n, share, float(p[n]), error)
+        seen += abs(float(raw[n]) - float(p[n])) > 6 * error
+    assert seen > 0
+
+
+def sentences(limit: int) -> list[tuple[int, ...]]:
+    """Every sentence that `write` can write: ends by `end`, at the limit after a mark."""
+    found: list[tuple[int, ...]] = []
+
+    def grow(words: tuple[int, ...]) -> None:
+        t = len(words)
+        for token in range(1, len(TEXTS) - 1):
+            if t == 0 and token not in (3, 4):
+                continue
+            if t == limit - 2 and token != (END if words[-1] == 2 else 2):
+                continue
+            if t == limit - 1 and token != END:
+                continue
+            if token == END:
+                found.append((*words, END))
+            elif t < limit - 1:
+                grow((*words, token))
+
+    grow(())
+    return found
