@@ -20,7 +20,7 @@ import torch
 
 from fabula.api import find
 from fabula.corpus.dataset import Corpus
-from fabula.corpus.sentiment import VaderTagger
+from fabula.corpus.taggers.sentiment import VaderTagger
 from fabula.corpus.tokenize import detokenise
 from fabula.errors import UserError
 from fabula.evaluation.control import Control, judge, write_along

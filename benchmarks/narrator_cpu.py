@@ -23,7 +23,7 @@ from safetensors.torch import save_file
 from torch.multiprocessing.spawn import spawn
 from torch.nn import functional as F
 
-from fabula.corpus.sentiment import VaderTagger
+from fabula.corpus.taggers.sentiment import VaderTagger
 from fabula.models.decoders.base import find_base
 from fabula.models.decoders.gguf import read_gguf
 from fabula.models.decoders.rows import FREE, SPECIALS, Row, collate, random_row, row

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from safetensors.torch import load_file
 
-from fabula.corpus.sentiment import VaderTagger
+from fabula.corpus.taggers.sentiment import VaderTagger
 from fabula.models.decoders.adapter import WEIGHTS, Adapter, AdapterConfig, save_adapter
 from fabula.models.decoders.base import SHA256, find_base
 from fabula.models.decoders.gguf import read_gguf

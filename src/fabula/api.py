@@ -20,6 +20,7 @@ from typing import Any, TypeVar
 
 import torch
 
+from fabula.corpus.taggers.protocol import tagger_of
 from fabula.corpus.vocabulary import UNK
 from fabula.errors import UserError
 from fabula.evaluation.bound import Weighed, shared_draws, weigh
@@ -263,7 +264,7 @@ class Narrator:
             notes: tuple[str, ...] = ()
         else:
             q = [[float(k == s) for k in range(len(self.labels))] for s in self._tagger_states(task)]
-            notes = ("this model has no q(S | X): tags are VADER's",)
+            notes = (f"this model has no q(S | X): tags are by {self.checkpoint.tagger.get('tagger', 'vader')}",)
         tags = tuple(self.labels[max(range(len(row)), key=row.__getitem__)] for row in q)
         shares = tuple(dict(zip(self.labels, row, strict=True)) for row in q)
         return Tagging(_whole(task), tags, shares, self.name, notes)
@@ -377,17 +378,14 @@ class Narrator:
         )  # fmt: skip
 
     def _tagger_states(self, task: Task) -> list[int]:
-        from fabula.corpus.sentiment import VaderTagger
-
-        tagger = VaderTagger()
-        if tagger.labels != self.labels:
-            raise UserError("this model cannot tag, and its labels are not VADER's", field="model")
         return self._read_tags([text or "" for text in task.sentences])
 
     def _read_tags(self, texts: Sequence[str]) -> list[int]:
-        from fabula.corpus.sentiment import VaderTagger
-
-        return [s or 0 for s in VaderTagger().tag(list(texts))]
+        """The states of sentences by the tagger that the checkpoint names."""
+        tagger = tagger_of(self.checkpoint.tagger, self.labels)
+        if tagger is None:
+            raise UserError("this model cannot tag, and no tagger knows its labels", field="model")
+        return [s or 0 for s in tagger.tag(list(texts))]
 
     def _answers(
         self, task: Task, candidates: int, name: str, seed: int, settings: Mapping[str, Any]

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from fabula.corpus.dataset import Corpus
-from fabula.corpus.sentiment import VaderTagger
+from fabula.corpus.taggers.sentiment import VaderTagger
 from fabula.errors import UserError
 from fabula.evaluation.control import judge, write_along
 from fabula.models.build import build

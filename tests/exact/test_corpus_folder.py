@@ -14,7 +14,7 @@ import pytest
 
 from fabula.corpus.dataset import ARRAYS, SCHEMA, Corpus, Stories, seal, tag_dtype, token_dtype
 from fabula.corpus.prepare import prepare, prepare_stories
-from fabula.corpus.sentiment import VaderTagger
+from fabula.corpus.taggers.sentiment import VaderTagger
 from fabula.corpus.tokenize import tokenise
 from fabula.corpus.toy import toy_splits
 from fabula.corpus.vocabulary import EOS, PAD, SPECIALS, UNK, Vocabulary
@@ -232,7 +232,7 @@ def test_reading_a_prepared_corpus_needs_numpy_alone(folder: Path) -> None:
     program = (
         "import sys\n"
         "for name in ('spacy', 'vaderSentiment', 'torch', 'tqdm'): sys.modules[name] = None\n"
-        "import fabula.corpus.read, fabula.corpus.sentiment, fabula.corpus.toy\n"
+        "import fabula.corpus.read, fabula.corpus.taggers.sentiment, fabula.corpus.toy\n"
         "from fabula.corpus.dataset import Corpus\n"
         "from fabula.corpus.tokenize import detokenise\n"
         "corpus = Corpus.open(sys.argv[1])\n"

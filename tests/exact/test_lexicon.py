@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from fabula.corpus.sentiment import Tagger, VaderTagger
+from fabula.corpus.taggers.protocol import Tagger
+from fabula.corpus.taggers.sentiment import VaderTagger
 from fabula.errors import UserError
 from fabula.evaluation.lexicon import LexiconTagger, read_lexicon, valence
 

@@ -145,7 +145,7 @@ def test_the_tour_passes_every_file() -> None:
 
 def test_the_story_of_the_tour_is_told_right() -> None:
     """Its tags, and how many ids it is, are what the code makes of it."""
-    from fabula.corpus.sentiment import VaderTagger
+    from fabula.corpus.taggers.sentiment import VaderTagger
     from fabula.corpus.tokenize import tokenise_many
 
     tour = (ROOT / "docs" / "tour.md").read_text(encoding="utf-8")

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fabula.corpus.read import Story
-from fabula.corpus.sentiment import VaderTagger
+from fabula.corpus.taggers.sentiment import VaderTagger
 from fabula.corpus.tokenize import tokenise_many
 from fabula.corpus.toy import (
     ARCS,

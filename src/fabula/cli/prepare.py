@@ -7,7 +7,8 @@ from types import FrameType
 
 from fabula.corpus.prepare import CUTOFF, LISTED, Report, prepare, prepare_stories
 from fabula.corpus.read import FORMATS, MAX_SENTENCES, MAX_WORDS, MIN_SENTENCES
-from fabula.corpus.sentiment import VaderTagger
+from fabula.corpus.taggers.protocol import TAGGERS
+from fabula.corpus.taggers.sentiment import VaderTagger
 from fabula.corpus.transitions import SMOOTHING
 from fabula.errors import UserError
 
@@ -60,6 +61,9 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
         help="VADER's sentiment, the files' own tags, or the files' own where they have any (default: %(default)s)",
     )
     parser.add_argument(
+        "--tagger", metavar="NAME", help=f"tag every sentence by this tagger: {', '.join(TAGGERS.names())} (or --tags)"
+    )
+    parser.add_argument(
         "--positive",
         type=float,
         default=VaderTagger().threshold_positive,
@@ -94,7 +98,14 @@ def run(args: argparse.Namespace) -> int:
         raise UserError("give story files, or --toy N", field="files")
     if args.toy is not None and (args.valid or args.test or args.paragraphs or args.format or args.tags == "own"):
         raise UserError("--toy makes its own splits and tags: leave out the options that are about files", field="toy")
-    tagger = VaderTagger(threshold_positive=args.positive, threshold_negative=args.negative)
+    if args.tagger is not None and args.tags != "auto":
+        raise UserError("--tagger names a tagger, --tags says whose tags: give one of the two", field="tagger")
+    usual = (VaderTagger().threshold_positive, VaderTagger().threshold_negative)
+    if args.tagger not in (None, "vader") and (args.positive, args.negative) != usual:
+        raise UserError(f"--positive and --negative are VADER's, not those of {args.tagger}", field="tagger")
+    thresholds = {"threshold_positive": args.positive, "threshold_negative": args.negative}
+    tagger = TAGGERS.find(args.tagger or "vader")(thresholds)
+    own_tags = False if args.tagger is not None else {"auto": None, "vader": False, "own": True}[args.tags]
     progress = not args.json and sys.stderr.isatty()
     previous = signal.signal(signal.SIGTERM, _interrupt)
     try:
@@ -120,7 +131,7 @@ def run(args: argparse.Namespace) -> int:
                 test=args.test,
                 cutoff=CUTOFF if args.cutoff is None else args.cutoff,
                 tagger=tagger,
-                own_tags={"auto": None, "vader": False, "own": True}[args.tags],
+                own_tags=own_tags,
                 smoothing=args.smoothing,
                 paragraphs=args.paragraphs,
                 format=args.format,

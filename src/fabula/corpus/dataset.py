@@ -148,6 +148,12 @@ class Corpus:
         )
 
     @property
+    def tagger(self) -> dict[str, Any]:
+        """The settings of the tagger that made the tags; folders of earlier versions keep them among all settings."""
+        settings = self.manifest["settings"]
+        return dict(self.manifest.get("tagger") or {k: v for k, v in settings.items() if k.startswith(("tag", "thr"))})
+
+    @property
     def hash(self) -> str:
         """A hex digest of the content: words, labels, arrays; the same for the same stories under another file name."""
         return content_hash(self.manifest["files"], self.labels)

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fabula.corpus.read import MAX_WORDS, Rejected, Story
-from fabula.corpus.sentiment import Tagger
+from fabula.corpus.taggers.protocol import Tagger
 from fabula.corpus.tokenize import tokenise_many
 
 

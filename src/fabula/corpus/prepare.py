@@ -30,7 +30,8 @@ from fabula.corpus.dataset import (
 from fabula.corpus.encode import Encoded, cores, encoder
 from fabula.corpus.folder import check_target, faults_of, move_into_place, npy, temporary_folder, write
 from fabula.corpus.read import MAX_WORDS, Rejected, Story, read_stories
-from fabula.corpus.sentiment import Tagger, VaderTagger
+from fabula.corpus.taggers.protocol import OWN, Tagger
+from fabula.corpus.taggers.sentiment import VaderTagger
 from fabula.corpus.transitions import SMOOTHING, Transitions
 from fabula.corpus.vocabulary import EOS, UNK, Vocabulary
 from fabula.errors import UserError
@@ -219,11 +220,12 @@ def _prepare(
             if split == "train":
                 transitions = Transitions.count(arrays["tags"], arrays["story_offsets"], len(labels), smoothing)
         files = {name: {"bytes": len(data), "blake2b": digest(data)} for name, data in sorted(content.items())}
-        tagging = {"tagger": "own"} if own is not None else tagger.settings
+        tagging = {"tagger": OWN} if own is not None else tagger.settings
         manifest: dict[str, Any] = {
             "schema": SCHEMA,
             "provenance": provenance,
             "settings": {"cutoff": cutoff, "smoothing": smoothing, "max_words": MAX_WORDS, **tagging},
+            "tagger": tagging,
             "made_with": _versions("spacy", "vaderSentiment"),
             "vocabulary": len(vocabulary),
             "labels": list(labels),

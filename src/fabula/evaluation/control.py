@@ -15,7 +15,7 @@ from jaxtyping import Int
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fabula.corpus.sentiment import Tagger
+from fabula.corpus.taggers.protocol import Tagger
 from fabula.corpus.tokenize import detokenise
 from fabula.corpus.vocabulary import Vocabulary
 from fabula.errors import UserError

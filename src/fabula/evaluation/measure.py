@@ -85,21 +85,20 @@ def read_with_vocabulary(file: Path, checkpoint: Checkpoint) -> tuple[Stories, s
     # spaCy and VADER are needed for raw text only: a prepared corpus is measured without them.
     from fabula.corpus.dataset import digest
     from fabula.corpus.read import Story, read_stories
-    from fabula.corpus.sentiment import VaderTagger
+    from fabula.corpus.taggers.protocol import tagger_of
     from fabula.corpus.tokenize import tokenise_many
 
     found = [story for story in read_stories(file) if isinstance(story, Story)]
     if not found:
         raise UserError(f"{file}: no usable story in it")
     state = {label: number for number, label in enumerate(checkpoint.labels)}
-    tagger = VaderTagger()
+    tagger = tagger_of(checkpoint.tagger, checkpoint.labels)
     tags: list[list[int | None]] = []
     for story in found:
         if story.tags is not None:
             tags.append([None if label is None else state.get(label) for label in story.tags])
         else:
-            known = tagger.labels == checkpoint.labels
-            tags.append(tagger.tag(story.sentences) if known else [None for _ in story.sentences])
+            tags.append([None for _ in story.sentences] if tagger is None else tagger.tag(story.sentences))
     tokens = [[checkpoint.vocabulary.encode(words) for words in tokenise_many(story.sentences)] for story in found]
     characters = [[len(sentence) for sentence in story.sentences] for story in found]
     stories = Stories.from_sentences(tokens, tags, characters, [story.id for story in found])

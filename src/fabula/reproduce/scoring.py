@@ -134,7 +134,8 @@ class Scorer:
     def do_control(self, outcome: Outcome, systems: set[str]) -> Iterator[tuple[str, dict[str, Any]]]:
         import torch
 
-        from fabula.corpus.sentiment import Tagger, VaderTagger
+        from fabula.corpus.taggers.protocol import Tagger
+        from fabula.corpus.taggers.sentiment import VaderTagger
         from fabula.evaluation.control import judge
         from fabula.evaluation.lexicon import LexiconTagger
 

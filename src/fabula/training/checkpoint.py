@@ -14,6 +14,7 @@ import errno
 import hashlib
 import json
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -47,6 +48,8 @@ class Checkpoint:
     labels: tuple[str, ...]
     recipe: Recipe
     corpus_hash: str
+    tagger: Mapping[str, Any] = field(default_factory=dict)
+    """The settings of the tagger that made its labels (`corpus/taggers/protocol.py`)."""
     figures: dict[str, Any] = field(default_factory=dict)
     """What was measured of it, as the card shows it."""
     people: People = NOBODY
@@ -73,6 +76,7 @@ def save(
         "fabula": __version__,
         "recipe": checkpoint.recipe.to_dict(),
         "labels": list(checkpoint.labels),
+        "tagger": dict(checkpoint.tagger),
         "corpus_hash": checkpoint.corpus_hash,
         "figures": checkpoint.figures,
         "people": {"he": checkpoint.people.he, "she": checkpoint.people.she},
@@ -97,7 +101,7 @@ def load(folder: Path, device: torch.device | str = "cpu") -> Checkpoint:
         recipe = recipe_from(config["recipe"])
         words = read_bytes(folder / "vocabulary.json", config.get("vocabulary"))
         vocabulary = Vocabulary.from_json(words.decode("utf-8"))
-        labels = tuple(config["labels"])
+        labels, tagger = tuple(config["labels"]), dict(config.get("tagger", {}))
         corpus_hash, figures = str(config["corpus_hash"]), dict(config.get("figures", {}))
         people = People(**{pronoun: tuple(names) for pronoun, names in config.get("people", {}).items()})
         for name, entry in config["weights"].items():
@@ -119,6 +123,7 @@ def load(folder: Path, device: torch.device | str = "cpu") -> Checkpoint:
         vocabulary=vocabulary,
         labels=labels,
         recipe=recipe,
+        tagger=tagger,
         corpus_hash=corpus_hash,
         figures=figures,
         people=people,

@@ -291,6 +291,7 @@ class Run:
             model=self.model,
             vocabulary=self.corpus.vocabulary,
             labels=tuple(self.corpus.labels),
+            tagger=self.corpus.tagger,
             recipe=self.recipe,
             corpus_hash=self.corpus.hash,
             figures=figures,

@@ -1,26 +1,12 @@
-"""Scaffold tags: a state S_i for each sentence, by VADER or by any other tagger."""
+"""Sentiment tags by VADER: negative, neutral, positive (the paper's scaffold)."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
+from fabula.corpus.taggers.protocol import register_tagger
 from fabula.errors import UserError
-
-
-@runtime_checkable
-class Tagger(Protocol):
-    """Gives each sentence one of `labels`, or none. It must survive pickling: preparation runs in several processes."""
-
-    @property
-    def labels(self) -> tuple[str, ...]:
-        """The values of the switching state, in the order of their ids."""
-
-    @property
-    def settings(self) -> dict[str, object]:
-        """What the manifest records of it: its name and whatever else decides its answers."""
-
-    def tag(self, sentences: list[str]) -> list[int | None]:
-        """The id of each sentence's label."""
 
 
 @lru_cache(maxsize=1)
@@ -76,3 +62,9 @@ class VaderTagger:
         if compound <= self.threshold_negative:
             return 0
         return 1
+
+
+@register_tagger("vader")
+def build_vader(settings: Mapping[str, Any]) -> VaderTagger:
+    thresholds = ("threshold_positive", "threshold_negative")
+    return VaderTagger(**{name: settings[name] for name in thresholds if name in settings})

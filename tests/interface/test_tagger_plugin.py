@@ -1,0 +1,99 @@
+"""A tagger in one file of another package plus one line that registers it: `fabula prepare`, `train`, `fill`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from fabula.api import load
+from fabula.cli import main
+from fabula.corpus.dataset import Corpus
+from fabula.corpus.taggers.protocol import TAGGERS, tagger_of
+
+TAGGER = '''
+class Length:
+    """Whether a sentence is short, by its words."""
+
+    labels = ("short", "long")
+
+    def __init__(self, settings):
+        self.limit = settings.get("limit", 5)
+
+    @property
+    def settings(self):
+        return {"tagger": "length", "limit": self.limit}
+
+    def tag(self, sentences):
+        return [int(len(sentence.split()) > self.limit) for sentence in sentences]
+'''
+RECIPE = """
+name = "tiny"
+[model]
+kind = "KIND"
+language = { embedding = 8, hidden = 12 }
+dynamics = { latent = 2 }
+recognition = { hidden = 6 }
+[train]
+epochs = 1
+"""
+GIVEN = ["Tom ran.", "_", "The old dog was very glad to see him again."]
+
+
+@pytest.fixture
+def prepared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A corpus tagged by the package's tagger, which nobody has imported."""
+    package = tmp_path / "package"
+    metadata = package / "lengths-1.dist-info"
+    metadata.mkdir(parents=True)
+    (package / "lengths_of_a_test.py").write_text(TAGGER)
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: lengths\nVersion: 1\n")
+    (metadata / "entry_points.txt").write_text("[fabula.taggers]\nlength = lengths_of_a_test:Length\n")
+    monkeypatch.syspath_prepend(package)
+    out = tmp_path / "corpus"
+    assert main(["prepare", "--toy", "120", "--tagger", "length", "--out", str(out), "--json"]) == 0
+    yield out
+    del TAGGERS._found["length"]
+
+
+def trained(prepared: Path, kind: str) -> Path:
+    recipe, run = prepared.parent / f"{kind}.toml", prepared.parent / kind
+    recipe.write_text(RECIPE.replace("KIND", kind))
+    assert main(["train", str(recipe), "--data", str(prepared), "--out", str(run), "--device", "cpu", "--quiet"]) == 0
+    return run
+
+
+def test_its_tags_are_prepared_trained_and_asked_for(prepared: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    corpus = Corpus.open(prepared)
+    assert (corpus.labels, corpus.tagger) == (("short", "long"), {"tagger": "length", "limit": 5})
+    assert {int(tag) for tag in corpus.split("train").tags} == {0, 1}
+    run = trained(prepared, "slds")
+    capsys.readouterr()
+    call = ["fill", "--model", str(run), "--arc", "? long ?", "--samples", "4", "--json", *GIVEN]
+    assert main(call) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert {c["sentences"][1]["tag"] for c in answer["candidates"]} == {"long"}
+
+
+def test_a_model_without_a_posterior_of_tags_asks_its_own_tagger(prepared: Path) -> None:
+    """The checkpoint names the tagger and its settings: another limit gives other tags."""
+    narrator = load(trained(prepared, "s2s"))
+    tagging = narrator.tag([text for text in GIVEN if text != "_"])
+    assert tagging.tags == ("short", "long")
+    assert "length" in tagging.notes[0]
+    one = tagger_of({**narrator.checkpoint.tagger, "limit": 1}, narrator.labels)
+    assert one is not None
+    assert one.tag(["Tom ran."]) == [1]
+    assert tagger_of({"tagger": "own"}, narrator.labels) is None
+
+
+def test_a_tagger_is_named_once_and_must_exist(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    base = ["prepare", "--toy", "5", "--out", str(tmp_path / "out")]
+    for options, says in (
+        (["--tagger", "nobody"], "unknown tagger 'nobody'; there are vader"),
+        (["--tagger", "vader", "--tags", "vader"], "give one of the two"),
+    ):
+        assert main([*base, *options]) == 2
+        assert says in capsys.readouterr().err
