@@ -12,13 +12,15 @@ JOBS   ?= $(shell env -u OMP_NUM_THREADS nproc 2>/dev/null || echo 2)
 SUDO   := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) --dist worksteal
 
-.PHONY: demo test check browser scorers test-long lint types wheel install clean help
+.PHONY: demo test check browser scorers test-long test-cuda coverage lint types wheel install clean help
 
 help:
 	@echo "make demo       install into .venv and fill in a story"
 	@echo "make test       lint, types, the test suite        (under 12 minutes on 2 cores)"
 	@echo "make check      its fast part                       (under 2 minutes)"
 	@echo "make test-long  kill tests, fuzzing, long statistics (under 40 minutes)"
+	@echo "make test-cuda  the CPU against a GPU               (needs a GPU)"
+	@echo "make coverage   branches that no test takes"
 	@echo "make wheel      build dist/fabula-*.whl"
 
 install: $(READY)
@@ -64,6 +66,16 @@ test: lint types browser scorers
 
 test-long: $(READY)
 	$(PYTEST) -q -m long
+
+# Fails where there is no GPU: a run that compared nothing must not look like one that passed.
+test-cuda: $(READY)
+	@$(BIN)/python -c 'import sys, torch; sys.exit(not torch.cuda.is_available())' || { echo "fabula: no CUDA device here; the comparisons with a GPU need one"; exit 1; }
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q tests/cuda
+
+# A target of its own, for tracing slows the tests; those of pages and servers would add nothing to these folders.
+coverage: $(READY)
+	$(PYTEST) -q -m "not long" tests/exact tests/statistical tests/parity tests/property tests/smoke \
+	  $(foreach part,models training infill evaluation,--cov=fabula.$(part)) --cov-branch --cov-report=term-missing:skip-covered
 
 wheel: $(READY)
 	@rm -rf dist

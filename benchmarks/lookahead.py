@@ -23,6 +23,7 @@ import torch
 from fabula.corpus.dataset import Corpus
 from fabula.corpus.tokenize import detokenise
 from fabula.corpus.vocabulary import Vocabulary
+from fabula.device import pick_device
 from fabula.errors import UserError
 from fabula.evaluation.lookahead import (
     HUMAN,
@@ -38,7 +39,6 @@ from fabula.evaluation.record import commit
 from fabula.models.lm import LM
 from fabula.models.slds import SLDS
 from fabula.training.checkpoint import Checkpoint, load, read_config
-from fabula.training.loop import pick_device
 
 
 def checked(run: Path, corpus: Corpus, device: torch.device) -> Checkpoint:

@@ -22,6 +22,7 @@ import torch
 from fabula.api import find
 from fabula.corpus.dataset import Corpus
 from fabula.corpus.tokenize import detokenise
+from fabula.device import pick_device
 from fabula.evaluation.lookahead import choose_stories
 from fabula.infill.batch import infill_batch
 from fabula.infill.cast import Cast
@@ -32,7 +33,6 @@ from fabula.infill.settings import BridgeFillSettings, RerankFillSettings
 from fabula.models.decoders.words import WordTokenizer
 from fabula.models.slds import SLDS
 from fabula.training.checkpoint import load
-from fabula.training.loop import pick_device
 
 
 def write(args: argparse.Namespace) -> None:

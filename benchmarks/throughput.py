@@ -18,8 +18,9 @@ import numpy as np
 import torch
 
 from fabula.corpus.dataset import Corpus
+from fabula.device import pick_device
 from fabula.evaluation.record import commit
-from fabula.training.loop import Run, pick_device
+from fabula.training.loop import Run
 from fabula.training.recipe import Recipe, read_recipe
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import torch
+from hypothesis import settings
 
 from fabula.corpus.prepare import prepare_stories
 from fabula.corpus.toy import toy_splits
@@ -18,6 +19,10 @@ from fabula.corpus.vocabulary import SPECIALS, Vocabulary
 from fabula.models.build import build
 from fabula.training.checkpoint import Checkpoint, save
 from fabula.training.recipe import recipe_from
+
+# A busy machine makes the first example slow (18 s instead of 0.1 were seen); time is not what these tests are about.
+settings.register_profile("fabula", deadline=None)
+settings.load_profile("fabula")
 
 STORIES = 240
 WORDS = [

@@ -13,7 +13,6 @@ import inspect
 import json
 import math
 import os
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -22,6 +21,7 @@ import torch
 
 from fabula.corpus.taggers.protocol import tagger_of
 from fabula.corpus.vocabulary import UNK
+from fabula.device import pick_device
 from fabula.errors import UserError
 from fabula.evaluation.bound import Weighed, shared_draws, weigh
 from fabula.evaluation.fit import fits
@@ -69,15 +69,12 @@ UNKNOWN_SHOWN = 10
 
 def load(name_or_path: str | Path = "default", device: str = "cpu") -> Narrator:
     """A narrator from an installed model's name or a checkpoint's folder."""
-    if not re.fullmatch(r"cpu|cuda(:\d+)?", device):
-        raise UserError(f"unknown device {device!r}: cpu or cuda", field="device")
-    if device.startswith("cuda") and not torch.cuda.is_available():
-        raise UserError("no CUDA device was found; leave --device at cpu", field="device")
+    where = str(pick_device(device))
     folder = find(name_or_path)
     stand_in = (
         find(SMALL) if is_narrator(folder) and find_base(missing_ok=True) is None and SMALL in installed() else None
     )
-    narrator = Narrator(checkpoints.load(stand_in or folder, device), device)
+    narrator = Narrator(checkpoints.load(stand_in or folder, where), where)
     if stand_in is not None:
         narrator.notes = (f"the narrator's base is not installed, so the small model answers; to get it: {INSTALL}",)
     return narrator

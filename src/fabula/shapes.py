@@ -14,5 +14,3 @@
 
 Whole-story variables are the paper's capitals S, Z, X; one step is lower case s, z, z_prev, z_next.
 """
-
-LEGEND = ("batch", "sent", "word", "token", "state", "latent", "vocab", "hidden", "sample")

@@ -11,9 +11,9 @@ import fabula
 
 ROOT = Path(fabula.__file__).parent
 RANK = {
-    "errors": 0, "shapes": 0, "results": 0, "ties": 0, "registry": 0.5,
+    "errors": 0, "shapes": 0, "results": 0, "ties": 0, "registry": 0.5, "device": 0.5,
     "corpus": 1, "models": 2, "training": 3, "infill": 3, "evaluation": 4, "api": 5, "reproduce": 6,
-    "web": 6, "judge": 7, "studio": 8, "cli": 9, "fleet": 9,
+    "web": 6, "judge": 7, "studio": 8, "cli": 9,
 }  # fmt: skip
 FILES = sorted(ROOT.rglob("*.py"))
 
@@ -56,6 +56,16 @@ def test_imports_point_one_way(path: Path) -> None:
     if here in ("__init__", "__main__"):
         return  # the doors of the package
     assert not forbidden(here, ast.parse(path.read_text(encoding="utf-8")))
+
+
+def test_the_readmes_tree_has_the_order_of_imports() -> None:
+    """A reader takes the tree for the order: from line to line no part has a lower rank."""
+    readme = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+    tree = readme.partition("\nsrc/fabula/\n")[2].partition("\nrecipes/")[0]
+    parts = [line.split()[0].removesuffix("/").removesuffix(".py") for line in tree.splitlines() if line[2] != " "]
+    ranks = [RANK[name] for name in parts if name != "data"]
+    assert ranks == sorted(ranks)
+    assert set(parts) >= {path.name for path in ROOT.iterdir() if path.is_dir() and path.name in RANK}
 
 
 def test_the_check_sees_an_import_that_points_back() -> None:

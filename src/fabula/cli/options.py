@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def add_model(parser: argparse.ArgumentParser) -> None:
     """The options of every command that uses a model."""
     parser.add_argument("--model", default="default", metavar="NAME|DIR", help="an installed model or a checkpoint")
-    parser.add_argument("--device", default="cpu", help="cpu or cuda (default: cpu)")
+    parser.add_argument("--device", default="cpu", help="cpu, cuda or auto (default: cpu)")
     parser.add_argument(
         "--threads", type=int, default=None, metavar="N",
         help="CPU threads (default: 1, because two beside a busy core are slower than one)",

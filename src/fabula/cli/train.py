@@ -48,7 +48,8 @@ def run(args: argparse.Namespace) -> int:
         if getattr(args, name) is None:
             raise UserError(f"{'RECIPE.toml' if name == 'recipe' else '--' + name} is missing; see fabula train --help")
     from fabula.corpus.dataset import Corpus
-    from fabula.training.loop import pick_device, train
+    from fabula.device import pick_device
+    from fabula.training.loop import train
     from fabula.training.recipe import read_recipe
 
     recipe = read_recipe(args.recipe)

@@ -10,12 +10,12 @@ from numpy.typing import NDArray
 
 from fabula.corpus.dataset import Corpus, Stories
 from fabula.corpus.transitions import Transitions
+from fabula.device import pick_device
 from fabula.errors import UserError
 from fabula.evaluation.likelihood import likelihood
 from fabula.evaluation.record import commit
 from fabula.models.batch import StoryDataset
 from fabula.training.checkpoint import Checkpoint, load
-from fabula.training.loop import pick_device
 
 FloatArray = NDArray[np.float64]
 

@@ -5,30 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 
+from fabula.corpus import people
 from fabula.evaluation.counting import Mask, Share, Text, masks, share, words_of
 
-
-def _listed(words: str) -> frozenset[str]:
-    """A set of words written as a line."""
-    return frozenset(words.split())
-
-
-HE = _listed("he him his himself")
-SHE = _listed("she her hers herself")
-HE_WORDS = HE | _listed(
-    "man men boy boys guy guys husband father dad daddy brother son grandfather grandpa uncle nephew king prince mr "
-    "sir boyfriend groom gentleman policeman fireman waiter actor stepfather stepdad"
-)
-SHE_WORDS = SHE | _listed(
-    "woman women girl girls lady ladies wife mother mom mommy mum sister daughter grandmother grandma aunt niece queen "
-    "princess mrs ms miss girlfriend bride waitress actress stepmother stepmom"
-)
-EITHER_WORDS = _listed(
-    "friend friends neighbor neighbour baby child kid teacher doctor boss owner cat dog puppy kitten coach nurse "
-    "cousin teenager student driver officer clerk cashier manager stranger pet horse bird parent "
-    "someone everyone anyone"
-)
-"""Nouns that either pronoun may stand for."""
+HE, SHE = frozenset(people.HE), frozenset(people.SHE)
+HE_WORDS, SHE_WORDS = HE | frozenset(people.HE_NOUNS), SHE | frozenset(people.SHE_NOUNS)
+EITHER_WORDS = frozenset(people.EITHER_NOUNS)
 
 
 def names_given(stories: Text, given: Mask, names: Collection[str]) -> Share:

@@ -65,10 +65,6 @@ class InfillBatch:
         barred_names = None if self.barred_names is None else change(self.barred_names)
         return InfillBatch(X, lengths, S, opening, change(self.present), change(self.missing), barred_names)
 
-    def given_only(self) -> InfillBatch:
-        """The same with nothing left to write."""
-        return replace(self, missing=torch.zeros_like(self.missing))
-
 
 def infill_batch(
     stories: Sequence[Sequence[Sequence[int] | None]],

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from fabula.corpus.dataset import Corpus, Stories
+from fabula.device import pick_device
 from fabula.errors import UserError
 from fabula.evaluation.lookahead import choose_stories
 from fabula.evaluation.measure import check_same_corpus
@@ -20,7 +21,6 @@ from fabula.models.decoders.words import WordTokenizer
 from fabula.reproduce.plan import BY_NAME, FULL, SENTENCES, Scale, System, Unit
 from fabula.reproduce.records import Records
 from fabula.training.checkpoint import Checkpoint, load, read_config
-from fabula.training.loop import pick_device
 from fabula.training.recipe import Recipe, read_recipe, recipe_from
 
 

@@ -12,6 +12,7 @@ from typing import Any
 from fabula import api
 from fabula.corpus.dataset import Corpus
 from fabula.corpus.tokenize import detokenise
+from fabula.device import pick_device
 from fabula.errors import UserError
 from fabula.reproduce import markdown, page, people
 from fabula.reproduce.bench import Bench, Job
@@ -21,7 +22,6 @@ from fabula.reproduce.schedule import Outcome, Say, run_units
 from fabula.reproduce.scoring import SCORES, Scorer
 from fabula.reproduce.stories import StoryDataset
 from fabula.training.checkpoint import write_file
-from fabula.training.loop import pick_device
 
 DEVICE_GIB, HOST_GIB = 12.0, 1.0
 """Scores a sampler may hold at once: several samplers share a card."""

@@ -26,6 +26,7 @@ from safetensors.torch import save as save_tensors
 from torch import Tensor
 
 from fabula import __version__
+from fabula.corpus.folder import write
 from fabula.corpus.people import NOBODY, People
 from fabula.corpus.vocabulary import Vocabulary
 from fabula.errors import UserError
@@ -188,10 +189,7 @@ def write_file(path: Path, content: bytes) -> None:
     """All of it or nothing: a temporary file, flushed, then renamed."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        with open(temporary, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
+        write(temporary, content)
         os.replace(temporary, path)
     except OSError as error:
         temporary.unlink(missing_ok=True)

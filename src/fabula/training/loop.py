@@ -19,6 +19,7 @@ from tqdm import tqdm
 
 from fabula.corpus.dataset import Corpus
 from fabula.corpus.people import People
+from fabula.device import pick_device
 from fabula.errors import UserError
 from fabula.models.batch import Batch, IntArray, StoryDataset
 from fabula.models.build import build
@@ -401,21 +402,6 @@ def parameter_groups(model: Model, heads: nn.Module, recipe: Recipe) -> list[dic
         rate = recipe.train.learning_rate_dynamics
         groups.append({"params": dynamics, "full_rate": rate, "weight_decay": 0.0})
     return cast(list[dict[str, Any]], groups)
-
-
-def pick_device(name: str) -> torch.device:
-    """`cpu`, `cuda` or `auto`."""
-    if name == "auto":
-        name = "cuda" if torch.cuda.is_available() else "cpu"
-    if name.startswith("cuda") and not torch.cuda.is_available():
-        raise UserError("no CUDA device is available here; use --device cpu", field="device")
-    try:
-        device = torch.device(name)
-    except RuntimeError as error:
-        raise UserError(f"unknown device {name!r}; use cpu, cuda or auto", field="device") from error
-    if device.type not in ("cpu", "cuda"):
-        raise UserError(f"unknown device {name!r}; use cpu, cuda or auto", field="device")
-    return device
 
 
 @contextmanager
