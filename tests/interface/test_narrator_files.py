@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 import torch
-from gguf_writer import write_tiny_base
 
 from fabula.errors import UserError
 from fabula.models.decoders import base as bases
@@ -18,6 +17,7 @@ from fabula.models.decoders.adapter import Adapter, AdapterConfig, load_adapter,
 from fabula.models.decoders.gguf import read_gguf
 from fabula.models.decoders.narrator import NarratorDecoder
 from fabula.models.decoders.transformer import Sizes
+from gguf_writer import write_tiny_base
 
 
 def random_adapter(base: Path, rank: int = 4) -> Adapter:

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from toy_decoder import END, TEXTS, PairTokenizer, ToyModel
 
 import fabula
 from fabula.cli import main
@@ -20,6 +19,7 @@ from fabula.infill.rules import WordRules
 from fabula.models.settings import ModelSettings
 from fabula.training.checkpoint import Checkpoint, save
 from fabula.training.recipe import Recipe
+from toy_decoder import END, TEXTS, PairTokenizer, ToyModel
 
 LABELS = ("negative", "neutral", "positive")
 

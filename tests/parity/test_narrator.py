@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 import torch
-from gguf_writer import HEADS, INNER, KEY_HEADS, LAYERS, WIDTH, write_tiny_base
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -17,10 +16,11 @@ from fabula.models.decoders.fuse import fuse
 from fabula.models.decoders.gguf import GGUF, read_gguf
 from fabula.models.decoders.narrator import NarratorDecoder, NarratorState
 from fabula.models.decoders.network import Network
-from fabula.models.decoders.protocol import Given
+from fabula.models.decoders.protocol import Decoder, Given, State, Tokenizer
 from fabula.models.decoders.rows import BOS, END, FIRST_MOOD, FREE, SPECIALS, header, row
 from fabula.models.decoders.tokenizer import SubwordTokenizer
 from fabula.models.decoders.transformer import Sizes, Transformer
+from gguf_writer import HEADS, INNER, KEY_HEADS, LAYERS, WIDTH, write_tiny_base
 
 RANK, SCALE = 4, 2.0
 STORY = ["Tom was sad.", "He saw the sea and a hat!", "It was his.", "Tom ran.", "The end was near the sea."]
@@ -103,6 +103,12 @@ def given_of(stories: list[list[list[int]]], missing: list[set[int]]) -> Given:
 @pytest.fixture(scope="module")
 def story(decoder: NarratorDecoder) -> list[list[int]]:
     return [decoder.tokenizer.encode(sentence) for sentence in STORY]
+
+
+def test_it_is_a_decoder_with_a_tokenizer_and_a_state(decoder: NarratorDecoder) -> None:
+    assert isinstance(decoder, Decoder)
+    assert isinstance(decoder.start(1), State)
+    assert isinstance(decoder.tokenizer, Tokenizer)
 
 
 def test_the_network_is_transformers_llama(file: GGUF) -> None:

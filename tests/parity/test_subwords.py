@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from gguf_writer import MERGES, write_tiny_base
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -16,6 +15,7 @@ from fabula.models.decoders.base import find_base
 from fabula.models.decoders.gguf import read_gguf
 from fabula.models.decoders.rows import SPECIALS
 from fabula.models.decoders.tokenizer import SubwordTokenizer
+from gguf_writer import MERGES, write_tiny_base
 
 TEXTS = [
     "Nora found an old key in the garden.",

@@ -21,7 +21,8 @@ from fabula.training.loop import train
 from fabula.training.recipe import Recipe, read_recipe, recipe_from
 
 ROOT = Path(__file__).parents[2]
-RECIPES = sorted((ROOT / "recipes").rglob("*.toml"))
+# The narrator's recipe has settings, and a test, of its own.
+RECIPES = sorted(path for path in (ROOT / "recipes").rglob("*.toml") if path.stem != "narrator")
 EIGHT = {"lm", "s2s", "lds", "slds", "slds-1", "slds-10", "slds-25", "slds-50"}
 """The systems of the paper."""
 

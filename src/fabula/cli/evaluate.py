@@ -62,6 +62,7 @@ ROWS = (
     ("ppl_elbo", "perplexity, ELBO with every term"),
     ("ppl_authors", "perplexity as the authors estimate it"),
     ("ppl_with_tags", "perplexity with log p(S) paid"),
+    ("ppl_given_tags", "perplexity given the tags"),
     ("nll_story", "nats per story"),
     ("bits_per_character", "bits per character"),
     ("kl_z", "KL of Z, nats per story"),

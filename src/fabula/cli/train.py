@@ -50,8 +50,11 @@ def run(args: argparse.Namespace) -> int:
     from fabula.corpus.dataset import Corpus
     from fabula.device import pick_device
     from fabula.training.loop import train
+    from fabula.training.narrator import narrator_recipe
     from fabula.training.recipe import read_recipe
 
+    if narrator_recipe(args.recipe):
+        return train_the_narrator(args)
     recipe = read_recipe(args.recipe)
     corpus = Corpus.open(args.data)
     if (args.out / "config.json").exists() and not (args.resume or args.force):
@@ -78,6 +81,22 @@ def run(args: argparse.Namespace) -> int:
         print(json.dumps({"recipe": recipe.name, "corpus_hash": corpus.hash, **checkpoint.figures}))
     else:
         print(f"{args.out}: {recipe.name}, {checkpoint.figures['valid_nll']:.2f} nats a story on the validation split")
+    return 0
+
+
+def train_the_narrator(args: argparse.Namespace) -> int:
+    """The adapter of a pretrained base, on raw stories: --data is a folder with train.csv and valid.csv."""
+    from fabula.training.narrator import read_narrator_recipe, train_narrator
+
+    recipe = read_narrator_recipe(args.recipe)
+    if (args.out / "config.json").exists() and not (args.resume or args.force):
+        raise UserError(f"{args.out} already holds a run; continue it with --resume or replace it with --force")
+    with run_folder(args.out, fresh=not args.resume):
+        figures = train_narrator(
+            recipe, args.data, args.out, device=args.device, resume=args.resume, bar=not args.quiet
+        )
+    line = f"{args.out}: {recipe.name}, {figures['valid_nll']:.2f} nats a story on the validation split"
+    print(json.dumps({"recipe": recipe.name, **figures}) if args.json else line)
     return 0
 
 

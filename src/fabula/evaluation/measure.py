@@ -15,6 +15,7 @@ from fabula.errors import UserError
 from fabula.evaluation.likelihood import likelihood
 from fabula.evaluation.record import commit
 from fabula.models.batch import StoryDataset
+from fabula.training.adapters import is_narrator
 from fabula.training.checkpoint import Checkpoint, load
 
 FloatArray = NDArray[np.float64]
@@ -38,6 +39,12 @@ def measure_likelihood(
     if limit is not None and limit < 1:
         raise UserError(f"--limit must be at least 1, not {limit}", field="limit")
     where = pick_device(device)
+    if is_narrator(Path(model)):
+        from fabula.evaluation.narrator import measure_narrator
+
+        if stories is None:
+            raise UserError("the narrator is measured on raw text: use --stories FILE", field="data")
+        return measure_narrator(Path(model), stories, limit=limit, device=str(where), bar=bar)
     checkpoint = load(Path(model), where)
     transitions = None
     if data is not None:

@@ -154,13 +154,13 @@ def read_recipe(path: Path) -> Recipe:
 
 
 def recipe_from(content: dict[str, Any]) -> Recipe:
-    return _parse(Recipe, content, "")
+    return parse(Recipe, content, "")
 
 
 T = TypeVar("T")
 
 
-def _parse(kind: type[T], content: Any, path: str) -> T:
+def parse(kind: type[T], content: Any, path: str) -> T:
     """A frozen settings dataclass from plain data, strictly: unknown keys and wrong types fail with their path."""
     if not isinstance(content, dict):
         raise UserError(f"setting {path} must be a table")
@@ -178,7 +178,7 @@ def _parse(kind: type[T], content: Any, path: str) -> T:
 
 def _value(hint: Any, value: Any, path: str) -> Any:
     if dataclasses.is_dataclass(hint):
-        return _parse(hint, value, path)  # type: ignore[arg-type]
+        return parse(hint, value, path)  # type: ignore[arg-type]
     if typing.get_origin(hint) is Literal:
         if value not in typing.get_args(hint):
             choices = ", ".join(map(repr, typing.get_args(hint)))

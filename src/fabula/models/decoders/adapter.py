@@ -149,6 +149,7 @@ def _replace(path: Path, write: Any) -> None:
     temporary = path.with_name(path.name + ".tmp")
     try:
         write(temporary)
+        temporary.chmod(0o644)  # safetensors writes for the owner only
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)

@@ -51,11 +51,15 @@ class AdaptedLinear(nn.Module):
         super().__init__()
         self.register_buffer("weight", weight, persistent=False)
         self.scale = scale
+        self.dropout = 0.0
+        """Share of the adapter's inputs that training leaves out."""
         self.a = nn.Parameter(torch.randn(rank, weight.shape[1]) / math.sqrt(weight.shape[1]))
         self.b = nn.Parameter(torch.zeros(weight.shape[0], rank))
 
     def forward(self, x: Tensor) -> Tensor:
-        return F.linear(x, self.weight) + F.linear(F.linear(x, self.a), self.b * self.scale)
+        return F.linear(x, self.weight) + F.linear(
+            F.linear(F.dropout(x, self.dropout, self.training), self.a), self.b * self.scale
+        )
 
 
 class Block(nn.Module):

@@ -1,0 +1,276 @@
+"""Training of the narrator's adapter on raw stories, by the rows of `models/decoders/rows.py`."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+import random
+import tomllib
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+from torch.nn import functional as F
+from tqdm import tqdm
+
+from fabula.corpus.dataset import digest
+from fabula.corpus.read import Story, read_stories
+from fabula.corpus.taggers.sentiment import VaderTagger
+from fabula.corpus.tokenize import tokenise_many
+from fabula.device import pick_device
+from fabula.errors import UserError
+from fabula.models.decoders.adapter import Adapter, AdapterConfig, save_adapter
+from fabula.models.decoders.base import SHA256, check_base, find_base, sha256
+from fabula.models.decoders.gguf import read_gguf
+from fabula.models.decoders.rows import FREE, SPECIALS, Row, collate, random_row, row
+from fabula.models.decoders.tokenizer import SubwordTokenizer
+from fabula.models.decoders.transformer import AdaptedLinear, Transformer
+from fabula.models.decoders.words import COMMON
+from fabula.models.settings import not_negative, positive, shares
+from fabula.training.adapters import FACTS
+from fabula.training.checkpoint import write_file
+from fabula.training.loop import interruptible
+from fabula.training.recipe import parse
+
+POOL = 8
+"""Batches whose rows are sorted by length together, so that those of one batch are of like lengths."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class NarratorRecipe:
+    """All that a run needs besides the stories; all values are ours."""
+
+    name: str
+    kind: Literal["narrator"] = "narrator"
+    base: str = ""
+    """A GGUF file to adapt; empty is the installed base."""
+    rank: int = 16
+    scale: float = 2.0
+    """What b a is multiplied by."""
+    dropout: float = 0.0
+    """Share of the adapter's inputs left out."""
+    epochs: int = 2
+    batch: int = 32
+    """Rows of a step."""
+    learning_rate: float = 4e-4
+    """Of a and the special tokens; b's is four times it (as LoRA+)."""
+    schedule: Literal["cosine", "wsd"] = "wsd"
+    """After the warm-up: a half cosine, or steady and then straight down over the last 30 %; both to a twentieth."""
+    warmup: float = 0.02
+    """Share of the steps over which the rates rise."""
+    weight_decay: float = 0.01
+    clip: float = 1.0
+    plain: float = 0.4
+    """Share of the rows without a header."""
+    middle: float = 0.4
+    """Share of the others whose inner sentences are all missing."""
+    words: int = 40
+    """Tokens of a sentence at most; longer ones are cut in training."""
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        positive(self, "rank", "scale", "epochs", "batch", "learning_rate", "clip", "words")
+        not_negative(self, "weight_decay", "seed")
+        shares(self, "dropout", "warmup", "plain", "middle")
+
+
+def narrator_recipe(path: Path) -> bool:
+    """Whether a recipe is the narrator's; what is wrong with it otherwise is said when it is read."""
+    with suppress(OSError, tomllib.TOMLDecodeError, UnicodeDecodeError):
+        return tomllib.loads(Path(path).read_text(encoding="utf-8")).get("kind") == "narrator"
+    return False
+
+
+def read_narrator_recipe(path: Path) -> NarratorRecipe:
+    content = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+    return parse(NarratorRecipe, {"name": Path(path).stem} | content, "")
+
+
+def factor(done: float, recipe: NarratorRecipe) -> float:
+    """What the rates are multiplied by when this share of the steps is done."""
+    rise = min(1.0, done / recipe.warmup) if recipe.warmup else 1.0
+    if recipe.schedule == "cosine":
+        return rise * (0.05 + 0.95 * (0.5 + 0.5 * math.cos(math.pi * done)))
+    return rise * min(1.0, 0.05 + 0.95 * (1 - done) / 0.3)
+
+
+COUNTED = 50_000
+"""Sentences whose words are counted: plenty for the commonest."""
+
+
+class Stories:
+    """The stories of a file as tokens, with their tags; -1 where there is none."""
+
+    def __init__(self, file: Path, encode: SubwordTokenizer, words: int) -> None:
+        found = [story.sentences for story in read_stories(file) if isinstance(story, Story)]
+        if not found:
+            raise UserError(f"{file}: no usable story in it", field="data")
+        flat = [sentence for story in found for sentence in story]
+        ids = iter([tokens[:words] for tokens in encode.encode_all(flat)])
+        tags = iter([-1 if tag is None else tag for tag in VaderTagger().tag(flat)])
+        self.X = [[next(ids) for _ in story] for story in found]
+        self.S = [[next(tags) for _ in story] for story in found]
+        K = len(VaderTagger().labels)
+        first, pairs = torch.ones(K), torch.ones(K, K)  # one of each, so that nothing is impossible
+        for S in self.S:
+            first[S[0]] += float(S[0] >= 0)
+            for before, after in itertools.pairwise(S):
+                pairs[before, after] += float(before >= 0 and after >= 0)
+        self.facts = {
+            "common": common_words(flat), "people": {}, "p_initial": (first / first.sum()).tolist(),
+            "p_next": (pairs / pairs.sum(1, keepdim=True)).tolist(),
+        }  # fmt: skip
+        """What a narrator's folder says of its corpus; names of people are not counted here."""
+
+
+def common_words(sentences: Sequence[str]) -> tuple[str, ...]:
+    """The commonest words, counted over the first sentences; ties in the order of the alphabet."""
+    counts = Counter(word for words in tokenise_many(sentences[:COUNTED]) for word in words)
+    return tuple(sorted(counts, key=lambda word: (-counts[word], word))[:COMMON])
+
+
+def batches_of(stories: Stories, recipe: NarratorRecipe, epoch: int) -> list[list[Row]]:
+    """An epoch's batches: every story once, in rows of like lengths, the same at every call."""
+    rng = random.Random(f"{recipe.seed} {epoch}")
+    order = rng.sample(range(len(stories.X)), len(stories.X))
+    rows = [random_row(stories.X[i], stories.S[i], rng, recipe.plain, recipe.middle) for i in order]
+    batches = []
+    for first in range(0, len(rows), POOL * recipe.batch):
+        pool = sorted(rows[first : first + POOL * recipe.batch], key=lambda r: len(r.ids))
+        batches += [pool[i : i + recipe.batch] for i in range(0, len(pool), recipe.batch)]
+    return rng.sample(batches, len(batches))
+
+
+def nats_of(network: Transformer, rows: list[Row], bf16: bool = False) -> tuple[Tensor, int]:
+    """The loss summed over the counted tokens, and how many there are."""
+    device = network.embedding.device
+    ids, counted = (tensor.to(device) for tensor in collate(rows))
+    with torch.autocast(device.type, torch.bfloat16, enabled=bf16):
+        logits = network.logits(network(ids)[:, :-1][counted[:, 1:]])
+    return F.cross_entropy(logits.float(), ids[:, 1:][counted[:, 1:]], reduction="sum"), int(counted.sum())
+
+
+class Run:
+    """A network in training with its optimiser and its folder; resumed = uninterrupted, to the bit on a CPU."""
+
+    def __init__(self, recipe: NarratorRecipe, out: Path, device: torch.device) -> None:
+        path = Path(recipe.base) if recipe.base else find_base()
+        if not recipe.base:
+            check_base(path, SHA256)
+        file = read_gguf(path)
+        torch.manual_seed(recipe.seed)
+        self.recipe, self.out, self.device, self.step = recipe, out, device, 0
+        self.facts: dict[str, Any] = {}
+        self.base_sha256 = sha256(path)
+        self.encode = SubwordTokenizer.from_metadata(file.metadata)
+        self.network = Transformer(file, recipe.rank, recipe.scale, SPECIALS).to(device)
+        for module in self.network.modules():
+            if isinstance(module, AdaptedLinear):
+                module.dropout = recipe.dropout
+        self.parameters = dict(self.network.named_parameters())
+        groups = [
+            {"params": [p for n, p in self.parameters.items() if n.endswith(".b") == fast], "peak": rate}
+            for fast, rate in ((False, recipe.learning_rate), (True, 4 * recipe.learning_rate))
+        ]
+        self.optimiser = torch.optim.AdamW(groups, lr=0.0, betas=(0.9, 0.98), weight_decay=recipe.weight_decay)
+
+    def take_step(self, rows: list[Row], steps: int) -> float:
+        """One batch; nats per counted token."""
+        torch.manual_seed(1_000_003 * self.recipe.seed + self.step)  # dropout's, so that a resumed run draws the same
+        for group in self.optimiser.param_groups:
+            group["lr"] = group["peak"] * factor((self.step + 1) / steps, self.recipe)
+        self.network.train()
+        loss, count = nats_of(self.network, rows, bf16=self.device.type == "cuda")
+        (loss / count).backward()
+        torch.nn.utils.clip_grad_norm_(self.parameters.values(), self.recipe.clip)
+        self.optimiser.step()
+        self.optimiser.zero_grad(set_to_none=True)
+        self.step += 1
+        return loss.item() / count
+
+    @torch.no_grad()
+    def valid_nll(self, stories: Stories) -> float:
+        """Nats per story of plain telling, S free."""
+        self.network.eval()
+        rows = [row(story, [FREE] * len(story), None, range(len(story))) for story in stories.X]
+        parts = [rows[i : i + self.recipe.batch] for i in range(0, len(rows), self.recipe.batch)]
+        return sum(float(nats_of(self.network, part)[0]) for part in parts) / len(rows)
+
+    def keep(self) -> None:
+        """The adapter as it is used, and all that a resumed run needs."""
+        config = AdapterConfig(
+            base_sha256=self.base_sha256, rank=self.recipe.rank, scale=self.recipe.scale,
+            labels=tuple(VaderTagger().labels), tagger="vader",
+        )  # fmt: skip
+        tensors = {name: p.detach().cpu().contiguous() for name, p in self.parameters.items()}
+        save_adapter(Adapter(config, tensors), self.out)
+        write_file(self.out / FACTS, (json.dumps(self.facts, ensure_ascii=False) + "\n").encode())
+        for name, p in self.parameters.items():
+            for key, value in self.optimiser.state[p].items():
+                tensors[f"{key}/{name}"] = value.detach().cpu().contiguous()
+        temporary = self.out / "resume.safetensors.tmp"
+        about = {"recipe": json.dumps(asdict(self.recipe)), "step": str(self.step), "base": self.base_sha256}
+        save_file(tensors, temporary, metadata=about)
+        temporary.replace(self.out / "resume.safetensors")
+
+    def restore(self) -> None:
+        from safetensors import safe_open
+
+        path = self.out / "resume.safetensors"
+        try:
+            with safe_open(path, "pt") as file:
+                about = file.metadata()
+            tensors = load_file(path, device=str(self.device))
+        except (OSError, SafetensorError) as error:
+            raise UserError(f"{self.out} holds no run of the narrator to continue") from error
+        if about.get("recipe") != json.dumps(asdict(self.recipe)) or about.get("base") != self.base_sha256:
+            raise UserError(f"the run in {self.out} has another recipe or base; start again with --force")
+        self.step = int(about["step"])
+        with torch.no_grad():
+            for name, p in self.parameters.items():
+                p.copy_(tensors[name])
+                found = {
+                    k: tensors[f"{k}/{name}"] for k in ("step", "exp_avg", "exp_avg_sq") if f"{k}/{name}" in tensors
+                }
+                if found:
+                    self.optimiser.state[p] = found | {"step": found["step"].cpu()}
+
+
+def train_narrator(
+    recipe: NarratorRecipe, data: Path, out: Path, *, device: str = "cpu", resume: bool = False, bar: bool = True
+) -> dict[str, Any]:
+    """Train through all epochs; `out` then holds the adapter, and the figures are returned."""
+    run = Run(recipe, out, pick_device(device))
+    train, valid = (Stories(data / f"{split}.csv", run.encode, recipe.words) for split in ("train", "valid"))
+    run.facts = {
+        "name": recipe.name,
+        "figures": {},
+        "corpus_hash": digest((data / "train.csv").read_bytes()),
+        **train.facts,
+    }
+    if resume:
+        run.restore()
+    per_epoch = len(batches_of(train, recipe, 0))
+    steps = per_epoch * recipe.epochs
+    log = out / "log.jsonl"
+    with interruptible() as interrupted:
+        for epoch in range(run.step // per_epoch, recipe.epochs):
+            batches = batches_of(train, recipe, epoch)[run.step - epoch * per_epoch :]
+            with tqdm(batches, desc=f"epoch {epoch + 1}", unit="batch", disable=not bar, leave=False) as shown:
+                for rows in shown:
+                    shown.set_postfix(nats=f"{run.take_step(rows, steps):.3f}")
+                    if interrupted():
+                        run.keep()
+                        raise KeyboardInterrupt
+            run.keep()
+            with open(log, "a", encoding="utf-8") as file:
+                print(json.dumps({"epoch": epoch + 1, "step": run.step, "valid_nll": run.valid_nll(valid)}), file=file)
+    return {"valid_nll": run.valid_nll(valid), "steps": run.step, "stories": len(train.X)}

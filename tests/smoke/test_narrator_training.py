@@ -1,0 +1,100 @@
+"""The narrator's training at toy size, on a tiny random base: it learns, resumes to the bit, and can be measured."""
+
+from __future__ import annotations
+
+import csv
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from fabula.corpus.toy import toy_splits
+from fabula.errors import UserError
+from fabula.evaluation.narrator import measure_narrator
+from fabula.models.decoders.base import CACHE_VARIABLE
+from fabula.training import narrator
+from fabula.training.narrator import NarratorRecipe, Run, factor, narrator_recipe, read_narrator_recipe, train_narrator
+from gguf_writer import write_tiny_base
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    for split, stories in toy_splits(48, 1).items():
+        with open(tmp_path / f"{split}.csv", "w", newline="", encoding="utf-8") as file:
+            writer = csv.writer(file)
+            writer.writerow(["storyid", "storytitle", *(f"sentence{i}" for i in range(1, 6))])
+            for number, story in enumerate(stories):
+                if len(story.sentences) == 5:
+                    writer.writerow([number, "toy", *story.sentences])
+    return tmp_path
+
+
+@pytest.fixture
+def recipe(tmp_path: Path) -> NarratorRecipe:
+    base = str(write_tiny_base(tmp_path / "tiny.gguf"))
+    return NarratorRecipe(name="tiny", base=base, rank=4, dropout=0.1, epochs=3, batch=4, learning_rate=1e-2)
+
+
+def test_training_learns_and_the_adapter_scores_what_it_scored(
+    data: Path, recipe: NarratorRecipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path / "cache"))
+    device = torch.device("cpu")
+    before = Run(recipe, tmp_path / "none", device)
+    untrained = before.valid_nll(narrator.Stories(data / "valid.csv", before.encode, recipe.words))
+    figures = train_narrator(recipe, data, tmp_path / "run", bar=False)
+    assert figures["valid_nll"] < 0.8 * untrained
+    record = measure_narrator(tmp_path / "run", data / "valid.csv", base=Path(recipe.base))
+    # Eight bits, and marks and moods cannot be written: near the training network's figure.
+    assert record["nll_story"] == pytest.approx(figures["valid_nll"], rel=0.05)
+    assert record["ppl"] == pytest.approx(math.exp(record["nll_story"] * record["n"] / record["tokens"]), rel=1e-3)
+    assert record["ppl_given_tags"] != record["ppl"]
+
+
+def test_a_resumed_run_ends_with_the_same_weights(
+    data: Path, recipe: NarratorRecipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    train_narrator(recipe, data, tmp_path / "whole", bar=False)
+    (tmp_path / "parts").mkdir()
+    plain_step, taken = Run.take_step, 0
+
+    def stop_at_fourteen(self: Run, *arguments: object) -> float:
+        nonlocal taken
+        taken += 1
+        if taken == 14:
+            self.keep()
+            raise KeyboardInterrupt
+        return plain_step(self, *arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Run, "take_step", stop_at_fourteen)
+    with pytest.raises(KeyboardInterrupt):
+        train_narrator(recipe, data, tmp_path / "parts", bar=False)
+    monkeypatch.setattr(Run, "take_step", plain_step)
+    train_narrator(recipe, data, tmp_path / "parts", resume=True, bar=False)
+    whole, parts = (load_file(tmp_path / run / "resume.safetensors") for run in ("whole", "parts"))
+    assert whole.keys() == parts.keys()
+    for name, tensor in whole.items():
+        torch.testing.assert_close(parts[name], tensor, rtol=0, atol=0)
+    with pytest.raises(UserError, match="another recipe or base"):
+        train_narrator(replace(recipe, rank=4, seed=5), data, tmp_path / "parts", resume=True, bar=False)
+
+
+def test_the_recipe_that_is_shipped_is_read_and_unknown_keys_are_not(tmp_path: Path) -> None:
+    shipped = Path(__file__).parents[2] / "recipes" / "narrator.toml"
+    assert narrator_recipe(shipped)
+    assert read_narrator_recipe(shipped).rank == 32
+    (tmp_path / "bad.toml").write_text('kind = "narrator"\nranks = 3\n', encoding="utf-8")
+    with pytest.raises(UserError, match="unknown setting ranks"):
+        read_narrator_recipe(tmp_path / "bad.toml")
+    assert not narrator_recipe(tmp_path / "none.toml")
+
+
+@pytest.mark.parametrize("schedule", ["cosine", "wsd"])
+def test_rates_rise_and_fall_to_a_twentieth(schedule: str) -> None:
+    recipe = NarratorRecipe(name="r", schedule=schedule)  # type: ignore[arg-type]
+    assert factor(0.01, recipe) < factor(0.02, recipe)
+    assert factor(0.03, recipe) > 0.98
+    assert factor(1.0, recipe) == pytest.approx(0.05)
