@@ -161,7 +161,7 @@ def agree(out: Path, setting: str, name: str, settings: FillSettings, job: tuple
             for trust in TRUSTS:
                 scored = [r.cpu() for r in by_consensus(rounds, stop - start, piece.missing, trust)]
                 for story in range(stop - start):
-                    answers[trust].append((best_stories(scored, story, stop - start, 1),))
+                    answers[trust].append((best_stories(scored, story, piece.missing, 1),))
     for trust, found in answers.items():
         keep(out / f"{setting}.{name}-trust-{trust:g}.npz", found, SETTINGS[setting], {"settings": asdict(settings)})
 

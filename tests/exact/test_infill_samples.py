@@ -3,7 +3,7 @@
 import torch
 
 from fabula.infill.batch import infill_batch
-from fabula.infill.samples import score_following
+from fabula.infill.samples import SampledStories, best_stories, score_following
 
 
 def test_ranking_by_what_follows_and_by_the_writing() -> None:
@@ -16,3 +16,29 @@ def test_ranking_by_what_follows_and_by_the_writing() -> None:
     torch.testing.assert_close(pure, torch.tensor([-3.0, -2.0]))
     fluent = score_following(log_p, lengths, blanks, fluency=3.0)
     torch.testing.assert_close(fluent, torch.tensor([-3.0 + 3 * (-12 / 6), -2.0]))
+
+
+def test_candidates_differ_from_their_first_written_sentence_on() -> None:
+    """Story 1 of two, sentences 2 and 3 missing; among the candidates no opening stands twice while others are left."""
+    lines = [(5, 1), (5, 2), (6, 1), (5, 1), (7, 3), (6, 9)]
+    scores = [9.0, 8.0, 7.0, 6.0, 5.0, 4.0]
+    X = torch.tensor([[[3], [a], [b]] for a, b in lines])
+    other = X.new_full(X.shape, 4)
+    ones = torch.ones(12, 3)
+    drawn = SampledStories(
+        torch.cat([other, X]), ones.long(), ones.long(), -ones, torch.tensor([99.0] * 6 + scores), torch.zeros(12)
+    )
+    missing = torch.tensor([[True, False, True], [False, True, True]])
+
+    def chosen(n: int) -> list[tuple[int, int]]:
+        stories = best_stories([drawn], 1, missing, n)
+        assert [story.score for story in stories] == sorted((story.score for story in stories), reverse=True)
+        return [(int(story.X[1]), int(story.X[2])) for story in stories]
+
+    assert chosen(1) == [(5, 1)]
+    assert chosen(2) == [(5, 1), (6, 1)]
+    assert chosen(3) == [(5, 1), (6, 1), (7, 3)]
+    assert chosen(4) == [(5, 1), (5, 2), (6, 1), (7, 3)]
+    assert chosen(9) == [(5, 1), (5, 2), (6, 1), (7, 3), (6, 9)]
+    # A story of another round counts too.
+    assert len(best_stories([drawn, drawn._replace(X=drawn.X + 10)], 1, missing, 6)) == 6

@@ -57,7 +57,7 @@ def rounds(scores: list[list[float]]) -> list[tuple[SampledStories, Diagnostics]
 @pytest.mark.parametrize("bit", [-BIT, 0.0, BIT])
 def test_candidates_that_differ_by_a_bit_keep_their_order(bit: float) -> None:
     drawn = rounds([[-50.0, -40.0, -40.0 * (1 + bit)], [-40.0 * (1 - 2 * bit), -30.0, -30.0 * (1 + bit)]])
-    ranked = [int(story.X) for story in best_stories([r for r, _ in drawn], 0, 1, 6)]
+    ranked = [int(story.X) for story in best_stories([r for r, _ in drawn], 0, torch.ones(1, 1, dtype=torch.bool), 6)]
     assert ranked == [4, 5, 1, 2, 3, 0]
     assert top(iter(drawn), 1).X.item() == 4
     assert top(iter(rounds([[-40.0], [-40.0 * (1 - abs(bit))]])), 1).X.item() == 0

@@ -58,7 +58,7 @@ def fill_story(
             return
         rounds.append(stories)
         drawn = min(settings.samples, sum(len(r.score) for r in rounds))
-        yield Answer(best_stories(rounds, 0, 1, candidates), diagnostics, drawn)
+        yield Answer(best_stories(rounds, 0, batch.missing, candidates), diagnostics, drawn)
 
 
 @torch.inference_mode()
@@ -83,7 +83,7 @@ def fill_batch(
         if rank == "consensus":
             rounds = by_consensus(rounds, stories, own.missing)
         for story in range(stories):
-            best = best_stories(rounds, story, stories, candidates)
+            best = best_stories(rounds, story, own.missing, candidates)
             moved = Diagnostics(*(figure[story : story + 1] for figure in movement))
             answers.append(Answer(best, moved, settings.samples))
     return answers

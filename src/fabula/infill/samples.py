@@ -129,20 +129,31 @@ def effective_size(log_weights: Float[Tensor, "*batch sample"]) -> Float[Tensor,
     return 1 / log_weights.softmax(-1).square().sum(-1)
 
 
-def best_stories(rounds: Sequence[SampledStories], story: int, stories: int, n: int) -> list[SampledStory]:
-    """The n best of one story's samples, no text twice; scores tied up to rounding in the order they were drawn."""
+def best_stories(
+    rounds: Sequence[SampledStories], story: int, missing: Bool[Tensor, "story sent"], n: int
+) -> list[SampledStory]:
+    """n of one story's samples, best first, no text twice; scores tied up to rounding in the order they were drawn.
+
+    The best sample of each first written sentence comes before a second one with the same first sentence: candidates
+    that begin alike are kept only where there are not enough others.
+    """
     places = []
     for r in rounds:
-        chains = len(r.score) // stories
+        chains = len(r.score) // len(missing)
         places += [(r, row) for row in range(story * chains, (story + 1) * chains)]
-    found: list[SampledStory] = []
-    seen: set[bytes] = set()
-    for place in ranking([float(r.score[row]) for r, row in places]):
+    order = ranking([float(r.score[row]) for r, row in places])
+    first = int(missing[story].int().argmax())
+    texts, firsts = set(), set()
+    different: list[int] = []
+    alike: list[int] = []
+    for rank, place in enumerate(order):
         r, row = places[place]
-        text = r.X[row].cpu().numpy().tobytes()
-        if text not in seen:
-            seen.add(text)
-            found.append(r.row(row))
-        if len(found) == n:
+        text, begins = (words.cpu().numpy().tobytes() for words in (r.X[row], r.X[row, first]))
+        if text not in texts:
+            (alike if begins in firsts else different).append(rank)
+            texts.add(text)
+            firsts.add(begins)
+        if len(different) == n:
             break
-    return found
+    kept = sorted([*different, *alike[: n - len(different)]])
+    return [r.row(row) for r, row in (places[order[rank]] for rank in kept)]
