@@ -30,14 +30,12 @@ from fabula.evaluation.lookahead import (
     repeats,
     score,
     summary,
-    top,
 )
 from fabula.infill import bridge
 from fabula.infill.batch import flatten, infill_batch
 from fabula.infill.decode import DecodingConfig
 from fabula.infill.noise import seeded
 from fabula.infill.rules import WordRules
-from fabula.infill.samples import SampledStories
 from fabula.infill.tags import TagSource, infer_tags
 from fabula.models.build import build
 from fabula.models.decoders.words import WordTokenizer
@@ -161,17 +159,6 @@ def test_the_judge_says_what_the_language_model_says(monkeypatch: pytest.MonkeyP
     # And nothing that follows or pads the story counts.
     wide = torch.nn.functional.pad(full.X, (0, 3), value=PAD)
     assert torch.allclose(log_p_ending(judge, wide, full.lengths), truth, atol=1e-5)
-
-
-def test_the_first_of_the_best_over_all_rounds_wins() -> None:
-    def a_round(scores: list[float], mark: int) -> SampledStories:
-        n = len(scores)
-        X = torch.arange(n).view(n, 1, 1).expand(n, 3, 2) + mark
-        nothing = torch.zeros(n, 3)
-        return SampledStories(X, X[:, :, 0] * 0 + 2, nothing.long(), nothing, torch.tensor(scores), nothing[:, 0])
-
-    told = top(iter([(a_round([1, 2, 9, 0], 0), None), (a_round([1, 3, 9, 9, 4, 6], 10), None)]), 2)
-    assert told.X[:, 0, 0, 0].tolist() == [12, 2]
 
 
 def test_blind_systems_write_the_same_whatever_the_ending() -> None:

@@ -29,21 +29,19 @@ from fabula.corpus.people import NOBODY, People
 from fabula.corpus.vocabulary import UNK, Vocabulary
 from fabula.errors import UserError
 from fabula.evaluation.record import Figure, mean_and_error, rounded
-from fabula.infill import bridge, decode, gibbs, rerank
+from fabula.infill import bridge, decode, rerank
 from fabula.infill.batch import InfillBatch, infill_batch
 from fabula.infill.cast import Cast
 from fabula.infill.decode import GREEDY, DecodingConfig
-from fabula.infill.driver import COPIES_OF_SCORES, draw
+from fabula.infill.driver import fill_batch, pieces
 from fabula.infill.latents import draw_latents
 from fabula.infill.noise import Noise, seeded
 from fabula.infill.rules import FINAL_MARKS, QUOTES, WordRules
-from fabula.infill.samples import Diagnostics, SampledStories
-from fabula.infill.settings import BridgeFillSettings
+from fabula.infill.settings import BridgeFillSettings, FillSettings, GibbsFillSettings, RerankFillSettings
 from fabula.infill.tags import TagSource
 from fabula.models.decoders.words import WordTokenizer
 from fabula.models.protocol import Model
 from fabula.models.slds import SLDS
-from fabula.ties import first_best, wins
 
 BASELINE, HUMAN, OTHER = "left-to-right", "human", "other-story"
 BRIDGE, WEIGHTS_ONLY, Z_ONLY = "bridge", "bridge-z-past", "bridge-unweighed"
@@ -89,8 +87,12 @@ class LookaheadSettings:
         if self.tags == "peek":
             raise ValueError("tags that peek at the true middle would look ahead for the sampler")
 
+    def words(self) -> dict[str, Any]:
+        """How words are chosen, as settings."""
+        return {"top_k": self.top_k, "max_words": self.max_words, "bf16": self.bf16}
+
     def decoding(self) -> DecodingConfig:
-        return DecodingConfig(top_k=self.top_k, max_words=self.max_words, bf16=self.bf16)
+        return DecodingConfig(**self.words())
 
 
 class Told(NamedTuple):
@@ -177,40 +179,33 @@ def lookahead(
 
 
 Teller = Callable[[InfillBatch, Sequence[int]], Told]
-Rounds = Iterable[tuple[SampledStories, Diagnostics | None]]
 
 
 def narrator_systems(
     model: SLDS, rules: WordRules, settings: LookaheadSettings, cast: Cast | None = None
 ) -> Iterator[tuple[str, Teller]]:
     """The narrator's ways of writing, from blind to seeing."""
-    decoding, samples, tags = settings.decoding(), settings.samples, settings.tags
+    common = {"samples": settings.samples, "tags": settings.tags, **settings.words()}
 
     def unweighed(observed: bridge.Observed) -> Teller:
         return plain(lambda p, g: latent_tellings(model, rules, p, settings, observed, g), rules, settings)
 
     def particles(observed: bridge.Observed, ahead: float = 0.0) -> Teller:
-        chosen = bridge.BridgeSettings(
-            particles=samples, decoding=decoding, tags=tags, z_observes=observed, twist_weight=ahead
-        )
-        return ranked(lambda p, g: bridge.run(model, rules, p, chosen, g), samples, rules, settings)
+        chosen = BridgeFillSettings.plain(**common, z_observes=observed, twist_weight=ahead)
+        return ranked(model, rules, chosen, settings.memory_gib)
 
     def careful(temperature: float) -> Teller:
-        chosen = BridgeFillSettings(
-            samples=samples, temperature=temperature, tags=tags, max_words=settings.max_words, bf16=settings.bf16
-        )
-        return ranked(lambda p, g: draw(model, rules, p, chosen, g, cast=cast), samples, rules, settings)
+        chosen = BridgeFillSettings(**{**common, "temperature": temperature, "top_k": BridgeFillSettings().top_k})
+        return ranked(model, rules, chosen, settings.memory_gib, cast)
 
-    def swept(decoding: DecodingConfig) -> Teller:
-        chosen = gibbs.GibbsSettings(
-            chains=settings.chains, sweeps=samples // settings.chains, decoding=decoding, tags=tags
-        )
-        return ranked(lambda p, g: gibbs.run(model, rules, p, chosen, g), settings.chains, rules, settings)
+    def swept(top_k: int) -> Teller:
+        chosen = GibbsFillSettings(**{**common, "chains": settings.chains, "top_k": top_k})
+        return ranked(model, rules, chosen, settings.memory_gib)
 
     yield BASELINE, unweighed("past")
     yield Z_ONLY, unweighed("given")
-    yield "gibbs", swept(DecodingConfig(top_k=GREEDY.top_k, max_words=settings.max_words, bf16=settings.bf16))
-    yield f"gibbs-top-{settings.top_k}", swept(decoding)
+    yield "gibbs", swept(GREEDY.top_k)
+    yield f"gibbs-top-{settings.top_k}", swept(settings.top_k)
     yield WEIGHTS_ONLY, particles("past")
     yield BRIDGE, particles("given")
     yield "bridge-ahead", particles("given", BridgeFillSettings().twist_weight)
@@ -224,9 +219,8 @@ def lm_systems(model: Model | None, rules: WordRules, settings: LookaheadSetting
         return
 
     def best_of(samples: int) -> Teller:
-        chosen = rerank.RerankSettings(samples=samples, decoding=settings.decoding())
-        rows = min(samples, rerank.WAVE)
-        return ranked(lambda p, g: rerank.run(model, rules, p, chosen, g), rows, rules, settings)
+        chosen = RerankFillSettings.plain(samples=samples, **settings.words())
+        return ranked(model, rules, chosen, settings.memory_gib)
 
     yield "lm", plain(lambda p, g: lm_tellings(model, rules, p, settings, g), rules, settings)
     for samples in settings.reranked:
@@ -269,9 +263,10 @@ def plain(
     @torch.inference_mode()
     def every(blank: InfillBatch, seeds: Sequence[int]) -> Told:
         found = []
-        for piece, generators in pieces(blank, seeds, settings.plain, rules, settings):
-            written = tell(piece, generators)
-            shape = (len(piece.X), settings.plain, piece.X.shape[1])
+        for piece in pieces(len(blank.X), settings.plain, rules, settings.memory_gib):
+            own = blank.rows(piece.start, piece.stop)
+            written = tell(own, generators_of(seeds[piece]))
+            shape = (len(own.X), settings.plain, own.X.shape[1])
             found.append(Told(written.X.view(*shape, -1), written.lengths.view(shape)))
         return Told(*(torch.cat(parts) for parts in zip(*found, strict=True)))
 
@@ -279,52 +274,23 @@ def plain(
 
 
 def ranked(
-    sample: Callable[[InfillBatch, list[torch.Generator]], Rounds],
-    rows: int,
-    rules: WordRules,
-    settings: LookaheadSettings,
+    model: Model, rules: WordRules, settings: FillSettings, memory_gib: float, cast: Cast | None = None
 ) -> Teller:
-    """A system that answers with the story its own score puts first; `rows` are alive at once for each story."""
+    """A system that answers with the story its own score puts first."""
 
-    @torch.inference_mode()
     def first(blank: InfillBatch, seeds: Sequence[int]) -> Told:
-        found = []
-        for piece, generators in pieces(blank, seeds, rows, rules, settings):
-            found.append(top(sample(piece, generators), len(piece.X)))
-        return Told(*(torch.cat(parts) for parts in zip(*found, strict=True)))
+        generators = generators_of(seeds)
+        answers = fill_batch(model, rules, blank, settings, generators, cast=cast, memory_gib=memory_gib)
+        best = [answer.stories[0] for answer in answers]
+        X, lengths = (torch.stack(parts).to(blank.device) for parts in zip(*(story[:2] for story in best), strict=True))
+        return Told(X[:, None], lengths[:, None])
 
     return first
 
 
-def top(rounds: Rounds, stories: int) -> Told:
-    """The best of all rounds for every story; of scores tied up to rounding the one drawn first."""
-    best: tuple[Tensor, Tensor, Tensor] | None = None
-    for r, _ in rounds:
-        chains = len(r.score) // stories
-        place = torch.as_tensor(first_best(r.score.view(stories, chains).cpu().numpy()), device=r.score.device)
-        score = r.score.view(stories, chains).gather(1, place[:, None]).squeeze(1)
-        at = place + torch.arange(stories, device=place.device) * chains
-        new = score, r.X[at], r.lengths[at]
-        if best is not None:
-            better = torch.as_tensor(wins(score.cpu().numpy(), best[0].cpu().numpy()) == 1, device=score.device)
-            new = tuple(  # type: ignore[assignment]
-                torch.where(better.view(-1, *[1] * (one.dim() - 1)), one, other)
-                for one, other in zip(new, best, strict=True)
-            )
-        best = new
-    assert best is not None
-    return Told(best[1][:, None], best[2][:, None])
-
-
-def pieces(
-    blank: InfillBatch, seeds: Sequence[int], rows: int, rules: WordRules, settings: LookaheadSettings
-) -> Iterator[tuple[InfillBatch, list[torch.Generator]]]:
-    """The stories in pieces whose scores fit the memory, each story with a generator of its own."""
-    per_story = rows * len(rules.anywhere) * 4 * COPIES_OF_SCORES
-    at_once = max(1, int(settings.memory_gib * 2**30 // per_story))
-    for start in range(0, len(blank.X), at_once):
-        stop = min(start + at_once, len(blank.X))
-        yield blank.rows(start, stop), [torch.Generator().manual_seed(seed) for seed in seeds[start:stop]]
+def generators_of(seeds: Sequence[int]) -> list[torch.Generator]:
+    """A generator for each story."""
+    return [torch.Generator().manual_seed(seed) for seed in seeds]
 
 
 def judged(

@@ -33,7 +33,7 @@ from fabula.infill.decode import TOP_15, DecodingConfig
 from fabula.infill.latents import Latents, Paths, draw_latents, enumerate_paths
 from fabula.infill.noise import Noise
 from fabula.infill.rules import WordRules
-from fabula.infill.samples import Diagnostics, Round, effective_size, score_following
+from fabula.infill.samples import Diagnostics, SampledStories, effective_size, score_following
 from fabula.infill.tags import TagSource, infer_tags
 from fabula.models.decoders.protocol import Decoder, Given
 from fabula.models.gaussian import Potential
@@ -102,7 +102,7 @@ def run(
     generators: list[torch.Generator],
     gold: InfillBatch | None = None,
     cast: Cast | None = None,
-) -> Iterator[tuple[Round, Diagnostics | None]]:
+) -> Iterator[tuple[SampledStories, Diagnostics | None]]:
     """The particles' stories, ranked by log p of the given sentences that what was written can change.
 
     The particles come in two independent islands, the first a small one: a first answer is there soon.
@@ -169,7 +169,7 @@ def island(
     noise: Noise,
     paths: Sequence[Paths] | None = None,
     cast: Cast | None = None,
-) -> tuple[Round, Diagnostics]:
+) -> tuple[SampledStories, Diagnostics]:
     """Independent particles: draw (S, Z); for every sentence propose, weigh and, where few count, resample; rank."""
     stories, N = blanks.X.shape[:2]
     P, device = noise.chains, blanks.device
@@ -198,7 +198,7 @@ def island(
         if poor.any():
             particles = resample(particles, poor.to(device), resampling[:, i])
     score = rank(model, settings, particles, wide, cast)
-    found = Round(particles.X, particles.lengths, particles.S, particles.log_p, score, particles.log_w)
+    found = SampledStories(particles.X, particles.lengths, particles.S, particles.log_p, score, particles.log_w)
     diagnostics = Diagnostics.none(stories, N)
     diagnostics = diagnostics._replace(ess=ess, changed=_differing(particles.X, blanks, P))
     return found, diagnostics if latents is None else diagnostics._replace(tag_r_hat=latents.tag_r_hat)

@@ -21,7 +21,7 @@ from fabula.infill.conditionals import LatentConditional, draw_S, pick, sweep_Z
 from fabula.infill.decode import GREEDY, DecodingConfig
 from fabula.infill.noise import Noise
 from fabula.infill.rules import WordRules
-from fabula.infill.samples import Diagnostics, Round, changes, score_given, score_last, split_r_hat
+from fabula.infill.samples import Diagnostics, SampledStories, changes, score_given, score_last, split_r_hat
 from fabula.infill.tags import TagSource, infer_tags
 from fabula.models.gaussian import Potential
 from fabula.models.recognition import Evidence
@@ -174,7 +174,7 @@ def run(
     settings: GibbsSettings,
     generators: list[torch.Generator],
     gold: InfillBatch | None = None,
-) -> Iterator[tuple[Round, Diagnostics | None]]:
+) -> Iterator[tuple[SampledStories, Diagnostics | None]]:
     """All states of all chains, as they come; with the last one, how the chains moved."""
     blanks = infer_tags(model, blanks, settings.tags, gold)
     noise = Noise(generators, blanks.sentences, settings.chains, blanks.device)
@@ -193,9 +193,9 @@ def run(
     yield rounds[-1], _diagnose(blanks, settings, moved, latents)
 
 
-def _round(state: GibbsState, blanks: InfillBatch, settings: GibbsSettings) -> Round:
+def _round(state: GibbsState, blanks: InfillBatch, settings: GibbsSettings) -> SampledStories:
     score = score_last(state.log_p, blanks) if settings.score == "last" else score_given(state.log_p, blanks)
-    return Round(state.X, state.lengths, state.S, state.log_p, score, torch.zeros_like(score))
+    return SampledStories(state.X, state.lengths, state.S, state.log_p, score, torch.zeros_like(score))
 
 
 def _diagnose(blanks: InfillBatch, settings: GibbsSettings, moved: list[Tensor], latents: list[Tensor]) -> Diagnostics:

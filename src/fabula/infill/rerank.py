@@ -19,13 +19,11 @@ from fabula.infill.batch import InfillBatch
 from fabula.infill.decode import TOP_15, DecodingConfig
 from fabula.infill.noise import Noise
 from fabula.infill.rules import WordRules
-from fabula.infill.samples import Diagnostics, Round, score_following
+from fabula.infill.samples import Diagnostics, SampledStories, score_following
+from fabula.infill.settings import WAVE
 from fabula.models.protocol import Model
 from fabula.models.s2s import S2S
 from fabula.models.scaffold import UNKNOWN
-
-WAVE = 125
-"""Samples at a time: enough for the matrices to be worth it, few enough for a first answer to come soon."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,7 +46,7 @@ def run(
     blanks: InfillBatch,
     settings: RerankSettings,
     generators: list[torch.Generator],
-) -> Iterator[tuple[Round, Diagnostics | None]]:
+) -> Iterator[tuple[SampledStories, Diagnostics | None]]:
     """All samples, a wave at a time, ranked by log p of the given sentences that what was written can change."""
     stories, N = blanks.X.shape[:2]
     left = settings.samples
@@ -60,7 +58,7 @@ def run(
         written = write_left_to_right(model, rules, settings.decoding, wide, None, None, uniform)
         S = wide.S if model.reads_tags else torch.full_like(wide.S, UNKNOWN)
         score = score_following(written.log_p, written.lengths, wide)
-        found = Round(written.X, written.lengths, S, written.log_p, score, torch.zeros_like(score))
+        found = SampledStories(written.X, written.lengths, S, written.log_p, score, torch.zeros_like(score))
         yield found, None if left else Diagnostics.none(stories, N)
 
 

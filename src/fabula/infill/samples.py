@@ -52,10 +52,6 @@ class SampledStories(NamedTuple):
         return SampledStories(*(tensor.unflatten(0, (-1, chains))[:, :kept].flatten(0, 1) for tensor in self))
 
 
-Round = SampledStories
-"""The older name, which the samplers' files still use."""
-
-
 class Diagnostics(NamedTuple):
     """How a sampler moved, per story; NaN where a figure has no meaning for the sampler."""
 

@@ -29,6 +29,9 @@ Settings = TypeVar("Settings", bound="FillSettings")
 Door = Literal["cli", "http", "python"]
 EVERYWHERE: tuple[Door, ...] = ("cli", "http", "python")
 
+WAVE = 125
+"""Samples of rerank at a time: enough for the matrices to be worth it, few enough for a first answer to come soon."""
+
 MOST_OVER_HTTP = 200
 """Samples of a request, at most: others wait in the queue."""
 
@@ -127,6 +130,10 @@ class RerankFillSettings(RuledSettings):
         1000, "stories to draw and choose from", at_least=1, http=(1, MOST_OVER_HTTP), doors=EVERYWHERE
     )
     """The paper's value."""
+
+    @property
+    def rows(self) -> int:
+        return min(self.samples, WAVE)
 
 
 @dataclass(frozen=True, kw_only=True)
