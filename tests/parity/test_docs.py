@@ -158,6 +158,18 @@ def test_the_story_of_the_tour_is_told_right() -> None:
     assert f"it is {words} word ids" in tour
 
 
+def test_the_glossary_names_what_is_there() -> None:
+    """By the alphabet, each word once; what it names in code stands in the code."""
+    page = (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8")
+    _, letters, words = re.split(r"^## (?:Letters|Words)$", page, flags=re.MULTILINE)
+    listed = [row.split("|")[1].strip().lower() for row in words.strip().splitlines()[2:]]
+    assert listed == sorted(set(listed))
+    assert len(listed) > 50
+    source = "\n".join(path.read_text(encoding="utf-8") for path in PACKAGE.rglob("*.py"))
+    for name in re.findall(r"`(\w{2,})`", letters + words):
+        assert re.search(rf"\b{name}\b", source), name
+
+
 def test_the_measures_of_the_maths_are_those_of_the_record() -> None:
     from fabula.evaluation.likelihood import Likelihood
 

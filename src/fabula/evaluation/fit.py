@@ -27,7 +27,7 @@ from fabula.models.recognition import Evidence
 from fabula.models.slds import SLDS
 
 FOLLOWING = 4
-"""Sentences after a cut that are read, at most: further ones hardly hear of it, and all of them would be N^2 / 2."""
+"""Sentences after a cut that are read, at most: further ones hardly depend on it, and all of them would be N^2 / 2."""
 
 
 class Fits(NamedTuple):

@@ -15,6 +15,7 @@ from fabula.evaluation.copying import TrainingText, copied
 from fabula.evaluation.counting import Mask, Share, Text, masks, ngrams, per_sentence, share, words_of, written_only
 from fabula.evaluation.persons import names_given, pronouns_agree
 from fabula.evaluation.verbs import Verbs
+from fabula.registry import Registry
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,10 @@ class Reader:
         people = People.count(train, vocabulary)
         text, verbs = TrainingText.of_split(train, vocabulary), Verbs.learn(train, vocabulary)
         return cls(text, people.he, people.she, verbs)
+
+
+MEASURES: Registry[Callable[[Text, Reader, Mask], Share]] = Registry("fabula.measures", "measure")
+"""Measures of other packages, which `quality` takes beside Fabula's own (docs/extending.md)."""
 
 
 @dataclass(frozen=True)
@@ -88,6 +93,7 @@ def quality(stories: Text, reader: Reader, given: Mask = None) -> Quality:
             "pronouns_agree": pronouns_agree(stories, given, reader.he, reader.she),
             "verbless": verbless(stories, reader.verbs.has_verb, given),
             "unended": unended(stories, given),
+            **{name: MEASURES.find(name)(stories, reader, given) for name in MEASURES.names()},
         },
         longest_copied=own.longest,
     )

@@ -1,4 +1,4 @@
-"""What a sampler must provide, and the register of samplers.
+"""What a sampler must provide, and the registry of samplers.
 
 A new sampler is one file with a settings class and a class with `name`, `about`, `settings`, `runs_on` and `run`, and
 one line that registers it: `register_sampler(MySampler())`, or in another package's pyproject.toml

@@ -55,8 +55,8 @@ def run(
         left -= chains
         wide = blanks.repeat(chains)
         uniform = Noise(generators, blanks.sentences, chains, blanks.device).uniform(settings.decoding.max_words)
-        written = write_left_to_right(model, rules, settings.decoding, wide, None, None, uniform)
-        S = wide.S if model.reads_tags else torch.full_like(wide.S, UNKNOWN)
+        S = wide.S if model.reads_tags or model.K > 1 else torch.full_like(wide.S, UNKNOWN)
+        written = write_left_to_right(model, rules, settings.decoding, wide, S, None, uniform)
         score = score_following(written.log_p, written.lengths, wide)
         found = SampledStories(written.X, written.lengths, S, written.log_p, score, torch.zeros_like(score))
         yield found, None if left else Diagnostics.none(stories, N)

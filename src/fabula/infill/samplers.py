@@ -1,4 +1,4 @@
-"""Fabula's own samplers as the register knows them: each hands its settings to the file that does the work."""
+"""Fabula's own samplers as the registry knows them: each hands its settings to the file that does the work."""
 
 from __future__ import annotations
 

@@ -358,7 +358,7 @@ class Run:
             torch.cuda.set_rng_state(tensors["random.cuda"], self.device)
 
     def finish(self) -> None:
-        """Put the best weights into the model; where tags come from words alone, settle q(S | X) on the labels."""
+        """Put the best weights into the model; where tags come from words alone, fit q(S | X) to the labels."""
         if self.progress.best_epoch >= 0:
             self.model.load_state_dict(load(self.out, self.device).model.state_dict())
         self.model.eval()
