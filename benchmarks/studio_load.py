@@ -1,116 +1,118 @@
-"""How the studio feels: seconds to the first candidate, requests a second, memory over a thousand requests.
+"""The studio under load, in ratios of one run: small fills beside a long one, and a writer beside silent connections.
 
-    python benchmarks/studio_load.py                  the shipped model
-    python benchmarks/studio_load.py --requests 200 --model runs/slds
-
-Starts `fabula studio` in a process of its own, asks it, prints a table, stops it.
+python benchmarks/studio_load.py --model default
 """
 
 from __future__ import annotations
 
 import argparse
-import json
-import os
 import re
+import resource
+import socket
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import httpx
-import psutil  # type: ignore[import-untyped]
 
-STORY = ["Our roof began to leak during the storm.", None, None, None, "We slept well that night."]
-TOLD = ["Our roof began to leak.", "We called a man who could mend it.", "We slept well that night."]
-
-
-def first_candidate(client: httpx.Client, process: psutil.Process, seed: int) -> tuple[float, float, float]:
-    """Seconds to the first candidates, what they cost the processor, and seconds to the last."""
-    begun, first, cost = time.perf_counter(), 0.0, cpu(process)
-    with client.stream("POST", "/api/fill/stream", json={"sentences": STORY, "seed": seed}) as answer:
-        for line in answer.iter_lines():
-            if line == "event: candidates" and not first:
-                first, cost = time.perf_counter() - begun, cpu(process) - cost
-    return first, cost, time.perf_counter() - begun
+SMALL = ["Tom was afraid of dogs.", None, "Tom was happy."]
+STATE = {"lines": [{"text": "A."}, {"text": "B."}]}
 
 
-def cpu(process: psutil.Process) -> float:
-    """Seconds of processor time so far: what a busy machine leaves as it is."""
-    times = process.cpu_times()
-    return float(times.user + times.system)
+def fill(url: str, sentences: list[str | None], samples: int, seed: int) -> tuple[int, float]:
+    begun = time.perf_counter()
+    body = {"sentences": sentences, "samples": samples, "candidates": 1, "seed": seed}
+    status = httpx.post(f"{url}/api/fill", json=body, timeout=900).status_code
+    return status, time.perf_counter() - begun
 
 
-def megabytes(process: psutil.Process) -> float:
-    return float(process.memory_info().rss) / 2**20
+def small_beside_long(url: str, clients: int, each: int, samples: int) -> None:
+    lone = statistics.median(fill(url, SMALL, samples, n)[1] for n in range(5))
+    with ThreadPoolExecutor(clients + 1) as pool:
+        long = pool.submit(fill, url, ["Tom was afraid of dogs.", *[None] * 62, "Tom was happy."], 50, 0)
+        time.sleep(1)
+        beside = statistics.median(fill(url, SMALL, samples, n)[1] for n in range(5))
+        told = list(pool.map(lambda n: fill(url, SMALL, samples, n), range(clients * each)))
+        running = not long.done()
+        status, seconds = long.result()
+    times = sorted(seconds for _, seconds in told)
+    refused = sum(code == 429 for code, _ in told)
+    print(f"a small fill alone: {lone:.2f} s; beside a 64-line fill: {beside:.2f} s ({beside / lone:.1f} x)")
+    print(
+        f"{clients} clients x {each}: median {statistics.median(times) / lone:.1f} x, p95 "
+        f"{times[int(0.95 * len(times))] / lone:.1f} x a lone one's, {refused} times 429; the long fill "
+        f"({status}, {seconds:.0f} s) {'was still running' if running else 'had ended'}"
+    )
+
+
+def saves(url: str, seconds: float) -> list[float]:
+    """How long each save takes, one after another."""
+    with httpx.Client(base_url=url, timeout=60) as client:
+        made: dict[str, Any] = client.post("/api/stories", json={"title": "x", "state": STATE}).json()
+        at, times = f"/api/stories/{made['id']}/branches/{made['branch']['id']}", []
+        end = time.perf_counter() + seconds
+        while time.perf_counter() < end:
+            begun = time.perf_counter()
+            answer = client.put(at, json={"state": STATE, "revision": len(times) + 1})
+            assert answer.status_code == 200, answer.text
+            times.append(time.perf_counter() - begun)
+            time.sleep(0.2)
+    return times
+
+
+def beside_silent_ones(url: str, number: int, seconds: float, log: Path) -> None:
+    alone = saves(url, 5)
+    port, silent = int(url.rsplit(":", 1)[1]), []
+    with ThreadPoolExecutor(1) as pool:
+        writer = pool.submit(saves, url, seconds)
+        for _ in range(number):
+            line = socket.socket()
+            line.settimeout(5)
+            try:
+                line.connect(("127.0.0.1", port))
+            except OSError:
+                continue
+            silent.append(line)
+        times = writer.result()
+    for line in silent:
+        line.close()
+    print(
+        f"{len(silent)} silent connections for {seconds:.0f} s: a save takes {statistics.median(times) * 1000:.0f} ms, "
+        f"at most {max(times) * 1000:.0f} ms (alone {statistics.median(alone) * 1000:.0f}, {max(alone) * 1000:.0f}); "
+        f"log {log.stat().st_size} bytes"
+    )
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--model", default="default", help="an installed model or a checkpoint")
-    parser.add_argument("--requests", type=int, default=1000, help="cheap requests to watch the memory over (1000)")
-    parser.add_argument("--repeats", type=int, default=10, help="streams to time (10)")
-    parser.add_argument("--json", action="store_true", help="print the figures as JSON")
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--model", default="default")
+    parser.add_argument("--clients", type=int, default=20)
+    parser.add_argument("--samples", type=int, default=10)
+    parser.add_argument("--silent", type=int, default=2000)
+    parser.add_argument("--seconds", type=float, default=60.0)
     args = parser.parse_args()
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 2 * args.silent + 500), hard))
     with tempfile.TemporaryDirectory() as folder:
-        words = ["--port", "0", "--model", args.model, "--db", str(Path(folder) / "load.db")]
-        begun = time.perf_counter()
-        server = subprocess.Popen([sys.executable, "-m", "fabula", "studio", *words], stdout=subprocess.PIPE, text=True)
+        log = Path(folder) / "log"
+        words = ["studio", "--port", "0", "--no-open", "--model", args.model, "--db", f"{folder}/s.db"]
+        with log.open("w") as errors:
+            server = subprocess.Popen(
+                [sys.executable, "-m", "fabula", *words], stdout=subprocess.PIPE, stderr=errors, text=True
+            )
+        assert server.stdout is not None
+        url = re.findall(r"http://\S+\d", server.stdout.readline())[0]
         try:
-            assert server.stdout is not None
-            url = re.findall(r"http://\S+", server.stdout.readline())[0]
-            figures = {"ready_s": round(time.perf_counter() - begun, 2)}
-            with httpx.Client(base_url=url, timeout=600) as client:
-                figures |= measure(client, psutil.Process(server.pid), args.requests, args.repeats)
+            beside_silent_ones(url, args.silent, args.seconds, log)
+            small_beside_long(url, args.clients, 3, args.samples)
         finally:
             server.terminate()
             server.wait()
-    figures["load_average"] = round(os.getloadavg()[0], 2)
-    if args.json:
-        print(json.dumps(figures))
-    for name, value in figures.items() if not args.json else ():
-        print(f"{name:<28} {value:>10}")
-
-
-def measure(client: httpx.Client, process: psutil.Process, requests: int, repeats: int) -> dict[str, float]:
-    """All figures of one running studio."""
-    timed = [first_candidate(client, process, seed) for seed in range(repeats)]
-    figures = {
-        "first_fill_first_s": round(timed[0][0], 3),
-        "first_candidate_s": round(statistics.median(first for first, _, _ in timed), 3),
-        "first_candidate_cpu_s": round(statistics.median(cost for _, cost, _ in timed), 3),
-        "whole_fill_s": round(statistics.median(whole for _, _, whole in timed), 3),
-    }
-    for name, sentences in (("explain", TOLD), ("posterior", STORY)):
-        spent = []
-        for _ in range(3):
-            begun = time.perf_counter()
-            client.post(f"/api/{name}", json={"sentences": sentences}).raise_for_status()
-            spent.append(time.perf_counter() - begun)
-        figures[f"{name}_s"] = round(statistics.median(spent), 3)
-    state = {"lines": [{"text": text} for text in TOLD]}
-    story = client.post("/api/stories", json={"title": "load", "state": state}).json()
-    at, revision = f"/api/stories/{story['id']}/branches/{story['branch']['id']}", 1
-    memory = []
-    begun = time.perf_counter()
-    for n in range(requests):
-        if n % 4 == 0:
-            answer = client.put(at, json={"state": {**state, "seed": n}, "revision": revision})
-            revision += 1
-        elif n % 4 == 1:
-            answer = client.post("/api/tag", json={"sentences": TOLD})
-        elif n % 4 == 2:
-            answer = client.post("/api/score", json={"sentences": TOLD[:2], "samples": 1})
-        else:
-            answer = client.get("/api/stories")
-        answer.raise_for_status()
-        memory.append(megabytes(process))
-    figures["requests_per_s"] = round(requests / (time.perf_counter() - begun), 1)
-    tenth = max(1, requests // 10)
-    figures["rss_after_first_tenth_mib"] = round(statistics.median(memory[tenth : 2 * tenth] or memory), 1)
-    figures["rss_at_end_mib"] = round(statistics.median(memory[-tenth:]), 1)
-    return figures
 
 
 if __name__ == "__main__":

@@ -180,12 +180,12 @@ def test_take_branch_undo_and_find_everything_again(desk: Desk) -> None:
     page.get_by_role("button", name="New story").click()
     expect(desk.line(1)).to_have_value("")
     page.get_by_role("button", name="Stories").click()
-    entry = page.locator("#stories-list li").filter(has_text="The green boat").first
+    entry = page.locator("#stories-list li").filter(has=page.locator(".title", has_text="The green boat")).first
     expect(entry).to_contain_text("2 branches")
     entry.locator(".open").click()
     expect(desk.line(2)).to_have_value(other[1])  # the branch that was changed last
     page.get_by_role("button", name="Stories").click()
-    stories = page.locator("#stories-list li").filter(has_text="The green boat")
+    stories = page.locator("#stories-list li").filter(has=page.locator(".title", has_text="The green boat"))
     stories.first.get_by_role("button", name="More for").click()
     page.get_by_role("menuitem", name="Move to the trash").click()
     expect(stories).to_have_count(0)

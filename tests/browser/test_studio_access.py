@@ -32,7 +32,10 @@ def test_axe(browser: Browser, studio: Server, watch: Watch, scheme: str, width:
     desk.type("Karl rented a green boat for one day.", "", "", "", "The boat was safe.")
     desk.point(3).press("Home")
     desk.fill().take(2)
-    desk.tool(2, "Why this sentence").click()
+    if width < 640:  # one menu has everything there
+        desk.menu(2, "Why this sentence")
+    else:
+        desk.tool(2, "Why this sentence").click()
     expect(desk.row(2).locator(".why dl")).to_be_visible()
     page.get_by_text("Settings").click()
     desk.saved()
@@ -40,6 +43,21 @@ def test_axe(browser: Browser, studio: Server, watch: Watch, scheme: str, width:
     expect(page.locator("#tree button.name")).to_have_count(2)
     page.evaluate("async () => (await import('/page/messages.js')).warn('test', 'A message.', [])")
     found["written"] = problems(page)
+    page.get_by_text("Settings").click()
+    page.get_by_text("Kept candidates").click()
+    desk.row(2).locator(".why .word").nth(1).click()
+    expect(desk.row(2).locator(".others")).to_be_visible()
+    found["words and tray"] = problems(page)
+    for number, entry in ((1, "Compare with another…"), (2, "Compare with the first")):
+        page.get_by_role("button", name=f"More for candidate {number}").click()
+        page.get_by_role("menuitem", name=entry).click()
+    expect(page.get_by_role("dialog", name="Two candidates")).to_be_visible()
+    found["compare"] = problems(page)
+    page.keyboard.press("Escape")
+    page.get_by_role("button", name="Export").click()
+    page.get_by_role("menuitem", name="Read or print…").click()
+    found["reading"] = problems(page)
+    page.keyboard.press("Escape")
     page.get_by_role("button", name="Shape of the arc").click()
     found["menu"] = problems(page)
     page.keyboard.press("Escape")
@@ -48,7 +66,7 @@ def test_axe(browser: Browser, studio: Server, watch: Watch, scheme: str, width:
     found["stories"] = problems(page)
     wide = page.evaluate("() => document.documentElement.scrollWidth")
     context.close()
-    assert found == {"blank": [], "written": [], "menu": [], "stories": []}
+    assert not {where: told for where, told in found.items() if told}
     assert wide <= width
     assert not watch.unexpected
 

@@ -210,3 +210,33 @@ def test_a_finished_story_has_no_hint(desk: Desk) -> None:
     expect(desk.page.locator("#hint")).to_be_visible()
     desk.type("A.", "B.", "C.", "D.", "E.").saved().reload()
     expect(desk.page.locator("#hint")).to_be_hidden()
+
+
+def test_two_windows_of_one_browser_show_the_same(desk: Desk) -> None:
+    """What one saves, the other shows at once, its own words unharmed; then both go on from there."""
+    desk.type(FIRST).saved()
+    other = Desk(desk.page.context.new_page(), desk.url).open(desk.page.url.removeprefix(desk.url))
+    other.line(2).fill("From the second window.")
+    expect(desk.line(2)).to_have_value("From the second window.")
+    desk.line(3).fill("From the first.")
+    expect(other.line(3)).to_have_value("From the first.")
+    expect(desk.page.get_by_role("alert")).to_have_count(0)
+    other.page.close()
+
+
+def test_a_line_is_drawn_to_another_place(desk: Desk) -> None:
+    desk.type("One.", "Two.", "Three.", "Four.", "Five.")
+    desk.point(1).press("End")
+    handles = desk.page.locator("#lines > li > .number")
+    start, end = handles.nth(0).bounding_box(), handles.nth(3).bounding_box()
+    assert start is not None
+    assert end is not None
+    mouse = desk.page.mouse
+    mouse.move(start["x"] + 5, start["y"] + 15)
+    mouse.down()
+    mouse.move(end["x"] + 5, end["y"] + 20, steps=6)
+    mouse.up()
+    assert desk.texts == ["Two.", "Three.", "Four.", "One.", "Five."]
+    expect(desk.point(4)).to_have_attribute("aria-valuetext", "glad, fixed")  # its point goes along
+    desk.page.keyboard.press("Control+z")
+    assert desk.texts == ["One.", "Two.", "Three.", "Four.", "Five."]

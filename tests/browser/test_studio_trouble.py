@@ -108,7 +108,9 @@ def test_mistakes_are_told_in_one_line(desk: Desk, watch: Watch) -> None:
 def test_two_windows_do_not_overwrite_each_other(desk: Desk, watch: Watch) -> None:
     watch.allow("409")
     desk.type(FIRST).saved()
-    other = Desk(desk.page.context.new_page(), desk.url).open(desk.page.url.removeprefix(desk.url))
+    browser = desk.page.context.browser
+    assert browser is not None
+    other = Desk(browser.new_page(), desk.url).open(desk.page.url.removeprefix(desk.url))  # another person's browser
     assert other.texts[0] == FIRST
     other.line(2).fill("Theirs.")
     other.saved()

@@ -2,9 +2,9 @@
 
 A job is an iterator that runs in a thread of its own; what it yields comes back to the event loop one by one. Only as
 many jobs as there are workers run at a time. A job looks up at every operation on a tensor (`check`): there it ends
-when its client has left or its time is spent, and hands its turn on when it has had a slice and others wait. The turn
-goes to whoever has had the least, so that a short job never waits for a long one to end; waiting counts a little,
-so that a long one is not forgotten.
+when its client has left or its time is spent, and there it hands its turn on when somebody waits who has had much less:
+a short job never waits for a long one to end. Jobs that have had about as much follow one another, and waiting counts a
+little, so that a long one is not forgotten.
 """
 
 from __future__ import annotations
@@ -23,9 +23,11 @@ from torch.overrides import TorchFunctionMode
 from fabula.web.errors import RefusedError
 
 SLICE_SECONDS = 0.1
-"""How long a job keeps its turn while others wait."""
-PATIENCE = 0.1
-"""What a second of waiting counts against a second of work, when turns are given."""
+"""How often a job asks whether another needs its turn more."""
+SHORT_SECONDS = 1.0
+"""A job that has had less than this gives its turn to nobody: to slice equal short jobs makes them all late."""
+PATIENCE = 0.02
+"""Levels that a second of waiting is worth, when turns are given: a minute, a bit more than one doubling."""
 
 _here = threading.local()
 
@@ -76,6 +78,7 @@ class Job:
         """Operations so far: how far a job is between two of its answers."""
         self.spent, self.waits_since, self.turn_since = 0.0, time.monotonic(), 0.0
         self.unbroken = 0
+        self.next_look = SLICE_SECONDS
         self._loop = asyncio.get_running_loop()
         self._answers: asyncio.Queue[tuple[str, Any]] = asyncio.Queue()
 
@@ -103,7 +106,8 @@ class Job:
         if self.spent + held > self.jobs.limit:
             told = f"this took more than {self.jobs.limit:.0f} seconds of computing: ask for fewer lines or samples"
             raise RefusedError(503, told)
-        if held > SLICE_SECONDS and not self.unbroken and self.jobs.wanted:
+        if held > self.next_look and not self.unbroken and self.jobs.wanted:
+            self.next_look = held + SLICE_SECONDS
             self.jobs.hand_on(self)
 
     def _tell(self, kind: str, value: Any) -> None:
@@ -202,8 +206,12 @@ class Jobs:
             self._changed.notify_all()
 
     def hand_on(self, job: Job) -> None:
-        """The job waits until it is given a turn again."""
+        """Where somebody waits who needs the turn more, the job waits until it is given one again."""
         with self._changed:
+            now = time.monotonic()
+            own = _level(job.spent + now - job.turn_since)
+            if all(_need(one, now) >= own for one in self._waiting):
+                return
             self._put_down(job)
             self._waiting.append(job)
             self._pass_on()
@@ -239,7 +247,7 @@ class Jobs:
             job = min(self._waiting, key=lambda one: _need(one, now))
             self._waiting.remove(job)
             self._running.add(job)
-            job.turn_since = now
+            job.turn_since, job.next_look = now, SLICE_SECONDS
             if not job.started:
                 job.started = True
                 thread = threading.Thread(target=self._work, args=(job,), name="fabula-job", daemon=True)
@@ -262,6 +270,11 @@ class Jobs:
                 self._pass_on()
 
 
+def _level(spent: float) -> float:
+    """0 up to SHORT_SECONDS of work, one more for each doubling: among jobs of a level the first runs to its end."""
+    return float(math.floor(math.log2(spent / SHORT_SECONDS)) + 1) if spent >= SHORT_SECONDS else 0.0
+
+
 def _need(job: Job, now: float) -> float:
-    """Who has had least is first; of those who had the same, who has waited longest."""
-    return job.spent - PATIENCE * (now - job.waits_since)
+    """Who has had least is first; of those who had about the same, who has waited longest."""
+    return _level(job.spent) - PATIENCE * (now - job.waits_since)

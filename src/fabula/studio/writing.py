@@ -160,8 +160,8 @@ async def events(job: Job, samples: int) -> AsyncIterator[ServerSentEvent]:
                     drawn, shown = last["drawn"], max(shown, last["drawn"])
                     yield event("progress", {"drawn": shown, "samples": last["samples"]})
                     yield event("candidates", last)
-                elif not job.started and job.jobs.ahead(job) != ahead:
-                    ahead = job.jobs.ahead(job)
+                elif (now_ahead := job.jobs.ahead(job) if not job.started else 0) != ahead:
+                    ahead = now_ahead
                     yield event("waiting", {"ahead": ahead})
                 elif round_steps and drawn < samples:
                     share = min(0.95, (job.steps - round_begun) / round_steps)

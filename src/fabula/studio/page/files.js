@@ -1,7 +1,8 @@
 // Export and import.
 
 import { pointOf } from "./arc.js";
-import { $, h } from "./dom.js";
+import * as books from "./books.js";
+import { $, h, pictured } from "./dom.js";
 import { fromJson, fromMarkdown, fromText, toJson, toMarkdown, toText } from "./formats.js";
 import { menu } from "./menu.js";
 import { clear, note, warn } from "./messages.js";
@@ -27,6 +28,9 @@ export function start() {
   menu($("export"), () => [
     { label: "Text", hint: ".txt", act: () => asFile(toText(store.doc), "txt", "text/plain") },
     { label: "Markdown", hint: ".md", act: () => asFile(toMarkdown(store.doc, title()), "md", "text/markdown") },
+    { label: "Word document", hint: ".docx", act: () => download(books.docx(store.doc, title()), "docx") },
+    { label: "E-book", hint: ".epub", act: () => download(books.epub(store.doc, title()), "epub") },
+    { label: "Read or print…", act: reading },
     { label: "JSON, with everything", hint: ".json", act: () => asFile(toJson(store.doc, title()), "json", "application/json") },
     { label: "Picture of the arc", hint: ".svg", act: () => asFile(picture.svgText(drawing()), "svg", "image/svg+xml") },
     { label: "Picture of the arc", hint: ".png", act: async () => download(await picture.png(drawing(), toJson(store.doc, title())), "png") },
@@ -37,6 +41,19 @@ export function start() {
     if (file) await read(file);
     $("import").value = "";
   });
+}
+
+/** The story alone, to be read on the screen or on paper. */
+function reading() {
+  const dialog = h(
+    "dialog",
+    { class: "reading", "aria-labelledby": "reading-title" },
+    h("div", { class: "dialog-head" }, h("button", { type: "button", onclick: () => print() }, "Print"), pictured("close", "Close", { onclick: () => dialog.close() })),
+    h("article", {}, h("h2", { id: "reading-title" }, title()), h("p", {}, books.prose(store.doc).join(" ") || "There is nothing to read yet.")),
+  );
+  dialog.addEventListener("close", () => dialog.remove());
+  document.body.append(dialog);
+  dialog.showModal();
 }
 
 /** A story out of a file of any of the exported kinds, as a new story. */

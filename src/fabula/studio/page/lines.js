@@ -8,6 +8,8 @@ import { split } from "./split.js";
 import * as state from "./state.js";
 import { change, show, store, subscribe } from "./store.js";
 
+/** On a telephone a line has one menu, with everything in it. */
+const NARROW = matchMedia("(max-width: 40rem)");
 const GROWS = CSS.supports("field-sizing", "content");
 const rows = [];
 let act = {};
@@ -109,10 +111,37 @@ function onKey(event, i) {
   event.preventDefault();
 }
 
+/** A line is drawn by its number to another place; a mark shows where it would come to stand. */
+function onDrag(event, i) {
+  if (event.button !== 0) return;
+  event.preventDefault();
+  const handle = event.currentTarget;
+  handle.setPointerCapture(event.pointerId);
+  let to = i;
+  const onMove = ({ clientY }) => {
+    const at = rows.findIndex(({ element }) => clientY < element.getBoundingClientRect().bottom);
+    to = at < 0 ? rows.length - 1 : at;
+    rows.forEach(({ element }, place) => tell(element, { drop: place !== to || to === i ? "no" : to < i ? "above" : "below" }));
+  };
+  const onEnd = ({ type }) => {
+    handle.removeEventListener("pointermove", onMove);
+    rows.forEach(({ element }) => tell(element, { drop: "no" }));
+    if (type !== "pointercancel" && change(state.reorder, i, to)) say(`Moved to place ${to + 1}.`);
+  };
+  handle.addEventListener("pointermove", onMove);
+  handle.addEventListener("pointerup", onEnd, { once: true });
+  handle.addEventListener("pointercancel", onEnd, { once: true });
+}
+
 /** Left and right walk through the tools of a line; only one of them is a stop of the Tab key. */
 function roving(tools) {
   const buttons = [...tools.querySelectorAll("button")];
-  buttons.forEach((button, at) => (button.tabIndex = at ? -1 : 0));
+  const stop = () => {
+    const first = NARROW.matches ? buttons.length - 1 : 0;
+    buttons.forEach((button, at) => (button.tabIndex = at === first ? 0 : -1));
+  };
+  stop();
+  NARROW.addEventListener("change", stop);
   tools.addEventListener("keydown", (event) => {
     const at = buttons.indexOf(document.activeElement);
     const to = { ArrowRight: at + 1, ArrowLeft: at - 1, Home: 0, End: buttons.length - 1 }[event.key];
@@ -169,7 +198,7 @@ function makeRow(i) {
     "li",
     { class: "row" },
     cell,
-    h("span", { class: "number", "aria-hidden": "true" }, String(i + 1)),
+    h("span", { class: "number", "aria-hidden": "true", title: "Draw to move this line", onpointerdown: (event) => onDrag(event, i) }, String(i + 1)),
     h("div", { class: "body" }, h("div", { class: "sheet" }, text, preview), opening, said),
     tools,
     panel,
@@ -180,7 +209,14 @@ function makeRow(i) {
 function entries(i) {
   const { lines } = store.doc;
   const line = lines[i];
+  const tools = [
+    { label: line.locked ? "Unlock" : "Lock", act: () => toggleLock(i), disabled: !line.text.trim() },
+    { label: state.isWritten(line) && line.text.trim() ? "Keep as it is" : "Write this", act: () => toggleWrite(i), disabled: line.locked || !line.text.trim() },
+    { label: "Regenerate this line", act: () => act.regenerate(i), disabled: line.locked },
+    { label: "Why this sentence", act: () => act.why(i), disabled: !line.text.trim() },
+  ];
   return [
+    ...(NARROW.matches ? tools : []),
     { label: "Opening words…", act: () => askOpening(i), disabled: line.locked },
     { label: "Clear", act: () => clear(i), disabled: line.locked || (!line.text && !line.start) },
     { label: "Move up", hint: "Alt ↑", act: () => move(i, -1), disabled: i === 0 },

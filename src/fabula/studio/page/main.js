@@ -2,6 +2,7 @@
 
 import * as api from "./api.js";
 import * as arc from "./arc.js";
+import { wordCount } from "./books.js";
 import * as branches from "./branches.js";
 import * as cards from "./cards.js";
 import { $, h, icon, keep, s } from "./dom.js";
@@ -47,6 +48,8 @@ function header() {
     keep($("problem"), { hidden: !["offline", "conflict", "refused"].includes(ui.saved) });
     undoable($("undo"), "Undo", "Ctrl+Z", doc.undo.at(-1));
     undoable($("redo"), "Redo", "Ctrl+Shift+Z", doc.redo.at(-1));
+    const words = wordCount(doc);
+    keep($("count"), { textContent: words ? `${words} ${words === 1 ? "word" : "words"}` : "" });
     const name = saving.titleOf(doc);
     document.title = name === "Untitled" ? "Fabula studio" : `${name} – Fabula studio`;
   });

@@ -3,9 +3,12 @@
 import * as api from "./api.js";
 import * as drafts from "./drafts.js";
 import { stop, usable } from "./filling.js";
+import { announce, listen } from "./live.js";
 import { clear, note, warn } from "./messages.js";
+import { offer, recall } from "./recall.js";
 import { empty, isBlank, restored, stored } from "./state.js";
 import { show, store, subscribe } from "./store.js";
+import { titled } from "./titles.js";
 
 /** A save follows a pause of so many milliseconds, or the oldest unsaved change where there is no pause. */
 const SOON = 500;
@@ -30,16 +33,12 @@ const withheld = new Set();
 /** Shows again what stands in the way of saving. */
 let problem = null;
 
-/** A title where none was given: how the story begins. */
-export function titleOf(doc, title = store.ui.title) {
-  if (title.trim()) return title.trim().slice(0, 200);
-  const words = (doc.lines.find((line) => line.text.trim())?.text ?? "").trim().split(/\s+/);
-  const begin = words.slice(0, 7).join(" ");
-  return (words.length > 7 ? `${begin.replace(/[.,;:!?]+$/, "")} …` : begin).slice(0, 200) || "Untitled";
-}
+export const titleOf = (doc, title = store.ui.title) => titled(doc, title);
 
 const automatic = () => !store.ui.title.trim();
-const changed = (from) => KEPT.some((key) => store.doc[key] !== from.doc[key]) || titleOf(store.doc) !== from.title;
+/** Candidates alone make no story worth keeping: those of a link are only looked at. */
+const counts = (key) => key !== "tray" || store.ui.story !== null;
+const changed = (from) => KEPT.some((key) => counts(key) && store.doc[key] !== from.doc[key]) || titleOf(store.doc) !== from.title;
 const dirty = () => changed(clean);
 const holdsWithheld = () => store.doc.lines.some((line) => withheld.has(line.text));
 const nothing = () => !store.ui.story && isBlank(store.doc) && automatic();
@@ -69,7 +68,23 @@ export function start() {
     if (unsaved()) event.preventDefault();
   });
   document.getElementById("problem").addEventListener("click", () => problem?.());
-  offerOrphans();
+  offer(begin);
+  listen(elsewhere);
+}
+
+/** Another window has saved: where nothing here is unsaved, what it saved is shown here too. */
+async function elsewhere({ story: storyId, branch: branchId, revision }) {
+  const { story, branch } = store.ui;
+  if (story?.id !== storyId || (branch.id === branchId && branch.revision >= revision)) return;
+  const theirs = branch.id === branchId ? await api.branch(storyId, branchId).catch(() => null) : null;
+  const whole = await api.story(storyId).catch(() => null);
+  if (!whole || store.ui.branch !== branch) return;
+  store.ui.branches = whole.tree;
+  const doc = theirs && !unsaved() && !saving ? restored(theirs.state) : null;
+  if (!doc) return show({});
+  store.doc = doc;
+  clean = { doc, title: whole.automatic ? titleOf(doc, "") : whole.title };
+  return show({ story: whole, branch: theirs, title: whole.automatic ? "" : whole.title, saved: "saved" });
 }
 
 /** What only this page has, as a copy in the browser. */
@@ -84,24 +99,6 @@ function forgetCopy() {
   clearTimeout(copying);
   copying = null;
   drafts.forget(drafts.nameOf(store.ui.story, store.ui.branch));
-}
-
-function offerOrphans() {
-  const own = drafts.found(drafts.nameOf(null));
-  const doc = own && !store.ui.story && isBlank(store.doc) ? restored(own.state) : null;
-  if (doc) {
-    store.doc = doc;
-    show({ title: own.title });
-    return;
-  }
-  const [first] = drafts.orphans();
-  const kept = first && restored(first[1].state);
-  if (!kept) return;
-  const [name, told] = first;
-  warn("draft", `This browser holds a story that was never saved: “${titleOf(kept, told.title)}”`, [
-    { label: "Open it", act: async () => (await begin(kept, told.title)) && (drafts.forget(name), clear("draft")) },
-    { label: "Discard it", act: () => (drafts.forget(name), clear("draft")) },
-  ]);
 }
 
 /** On the way out: the browser finishes the request after the page is gone. */
@@ -172,6 +169,7 @@ async function attempt() {
     withheld.clear();
     problem = null;
     clear("saving");
+    announce(store.ui.story, store.ui.branch);
     show({ saved: dirty() ? "unsaved" : "saved" });
   } catch (error) {
     await failed(error, doc);
@@ -280,34 +278,12 @@ async function load(storyId, branchId = null, push = false) {
     address(`#s=${story.id}&b=${branch.id}`, push);
     arrived(story, branch);
     show({ saved: "saved" });
-    recall(story, branch);
+    recall(story, branch, same, (name) => grow(name, branch.id));
     return true;
   } catch (error) {
     warn("loading", `Could not open it: ${error.message}`);
     return false;
   }
-}
-
-/** Words of this branch that this browser had and the server had not. */
-function recall(story, branch) {
-  const name = drafts.nameOf(story, branch);
-  const told = drafts.found(name);
-  const doc = told && restored(told.state);
-  if (!doc) return;
-  if (same(told.state, branch.state)) return void drafts.forget(name);
-  const put = () => {
-    store.doc = doc;
-    show({ title: told.title });
-  };
-  if (told.revision === branch.revision) {
-    put();
-    note("Words that had not been saved were found in this browser.");
-    return;
-  }
-  warn("draft", "This browser holds words of this branch that were never saved; it was changed elsewhere since.", [
-    { label: "Keep them as a branch", act: () => (put(), clear("draft"), grow(`${branch.name} (mine)`, branch.id)) },
-    { label: "Discard them", act: () => (drafts.forget(name), clear("draft")) },
-  ]);
 }
 
 /** Opens a stored story, after what is on the page was saved. */

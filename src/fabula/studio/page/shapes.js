@@ -5,7 +5,7 @@ const wave = (t, turns, from) => 0.5 - 0.5 * from * Math.cos(Math.PI * turns * t
 
 export const SHAPES = [
   { name: "Rags to riches", says: "a rise", at: (t) => wave(t, 1, 1) },
-  { name: "Tragedy", says: "a fall", at: (t) => wave(t, 1, -1) },
+  { name: "Riches to rags", says: "a fall", at: (t) => wave(t, 1, -1) },
   { name: "Man in a hole", says: "a fall, then a rise", at: (t) => wave(t, 2, -1) },
   { name: "Icarus", says: "a rise, then a fall", at: (t) => wave(t, 2, 1) },
   { name: "Cinderella", says: "a rise, a fall, a rise", at: (t) => wave(t, 3, 1) },

@@ -101,6 +101,14 @@ export function move(doc, i, by) {
   return edit(doc, lines, "moving a line");
 }
 
+/** Line i to another place, the others closing up. */
+export function reorder(doc, i, to) {
+  if (i === to || to < 0 || to >= doc.lines.length) return doc;
+  const lines = doc.lines.filter((_, at) => at !== i);
+  lines.splice(to, 0, doc.lines[i]);
+  return edit(doc, lines, "moving a line");
+}
+
 /** Sentences pasted at line i: into it if it is blank, else after it; in a blank story they are the story. */
 export function paste(doc, i, sentences) {
   const pasted = sentences.map((text) => ({ ...blank(), text }));

@@ -4,8 +4,9 @@ import * as api from "./api.js";
 import { h } from "./dom.js";
 import { usable } from "./filling.js";
 import { panels } from "./lines.js";
-import { said } from "./moods.js";
+import { said as moodSaid } from "./moods.js";
 import { show, store, subscribe } from "./store.js";
+import { alternatives, before, panel as others } from "./words.js";
 
 let control = null;
 
@@ -46,7 +47,7 @@ export async function toggle(i) {
 }
 
 function draw(panel, why) {
-  const stamp = why ? `${why.of} ${why.state}` : "";
+  const stamp = why ? `${why.of} ${why.state} ${why.chosen?.at} ${why.chosen?.state}` : "";
   if (panel.dataset.of === stamp) return;
   panel.dataset.of = stamp;
   panel.hidden = !why;
@@ -58,7 +59,10 @@ function content(why) {
   if (why.state === "failed") return [h("p", { role: "status" }, why.message)];
   const { words, fits_before, fits_after, fits_arc } = why.answer;
   return [
-    h("p", { class: "tinted" }, words.map(tinted)),
+    h("p", { class: "verdict" }, verdict(why)),
+    h("p", { class: "tinted" }, words.map((word, at) => tinted(word, () => choose(why, at), why.chosen?.at === at))),
+    h("p", { class: "small" }, "Click a word to see what else could stand there."),
+    why.chosen ? others(why.line, why.chosen, odds) : null,
     h("p", { class: "heard" }, surprise(words)),
     h("p", { class: "scale", "aria-hidden": "true" }, h("span", {}, "expected"), h("span", { class: "ramp" }), h("span", {}, "surprising")),
     h(
@@ -83,11 +87,45 @@ function odds(log_p) {
   return `1 in ${(Math.round(n / digits) * digits).toLocaleString("en")}`;
 }
 
-function tinted({ text, space, log_p, unknown }) {
+function tinted({ text, space, log_p, unknown }, act, chosen) {
   const strength = finite(log_p) ? Math.min(1, Math.max(0, -log_p / 8)) : 0;
-  const word = h("span", { class: "word", title: unknown ? "a word that the model does not know" : finite(log_p) ? odds(log_p) : "" }, text);
+  const said = unknown ? "a word that the model does not know" : finite(log_p) ? odds(log_p) : "";
+  const word = h("button", { type: "button", class: "word", title: said, "aria-label": `${text}, ${said}`, "aria-pressed": String(chosen), onclick: act }, text);
   word.style.setProperty("--tint", `${Math.round(strength * 70)}%`);
   return [word, space];
+}
+
+/** Other words for the one that was clicked; clicked again, it is closed. */
+async function choose(why, at) {
+  control?.abort();
+  if (why.chosen?.at === at) {
+    why.chosen = null;
+    return show({});
+  }
+  const { words } = why.answer;
+  const chosen = { at, start: before(words, at), word: words[at].text, state: "loading", found: [] };
+  why.chosen = chosen;
+  show({});
+  control = new AbortController();
+  try {
+    chosen.found = await alternatives(why.line, chosen.start, chosen.word, control.signal);
+    chosen.state = "ready";
+  } catch (error) {
+    if (error.name === "AbortError") return undefined;
+    Object.assign(chosen, { state: "failed", message: error.message });
+  }
+  return store.ui.why === why ? show({}) : undefined;
+}
+
+/** What an editor would say of a sentence. Bounds: nats a word, and nats, of the shipped model's own stories. */
+function verdict({ answer: { fits_before, fits_after, fits_arc }, first, last, tag }) {
+  const said = [];
+  if (!first && finite(fits_before))
+    said.push(fits_before > -2.5 ? "follows from what came before" : fits_before > -4.5 ? "could follow from what came before" : "comes as a surprise after what came before");
+  if (!last && finite(fits_after))
+    said.push(fits_after > 0.5 ? "leads to what follows" : fits_after < -0.5 ? "does not lead to what follows" : "neither helps nor hinders what follows");
+  if (tag !== null && finite(fits_arc)) said.push(Math.exp(fits_arc) > 0.5 ? `is ${moodSaid(tag)}, as you asked` : `is not as ${moodSaid(tag)} as you asked`);
+  return said.length ? `This sentence ${said.join(", and it ").replace(/, and it (?=.*, and it )/g, ", ")}.` : "There is nothing around it to compare it with.";
 }
 
 function surprise(words) {
@@ -122,5 +160,5 @@ function afterSaid(value) {
 function arcSaid(value, tag) {
   if (tag === null) return "this point of the arc is free";
   if (!finite(value)) return "not known";
-  return `${Math.round(100 * Math.exp(value))} % sure that it is ${said(tag)}`;
+  return `${Math.round(100 * Math.exp(value))} % sure that it is ${moodSaid(tag)}`;
 }
