@@ -54,7 +54,8 @@ def saves(url: str, seconds: float) -> list[float]:
     """How long each save takes, one after another."""
     with httpx.Client(base_url=url, timeout=60) as client:
         made: dict[str, Any] = client.post("/api/stories", json={"title": "x", "state": STATE}).json()
-        at, times = f"/api/stories/{made['id']}/branches/{made['branch']['id']}", []
+        at = f"/api/stories/{made['id']}/branches/{made['branch']['id']}"
+        times: list[float] = []
         end = time.perf_counter() + seconds
         while time.perf_counter() < end:
             begun = time.perf_counter()

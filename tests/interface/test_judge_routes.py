@@ -213,6 +213,7 @@ def test_a_pair_that_was_not_given_is_refused(client: TestClient) -> None:
 # --- the curator -----------------------------------------------------------------------------------------------------
 
 CURATORS = [
+    ("GET", "/progress"),
     ("GET", "/study"),
     ("GET", "/judgements"),
     ("POST", "/judgements"),
@@ -238,7 +239,8 @@ def test_every_route_is_an_annotators_or_needs_the_key(client: TestClient) -> No
     paths = client.get("/api/openapi.json").json()["paths"]
     routes = {(method.upper(), path) for path, methods in paths.items() for method in methods}
     curators = {(method, f"/api/judge{path}".replace("/1", "/{id}")) for method, path in CURATORS}
-    assert routes == curators | {("POST", "/api/judge/tasks"), ("POST", "/api/judge/answers")}
+    annotators = {("POST", f"/api/judge/{name}") for name in ("tasks", "tasks/previous", "answers")}
+    assert routes == curators | annotators
 
 
 def new(**other: object) -> dict[str, object]:
@@ -393,3 +395,25 @@ def test_without_a_study_every_route_says_how_to_make_one(tmp_path: Path) -> Non
     refused(client.get("/api/judge/errors"), 404)
     refused(client.post("/api/judge/judgements", json=new()), 404)
     assert client.get("/api/judge/judgements").json() == {"judgements": [], "total": 0}
+
+
+def test_one_pair_back(client: TestClient, store: Store) -> None:
+    """The last answer comes back by side and may be changed; the one before it may not."""
+    first, second = judged(client, "ann"), judged(client, "ann")
+    told = client.post("/api/judge/tasks/previous", json={"code": "ANN"}).json()["task"]
+    assert (told["item"], told["ratings"], told["choice"]) == (second, [[1, 2, 3], [0, 0, 1]], "left")
+    changed = client.post("/api/judge/answers", json=answer(second, choice="tie", again=True))
+    assert changed.json() == {"kept": True, "new": False}
+    assert [one.better for one in store.judgements()[0]][1] is None
+    refused(client.post("/api/judge/answers", json=answer(first, choice="tie", again=True)), 409, "item")
+    assert client.post("/api/judge/tasks/previous", json={"code": "new"}).json() == {"task": None}
+
+
+def test_the_runner_sees_how_far_everybody_is(client: TestClient, store: Store) -> None:
+    judged(client, "ann")
+    task(client, "bob")
+    told = client.get("/api/judge/progress", headers=KEY).json()
+    assert [(one["code"], one["judged"] + one["checks"]) for one in told["annotators"]] == [("ann", 1), ("bob", 0)]
+    assert told["wanted"] - told["judged"] == sum(store.settings().annotators - one["people"] for one in told["open"])
+    refused(client.get("/api/judge/progress"), 403)
+    assert not any(system in json.dumps(told) for system in SYSTEMS)

@@ -183,7 +183,8 @@ def run_serve(args: argparse.Namespace) -> int:
     check(args.host, token)
     key = secrets.token_urlsafe(TOKEN_BYTES)
     app = create_app(store, curator=key, host=args.host, token=token, names=args.allow_host)
-    serve(app, args.host, args.port, token, name=f"Fabula judge (the curator's key, asked for at /errors: {key})")
+    name = f"Fabula judge (the curator's key, asked for at /progress and /errors: {key})"
+    serve(app, args.host, args.port, token, name=name)
     return 0
 
 

@@ -49,7 +49,11 @@ def create_app(
     async def error_sheet() -> FileResponse:
         return FileResponse(PAGE / "errors.html", media_type="text/html", headers=static.CACHE)
 
+    async def how_far() -> FileResponse:
+        return FileResponse(PAGE / "progress.html", media_type="text/html", headers=static.CACHE)
+
     app.add_api_route("/errors", error_sheet, methods=["GET", "HEAD"], include_in_schema=False)
+    app.add_api_route("/progress", how_far, methods=["GET", "HEAD"], include_in_schema=False)
     static.mount(app, PAGE)
     errors.install(app)
     guard.protect(app, hosts=guard.hosts_of(host, names), token=token, max_body=MAX_BODY)

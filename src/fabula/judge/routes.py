@@ -7,6 +7,7 @@ system, no pair and no check. The curator's routes do, so they want the curator'
 from __future__ import annotations
 
 import hmac
+from dataclasses import asdict
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, Header, Query, Response
@@ -14,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from fabula.judge.judgement import CODE, HIGHEST, LOWEST, MAX_SECONDS, Judgement
 from fabula.judge.lowest import STORIES, lowest, systems_of
+from fabula.judge.progress import progress
 from fabula.judge.store import ErrorSheet, Store, Task
 from fabula.web.errors import RefusedError, responses
 
@@ -58,6 +60,42 @@ class AnswerRequest(Strict):
     ratings: Ratings = Field(description="Of the left story, then the right: a rating of every sentence but the first.")
     choice: Literal["left", "right", "tie"]
     seconds: Seconds
+    again: bool = Field(False, description="Whether it replaces the last answer that this annotator gave.")
+
+
+class PreviousTask(Strict):
+    """What an annotator judged last, as it was answered."""
+
+    item: int
+    left: list[str]
+    right: list[str]
+    ratings: list[list[int]] = Field(description="Of the left story, then the right.")
+    choice: Literal["left", "right", "tie"]
+
+
+class PreviousAnswer(Strict):
+    task: PreviousTask | None
+
+
+class AnnotatorAnswer(Strict):
+    code: str
+    judged: int
+    checks: int
+    passed: int
+    seconds: float
+    last: int | None
+
+
+class OpenPair(Strict):
+    pair: str
+    people: int
+
+
+class ProgressAnswer(Strict):
+    wanted: int
+    judged: int
+    open: list[OpenPair] = Field(description="Pairs that still want people.")
+    annotators: list[AnnotatorAnswer]
 
 
 class AnswerAnswer(Strict):
@@ -158,8 +196,25 @@ def _annotators(made: APIRouter, store: Store) -> None:
     @made.post("/answers")
     def answer(request: AnswerRequest) -> AnswerAnswer:
         """Keep an answer. The same answer sent again is acknowledged again and kept once."""
-        _, new = store.answer(request.code, request.item, request.ratings, request.choice, request.seconds)
+        told = request.model_dump(exclude={"item", "ratings"})
+        _, new = store.answer(number=request.item, sides=request.ratings, **told)
         return AnswerAnswer(kept=True, new=new)
+
+    @made.post("/tasks/previous")
+    def previous_task(request: TaskRequest) -> PreviousAnswer:
+        """What this annotator judged last, to be judged again."""
+        found = store.previous(request.code)
+        if found is None:
+            return PreviousAnswer(task=None)
+        item, judgement = found
+        (left, right), turned = item.sides(), item.swapped
+        ratings = [list(judgement.ratings[int(turned)]), list(judgement.ratings[1 - int(turned)])]
+        choice: Literal["left", "right", "tie"] = "tie"
+        if judgement.better is not None:
+            choice = "left" if judgement.better == int(turned) else "right"
+        return PreviousAnswer(
+            task=PreviousTask(item=item.number, left=list(left), right=list(right), ratings=ratings, choice=choice)
+        )
 
 
 def _shown(task: Task) -> TaskAnswer:
@@ -192,6 +247,17 @@ def _judgements(made: APIRouter, store: Store) -> None:
             systems=systems_of(pairs),
             judgements=total,
             finished=sum(people.get(pair.id, 0) >= settings.annotators for pair in proper),
+        )
+
+    @made.get("/progress")
+    def how_far() -> ProgressAnswer:
+        """Who has judged how much, and which pairs still want people."""
+        told = progress(store)
+        return ProgressAnswer(
+            wanted=told.wanted,
+            judged=told.judged,
+            open=[OpenPair(pair=pair, people=people) for pair, people in told.open],
+            annotators=[AnnotatorAnswer(**asdict(one)) for one in told.annotators],
         )
 
     @made.get("/judgements")

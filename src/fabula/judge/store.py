@@ -249,11 +249,12 @@ class Store:
         )  # fmt: skip
 
     def answer(
-        self, code: str, number: int, sides: Sequence[Sequence[int]], choice: str, seconds: float
+        self, code: str, number: int, sides: Sequence[Sequence[int]], choice: str, seconds: float, again: bool = False
     ) -> tuple[Judgement, bool]:
         """Keep an annotator's answer as the page gives it, by side; also whether it is new.
 
-        Sent again, the same answer is acknowledged again and kept once. No clock counts longer than the time since the
+        Sent again, the same answer is acknowledged again and kept once; with `again`, another answer to the pair that
+        this annotator judged last takes its place. No clock counts longer than the time since the
         item was shown.
         """
         check_code(code)
@@ -275,9 +276,15 @@ class Store:
             ).fetchone()
             if before is not None:
                 kept = self._judgement(db, before)
-                if (kept.ratings, kept.better) != (ratings, better):
+                if (kept.ratings, kept.better) == (ratings, better):
+                    return kept, False
+                if not again or self._last(db, code) != kept.id:
                     raise RefusedError(409, "you have judged this pair already, and otherwise", field="item")
-                return kept, False
+                db.execute(
+                    "UPDATE judge_judgements SET ratings = ?, better = ?, updated = ? WHERE id = ?",
+                    (json.dumps(ratings), better, int(now), kept.id),
+                )
+                return self._judgement(db, self._row(db, kept.id)), False
             lease = db.execute("SELECT * FROM judge_leases WHERE code = ? AND number = ?", (code, number)).fetchone()
             if lease is None:
                 raise RefusedError(409, "this pair was not given to you: fetch the next one", field="item")
@@ -292,6 +299,25 @@ class Store:
                     )
             shown = min(check_seconds(seconds), max(0.0, now - lease["begun"]))
             return self._add(db, item, code, ratings, better, shown, int(now)), True
+
+    def _last(self, db: sqlite3.Connection, code: str) -> int | None:
+        (last,) = db.execute("SELECT max(id) FROM judge_judgements WHERE code = ?", (code,)).fetchone()
+        return None if last is None else int(last)
+
+    def previous(self, code: str) -> tuple[Item, Judgement] | None:
+        """What this annotator judged last, to be looked at again; None where they have judged nothing."""
+        check_code(code)
+        with self._read() as db:
+            last = self._last(db, admitted(db, code))
+            if last is None:
+                return None
+            found = self._judgement(db, self._row(db, last))
+            return self._item(db, found.pair), found
+
+    def annotators(self) -> list[str]:
+        """Everybody who was here, in the order they came."""
+        with self._read() as db:
+            return [row["code"] for row in db.execute("SELECT code FROM judge_annotators ORDER BY created, code")]
 
     def invite(self, codes: Sequence[str]) -> None:
         """Let in these codes, and from now on no others but those who are here already."""
