@@ -76,6 +76,7 @@ def test_stories_are_found_by_any_line_and_copied_whole(tmp_path: Path) -> None:
         made["id"], made["branch"]["id"], "leaf", {"lines": [{"text": "Ein STRAUß."}, {"text": ""}]}
     )
     store.new_story("other", {"lines": [{"text": "100%"}, {"text": ""}], "undo": ["A boat."]})
+    assert not any("state" in told for told in store.stories(9, 0))  # a list stays light
     found = {query: [told["title"] for told in store.stories(9, 0, query)] for query in ("ölf", "strauss", "boat", "%")}
     assert found == {"ölf": ["Ölf"], "strauss": ["Ölf"], "boat": ["Ölf"], "%": ["other"]}
     twin = store.copy_story(made["id"])
@@ -100,6 +101,7 @@ def test_versions_are_kept_now_and_then_and_only_so_many(tmp_path: Path, monkeyp
     for n in (4, 5, 6, 7):
         save(n)
     told = store.versions(story, branch)
+    assert not any("state" in version for version in told)
     assert [version["preview"] for version in told] == ["6", "5", "4"]
     assert store.version(story, branch, told[0]["id"])["state"] == {
         "lines": [{"text": "6"}, {"text": ""}], "undo": [], "redo": []

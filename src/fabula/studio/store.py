@@ -76,7 +76,7 @@ class Store:
         with self.database.read() as connection:
             order = "ORDER BY updated DESC, id DESC LIMIT :limit OFFSET :offset"
             found = _all(connection, f"{STORY.replace(' FROM story', f', {LATEST} FROM story')} {where} {order}", named)
-        return [_facts({**row, **_summary(row.pop("state"))}) for row in found]
+        return [_facts(_light(row)) for row in found]
 
     def story(self, story: int) -> Record:
         """A story and its branches, without what is in them."""
@@ -158,7 +158,7 @@ class Store:
         with self.database.read() as connection:
             _branch(connection, story, branch)
             found = _all(connection, "SELECT * FROM version WHERE branch = ? ORDER BY id DESC", branch)
-        return [{**row, **_summary(row.pop("state"))} for row in found]
+        return [_light(row) for row in found]
 
     def version(self, story: int, branch: int, version: int) -> Record:
         with self.database.read() as connection:
@@ -204,6 +204,11 @@ def _story(connection: sqlite3.Connection, story: int, trashed: bool = False) ->
 
 def _facts(row: Record) -> Record:
     return {**row, "automatic": None if row["automatic"] is None else bool(row["automatic"])}
+
+
+def _light(row: Record) -> Record:
+    """What a list says of a row: how it begins, not all that is in it."""
+    return {**{name: value for name, value in row.items() if name != "state"}, **_summary(row["state"])}
 
 
 def _summary(state: str) -> Record:
