@@ -60,7 +60,7 @@ def reproduce(
         recipes=recipes_folder(recipes),
         scale=scale,
         device=str(where),
-        models=given if small else {"default": api.find("default"), **given},
+        models=given if small else {"default": api.find("small"), **given},
         changes=dict(changes or {}),
         cloze=cloze_file(cloze, folder, out, small=small),
         deadline=None if deadline is None else began + deadline,

@@ -16,8 +16,6 @@ from fabula.corpus.people import People
 from fabula.corpus.vocabulary import SPECIALS, Vocabulary
 from fabula.errors import UserError
 from fabula.models.decoders.adapter import CONFIG, WEIGHTS
-from fabula.models.decoders.load import load_narrator
-from fabula.models.narrator import NarratorModel
 from fabula.models.scaffold import Scaffold
 from fabula.models.settings import ModelSettings
 from fabula.training.recipe import Recipe
@@ -44,6 +42,10 @@ def facts(folder: Path) -> dict[str, Any]:
 
 def load(folder: Path, device: str) -> dict[str, Any]:
     """The fields of a `Checkpoint`."""
+    # Only here: the tokenizer is a library that machines which train other models need not have.
+    from fabula.models.decoders.load import load_narrator
+    from fabula.models.narrator import NarratorModel
+
     known = facts(folder)
     decoder = load_narrator(folder, device)
     try:
