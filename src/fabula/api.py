@@ -424,6 +424,11 @@ class Narrator:
 
         return answers()
 
+    def usual_samples(self, sampler: str = DEFAULT) -> int:
+        """How many samples `fill` draws where nobody says otherwise."""
+        found = self._sampler(sampler)[0]
+        return choose(found.name, found.settings, self.model.fill_defaults.get(found.name, {})).samples
+
     def _sampler(self, name: str) -> tuple[Sampler, tuple[str, ...]]:
         """The sampler of this name; where it needs latents that the model lacks, another one and a note."""
         sampler, latent = sampler_named(name), self.model.has_latent

@@ -8,9 +8,21 @@ from typing import Annotated, Any, Literal, TypeVar, cast
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, create_model
 
+from fabula.api import Narrator
 from fabula.infill.protocol import DEFAULT, samplers
 from fabula.infill.settings import declared, offered, types_of
-from fabula.studio.settings import CANDIDATES, CHARACTERS, PIECES, SAMPLES, SEEDS, SENTENCES, SNAPSHOTS, TRAY, WORDS
+from fabula.studio.settings import (
+    CANDIDATES,
+    CHARACTERS,
+    PIECES,
+    SAMPLES,
+    SEEDS,
+    SENTENCES,
+    SNAPSHOTS,
+    TRAY,
+    USUAL_SAMPLES,
+    WORDS,
+)  # fmt: skip
 
 
 def _no_longer(text: str) -> str:
@@ -93,7 +105,16 @@ class FillBody(Sampling):
 
     sentences: Blanks
     candidates: int = Field(3, ge=1, le=CANDIDATES)
-    samples: int = Field(50, ge=1, le=SAMPLES, description="Stories to draw and choose from.")
+    samples: int | None = Field(
+        None, ge=1, le=SAMPLES, description="Stories to draw and choose from; null: the model's own number, at most 50."
+    )
+
+    def arguments_for(self, narrator: Narrator) -> dict[str, Any]:
+        """As this narrator's `fill` takes them."""
+        said = self.arguments()
+        if self.samples is None:
+            said["samples"] = min(narrator.usual_samples(said["sampler"]), USUAL_SAMPLES)
+        return said
 
 
 @with_settings

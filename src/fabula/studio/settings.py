@@ -18,6 +18,8 @@ PIECES = 120
 CHARACTERS = 1_000
 CANDIDATES = 10
 SAMPLES = MOST_OVER_HTTP
+USUAL_SAMPLES = 50
+"""Samples of a request that does not say how many, at most."""
 SNAPSHOTS = 100
 """Steps that a branch keeps to undo, to redo, and of what was taken from the model."""
 TRAY = 60

@@ -51,7 +51,7 @@ def router(narrators: Narrators, jobs: Jobs) -> APIRouter:
     @routes.post("/fill", summary="Fill in the missing sentences", response_model=Filling)
     async def fill(request: Request, body: FillBody) -> JSONResponse:
         """What `fabula fill --json` prints for the same seed."""
-        return await one(request, body.model, lambda narrator: narrator.fill(**body.arguments()))
+        return await one(request, body.model, lambda narrator: narrator.fill(**body.arguments_for(narrator)))
 
     @routes.post(
         "/fill/stream",
@@ -66,7 +66,8 @@ def router(narrators: Narrators, jobs: Jobs) -> APIRouter:
         """
 
         def work() -> Iterator[dict[str, Any]]:
-            for filling in narrators.get(body.model).fill_iter(**body.arguments()):
+            narrator = narrators.get(body.model)
+            for filling in narrator.fill_iter(**body.arguments_for(narrator)):
                 yield filling.to_json()
 
         job = jobs.submit(work)
@@ -75,7 +76,7 @@ def router(narrators: Narrators, jobs: Jobs) -> APIRouter:
             job.close()  # also where the client has left before its first event
 
         return EventSourceResponse(
-            events(job, body.samples), ping=PING_SECONDS, sep="\n", headers={"Cache-Control": "no-store"},
+            events(job, body.samples or 1), ping=PING_SECONDS, sep="\n", headers={"Cache-Control": "no-store"},
             client_close_handler_callable=gone,
         )  # fmt: skip
 
@@ -157,6 +158,7 @@ async def events(job: Job, samples: int) -> AsyncIterator[ServerSentEvent]:
                     break
                 if kind == "answer":
                     last, round_steps, round_begun = value, job.steps - round_begun, job.steps
+                    samples = last["samples"]
                     drawn, shown = last["drawn"], max(shown, last["drawn"])
                     yield event("progress", {"drawn": shown, "samples": last["samples"]})
                     yield event("candidates", last)

@@ -5,7 +5,6 @@ import { clear, said, say, warn } from "./messages.js";
 import { isWritten, set } from "./state.js";
 import { change, show, store, subscribe } from "./store.js";
 
-export const SAMPLES = 50;
 /**
  * Open lines after the last given one that are asked for at once. With the shipped model the best of ten tellings stays
  * as probable as a short story up to 20 lines, is 20 nats worse at 24, and falls apart from 30 on.
@@ -29,7 +28,7 @@ export function request(whole, only = null) {
     sentences: doc.lines.map((line, i) => (written[i] ? null : line.text.trim())),
     arc: doc.lines.some((line) => line.tag !== null) ? doc.lines.map((line) => line.tag) : null,
     candidates: doc.candidates,
-    samples: SAMPLES,
+    samples: null, // the model's own number
     sampler: "bridge",
     seed: doc.seed,
     starts: Object.keys(starts).length ? starts : null,
