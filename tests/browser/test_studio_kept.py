@@ -240,3 +240,19 @@ def test_a_line_is_drawn_to_another_place(desk: Desk) -> None:
     expect(desk.point(4)).to_have_attribute("aria-valuetext", "glad, fixed")  # its point goes along
     desk.page.keyboard.press("Control+z")
     assert desk.texts == ["One.", "Two.", "Three.", "Four.", "Five."]
+
+
+def test_no_more_is_asked_for_than_the_model_can_follow(desk: Desk) -> None:
+    """Thirty open lines after the last given one: twenty are asked for, the page says so, and they can be taken."""
+    desk.type(FIRST)
+    for _ in range(26):
+        desk.page.get_by_role("button", name="Add a line").click()
+    assert len(desk.texts) == 31
+    with desk.page.expect_request("**/api/fill/stream") as asked:
+        desk.page.get_by_role("button", name="Fill in").click()
+    body = asked.value.post_data_json
+    assert body is not None
+    assert body["sentences"] == [FIRST, *[None] * 20]
+    expect(desk.page.get_by_role("alert")).to_contain_text("Only the first 20 open lines")
+    desk.done().take(1)
+    assert [bool(text) for text in desk.texts] == [True] * 21 + [False] * 10
