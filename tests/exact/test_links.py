@@ -16,7 +16,7 @@ from fabula.models.gaussian import Potential
 from fabula.models.settings import DynamicsSettings, LanguageSettings, ModelSettings, RecognitionSettings
 from fabula.models.slds import SLDS
 from fabula.training.heads import contrast
-from fabula.training.objective import gains, hear, hide_tags, scale_gradient
+from fabula.training.objective import gains, hide_tags, observe, scale_gradient
 from fabula.training.recipe import ObjectiveSettings
 from fabula.training.swap import BLOCK, NameSwap
 
@@ -36,12 +36,12 @@ def model() -> SLDS:
     return made
 
 
-def test_some_stories_are_heard_whole() -> None:
+def test_some_stories_are_observed_whole() -> None:
     """40 % whole, else each sentence with 70 %: 20,000 stories, |z| < 5 (false alarm below 1e-6)."""
     n, N = 20_000, 5
-    heard = hear(torch.ones(n, N, dtype=torch.bool), ObjectiveSettings(evidence_dropout=0.3, whole_stories=0.4))
+    observed = observe(torch.ones(n, N, dtype=torch.bool), ObjectiveSettings(evidence_dropout=0.3, whole_stories=0.4))
     p = 0.4 + 0.6 * 0.7**N
-    assert abs(float(heard.all(1).double().mean()) - p) < 5 * math.sqrt(p * (1 - p) / n)
+    assert abs(float(observed.all(1).double().mean()) - p) < 5 * math.sqrt(p * (1 - p) / n)
 
 
 def test_hidden_tags_are_drawn_from_the_scaffold_given_the_others(model: SLDS) -> None:
@@ -49,8 +49,8 @@ def test_hidden_tags_are_drawn_from_the_scaffold_given_the_others(model: SLDS) -
     n = 30_000
     seen = torch.tensor([[0, 2, 1]]).repeat(n, 1)
     peeking = torch.tensor([0.0, 0.0, 1.0]).expand(n, 3, 3)
-    heard = torch.tensor([[True, False, True]]).expand(n, 3)
-    hidden, weights = hide_tags(model, seen, peeking, heard, torch.ones(n, 3, dtype=torch.bool), 1.0)
+    observed = torch.tensor([[True, False, True]]).expand(n, 3)
+    hidden, weights = hide_tags(model, seen, peeking, observed, torch.ones(n, 3, dtype=torch.bool), 1.0)
     assert hidden.unique(dim=0).tolist() == [[0, -1, 1]]
     transition = model.scaffold.transition().exp()
     p = transition[0] * transition[:, 1]
@@ -60,21 +60,21 @@ def test_hidden_tags_are_drawn_from_the_scaffold_given_the_others(model: SLDS) -
     assert (weights.sum(-1) == 1).all()
 
 
-def test_only_sentences_that_are_not_heard_lose_their_tags(model: SLDS) -> None:
+def test_only_sentences_that_are_not_observed_lose_their_tags(model: SLDS) -> None:
     seen = torch.tensor([[0, 2, 1]]).repeat(1000, 1)
     weights = torch.full((1000, 3, 3), 1 / 3)
-    heard = torch.rand(1000, 3) < 0.5
-    hidden, _ = hide_tags(model, seen, weights, heard, torch.ones_like(heard), 0.5)
-    assert torch.equal(hidden[heard], seen[heard])
-    assert 0.4 < float((hidden[~heard] < 0).double().mean()) < 0.6
+    observed = torch.rand(1000, 3) < 0.5
+    hidden, _ = hide_tags(model, seen, weights, observed, torch.ones_like(observed), 0.5)
+    assert torch.equal(hidden[observed], seen[observed])
+    assert 0.4 < float((hidden[~observed] < 0).double().mean()) < 0.6
 
 
 def test_gradients_are_scaled_and_values_are_not() -> None:
-    """1 in stories heard whole; else own_gain where heard, link_gain where not."""
+    """1 in stories observed whole; else own_gain where observed, link_gain where not."""
     settings = ObjectiveSettings(evidence_dropout=0.5, own_gain=0.25, link_gain=3.0)
-    heard = torch.tensor([[True, False, False], [True, True, False]])
+    observed = torch.tensor([[True, False, False], [True, True, False]])
     present = torch.tensor([[True, True, True], [True, True, False]])
-    gain = gains(heard, present, settings)
+    gain = gains(observed, present, settings)
     assert gain.tolist() == [[0.25, 3.0, 3.0], [1.0, 1.0, 1.0]]
     Z = torch.randn(2, 3, D, requires_grad=True)
     scaled = scale_gradient(Z, gain)
@@ -134,7 +134,7 @@ def test_contrast_is_the_softmax_over_the_batch(model: SLDS) -> None:
             for d in range(D):
                 prior = (-0.5 * (grid - at[d]) ** 2 / variance[d]).exp() / (2 * math.pi * variance[d]).sqrt()
                 tau = precision[b, 1, d].double()
-                heard = (-0.5 * tau * (grid - mean[b, 1, d]) ** 2).exp() * (tau / (2 * math.pi)).sqrt()
-                scores[a, b] += (prior * heard).sum().mul(grid[1] - grid[0]).log()
+                observed = (-0.5 * tau * (grid - mean[b, 1, d]) ** 2).exp() * (tau / (2 * math.pi)).sqrt()
+                scores[a, b] += (prior * observed).sum().mul(grid[1] - grid[0]).log()
     expected = scores.log_softmax(1).diagonal()
     assert torch.allclose(found.double(), expected, atol=2e-3)

@@ -110,10 +110,14 @@ def test_the_decoder(package: Path, capsys: pytest.CaptureFixture[str]) -> None:
     from letters import END, LetterTokenizer  # type: ignore[import-not-found]
 
     model: Any = fabula.load(package / "runs" / "letters").model
-    tokens = [[END, *LetterTokenizer().encode(text), END] for text in ("Tom ran.", "Tom was glad.")]
-    pairs = [pair for row in tokens for pair in pairwise(row)]
-    by_hand = sum(float(model.letters.log_p(-1, before)[after]) for before, after in pairs)
-    assert found["log_p"] == pytest.approx(by_hand, abs=1e-3)
+
+    def by_hand(text: str, s: int) -> float:
+        tokens = [END, *LetterTokenizer().encode(text), END]
+        return sum(float(model.letters.log_p(s, before)[after]) for before, after in pairwise(tokens))
+
+    assert found["log_p"] == pytest.approx(by_hand("Tom ran.", -1) + by_hand("Tom was glad.", -1), abs=1e-3)
+    written = answer["candidates"][0]["sentences"][1]
+    assert written["log_p"] == pytest.approx(by_hand(written["text"], 2), abs=1e-3), "written without its tag"
     assert LetterTokenizer().decode(LetterTokenizer().encode("Tom's dog ran, he said.")) == "Tom's dog ran, he said."
 
 

@@ -14,7 +14,7 @@ from fabula.models.slds import SLDS
 
 
 def prior_log_p_X(model: SLDS, batch: Batch, generator: torch.Generator, draws: int = 5) -> Float[Tensor, " batch"]:
-    """E log p(X | Z) with Z ~ p(Z | S): the story told by a Z that has only heard the arc."""
+    """E log p(X | Z) with Z ~ p(Z | S): the story told by a Z that knows only the arc."""
     S = torch.where(batch.S >= 0, batch.S, model.evidence(batch).log_q_S.argmax(-1)) if model.K > 1 else batch.S * 0
     silent = torch.zeros(*batch.lengths.shape, model.D, device=batch.S.device)
     phi = Potential(silent, silent)
@@ -41,7 +41,7 @@ def lookahead_use(model: SLDS, batch: Batch, draws: int, generator: torch.Genera
         noise = torch.randn(shape, generator=generator, device=A.device, dtype=A.dtype)
         place = torch.arange(N, device=S.device)
         with_all = log_p_told(model, batch, S, i, evidence.phi.where((place != i).expand_as(S)), batch.present, noise)
-        # Where only the past is heard the chain ends at i: later sentences, and their tags, are not there.
+        # Where only the past is observed the chain ends at i: later sentences, and their tags, are not there.
         past = batch.present & (place <= i)
         with_past = log_p_told(model, batch, S, i, evidence.phi.where((place < i).expand_as(S)), past, noise)
         gains.append((with_all - with_past)[inner])

@@ -163,7 +163,7 @@ class SLDS(Model):
         present: Bool[Tensor, "batch sent"],
         noise: Float[Tensor, "batch sent latent"],
     ) -> Draw:
-        """All Z jointly from q(Z | s, X) ∝ prod_i p(Z_i | Z_{i-1}, s_i) phi_i(Z_i): every Z_i hears every sentence.
+        """All Z jointly from q(Z | s, X) ∝ prod_i p(Z_i | Z_{i-1}, s_i) phi_i(Z_i): each Z_i depends on every sentence.
 
         log q - log p = sum_i log phi_i(Z_i) - log evidence, so the KL needs no second recursion.
         """

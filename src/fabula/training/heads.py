@@ -50,7 +50,7 @@ def contrast(
 ) -> Float[Tensor, " batch"]:
     """log-probability of picking each next sentence among all those of the batch, summed over a story's steps.
 
-    Story a's past is z_i, drawn where q hears X_:i only; sentence b fits it by the evidence it would bring,
+    Story a's past is z_i, drawn where q observes X_:i only; sentence b fits it by the evidence it would bring,
     the integral of p(Z_{i+1} | z_i, S_{i+1}) phi_b(Z_{i+1}): a Gaussian in phi_b's mean. B counts by its diagonal.
     """
     present = batch.present

@@ -28,7 +28,7 @@ from fabula.training.recipe import Law, ObjectiveSettings
 
 
 class Latents(NamedTuple):
-    """What the heads of training ask: the draw of Z, the evidence of every sentence, heard or not, and the states."""
+    """What the heads of training ask: the draw of Z, the evidence of all sentences, observed or not, and the states."""
 
     Z: Float[Tensor, "batch sent latent"]
     phi: Potential
@@ -59,9 +59,9 @@ def terms(
     S, present = model.tags(batch), batch.present
     seen = S if settings.clamp_tags or settings.kind == "paper" else torch.full_like(S, -1)
     labelled = ((seen >= 0) | ~present).all(1)
-    heard = present
+    observed = present
     if model.training and settings.evidence_dropout:
-        heard = present & hear(present, settings)
+        observed = present & observe(present, settings)
     if settings.kind == "paper":
         s = gumbel_softmax(evidence.log_q_S, settings.temperature, settings.gumbel == "hard", generator)
         s = torch.where(labelled[:, None, None], model.one_hot(seen), s)
@@ -71,15 +71,15 @@ def terms(
         weights = evidence.log_q_S.exp()
         weights = weights.detach() if settings.labelled else weights
         if model.training and settings.hide_tags:
-            seen, weights = hide_tags(model, seen, weights, heard, present, settings.hide_tags)
+            seen, weights = hide_tags(model, seen, weights, observed, present, settings.hide_tags)
         s = torch.where((seen >= 0).unsqueeze(-1), model.one_hot(seen), weights)
         if law == "switching":
             s = gumbel_softmax(evidence.log_q_S, 1.0, True, generator).detach().round()
     noise = model.noise_for(batch, generator)
-    draw = model.draw(evidence._replace(phi=evidence.phi.where(heard)), s, present, noise, law or settings.posterior)
+    draw = model.draw(evidence._replace(phi=evidence.phi.where(observed)), s, present, noise, law or settings.posterior)
     Z = draw.Z
     if model.training and settings.evidence_dropout and (settings.own_gain, settings.link_gain) != (1.0, 1.0):
-        Z = scale_gradient(Z, gains(heard, present, settings))
+        Z = scale_gradient(Z, gains(observed, present, settings))
     with networks:
         log_p_X = model.log_p_X(batch, Z).sum(-1)
     zero, latents = torch.zeros_like(draw.kl), Latents(draw.Z, evidence.phi, s)
@@ -91,27 +91,27 @@ def terms(
     return Terms(log_p_X, kl_Z, zero, zero, log_q_of(evidence, S)), latents
 
 
-def hear(present: Bool[Tensor, "batch sent"], settings: ObjectiveSettings) -> Bool[Tensor, "batch sent"]:
-    """Which sentences q(Z | X) hears in this step: all of some stories, a random part of the others."""
-    heard = torch.rand(present.shape, device=present.device) >= settings.evidence_dropout
+def observe(present: Bool[Tensor, "batch sent"], settings: ObjectiveSettings) -> Bool[Tensor, "batch sent"]:
+    """Which sentences q(Z | X) observes in this step: all of some stories, a random part of the others."""
+    observed = torch.rand(present.shape, device=present.device) >= settings.evidence_dropout
     whole = torch.rand(len(present), 1, device=present.device) < settings.whole_stories
-    return heard | whole
+    return observed | whole
 
 
 def hide_tags(
     model: SLDS,
     seen: Int[Tensor, "batch sent"],
     weights: Float[Tensor, "batch sent state"],
-    heard: Bool[Tensor, "batch sent"],
+    observed: Bool[Tensor, "batch sent"],
     present: Bool[Tensor, "batch sent"],
     share: float,
 ) -> tuple[Int[Tensor, "batch sent"], Float[Tensor, "batch sent state"]]:
-    """The tags without those of some sentences that are not heard, and states for these drawn from the scaffold.
+    """The tags without those of some sentences that are not observed, and states for these drawn from the scaffold.
 
     A sentence's own words must not tell its state where its evidence is left out: S is drawn given the other tags.
     A draw of S in q(Z | S, X) with S summed out of p(Z) leaves a (looser) bound.
     """
-    hidden = ~heard & present & (torch.rand(heard.shape, device=heard.device) < share)
+    hidden = ~observed & present & (torch.rand(observed.shape, device=observed.device) < share)
     seen = seen.masked_fill(hidden, -1)
     silent = weights.clamp(min=1e-10).log().masked_fill(hidden.unsqueeze(-1), 0.0)
     drawn = model.scaffold.sample(model.scaffold.clamp(silent, seen), present, None)
@@ -119,11 +119,11 @@ def hide_tags(
 
 
 def gains(
-    heard: Bool[Tensor, "batch sent"], present: Bool[Tensor, "batch sent"], settings: ObjectiveSettings
+    observed: Bool[Tensor, "batch sent"], present: Bool[Tensor, "batch sent"], settings: ObjectiveSettings
 ) -> Float[Tensor, "batch sent"]:
-    """How much of the words' gradient reaches each Z_i: 1 in stories that are heard whole."""
-    partly = (~heard & present).any(1, keepdim=True)
-    return torch.where(partly, torch.where(heard, settings.own_gain, settings.link_gain), 1.0)
+    """How much of the words' gradient reaches each Z_i: 1 in stories that are observed whole."""
+    partly = (~observed & present).any(1, keepdim=True)
+    return torch.where(partly, torch.where(observed, settings.own_gain, settings.link_gain), 1.0)
 
 
 def scale_gradient(Z: Float[Tensor, "batch sent latent"], gain: Float[Tensor, "batch sent"]) -> Tensor:

@@ -39,7 +39,7 @@ class ObjectiveSettings:
     clamp_tags: bool = True
     """Whether labelled tags also enter p(Z, S) (the paper), or teach q(S | X) alone and S stays summed out."""
     posterior: Literal["filtering", "smoothing"] = "filtering"
-    """`filtering`: Z_i hears X_i and Z_{i-1} (the paper). `smoothing`: all Z jointly, so Z_i hears every sentence."""
+    """`filtering`: Z_i is given X_i and Z_{i-1} (the paper). `smoothing`: all Z jointly, given every sentence."""
     evidence_dropout: float = 0.0
     """Share of sentences whose phi_i is left out of q(Z | X) in training: their words must then be told by the Z of
     the others, which is what infilling asks. Any q gives a bound, so the objective stays one. Ours."""
@@ -48,8 +48,8 @@ class ObjectiveSettings:
     hide_tags: float = 0.0
     """Share of the left-out sentences whose tag is hidden too, and summed out. Ours."""
     own_gain: float = 1.0
-    """In stories with left-out sentences: what a heard sentence's own words may move Z by (their gradient is multiplied
-    by it). Below 1, Z is rewarded less for what is local to its sentence. Ours."""
+    """In stories with left-out sentences: what an observed sentence's own words may move Z by (their gradient is
+    multiplied by it). Below 1, Z is rewarded less for what is local to its sentence. Ours."""
     link_gain: float = 1.0
     """The same for a left-out sentence's words, which only the others can tell: above 1 rewards links. Ours."""
     contrast: float = 0.0
