@@ -117,7 +117,7 @@ async function choose(why, at) {
   return store.ui.why === why ? show({}) : undefined;
 }
 
-/** What an editor would say of a sentence. Bounds: nats a word, and nats, of the shipped model's own stories. */
+/** What an editor would say of a sentence. The bounds, nats a word and nats, are rules of thumb: nobody measured them. */
 function verdict({ answer: { fits_before, fits_after, fits_arc }, first, last, tag }) {
   const said = [];
   if (!first && finite(fits_before))
