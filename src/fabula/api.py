@@ -334,6 +334,7 @@ class Narrator:
         """
         model = self.model.latent
         task, seed = partial_task(sentences, self.labels, arc), _seed(seed)
+        samples = None if samples is None else whole_number("samples", samples, at_least=2)
         if model is None and self.model.reads_ahead:
             return self._tag_posterior(task, seed)
         if model is None:
@@ -342,7 +343,6 @@ class Narrator:
         if samples is None:
             enumerated = model.K ** sum(tag is None for tag in task.arc) <= MAX_PATHS
             samples = POSTERIOR_SAMPLES[0 if enumerated else 1]
-        samples = whole_number("samples", samples, at_least=2)
         noise = Noise([seeded(seed)], batch.sentences, samples, batch.device)
         phi = evidence(model, batch.X, batch.lengths).phi
         S = infer_tags(model, batch, "free").S
