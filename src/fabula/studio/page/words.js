@@ -4,7 +4,7 @@
 
 import * as api from "./api.js";
 import { h } from "./dom.js";
-import { regenerate, request, SAMPLES } from "./filling.js";
+import { regenerate, request } from "./filling.js";
 import { mark, open } from "./state.js";
 import { change, store } from "./store.js";
 
@@ -24,7 +24,7 @@ function next(sentence, start) {
 /** [{word, log_p}] for the place after `start` in line i, the most probable first. */
 export async function alternatives(i, start, standing, signal) {
   const { doc } = store;
-  const asked = { ...request({ ...doc, lines: doc.lines.map((line, at) => (at === i ? { ...line, start } : line)) }, i), candidates: 10, samples: SAMPLES };
+  const asked = { ...request({ ...doc, lines: doc.lines.map((line, at) => (at === i ? { ...line, start } : line)) }, i), candidates: 10 };
   const filling = await api.fill(asked, { signal, onWaiting() {}, onProgress() {}, onCandidates() {} });
   const found = new Map();
   for (const candidate of filling.candidates) {
