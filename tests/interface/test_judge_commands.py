@@ -197,7 +197,7 @@ def test_hits_and_results_have_mechanical_turks_columns(db: Path, tmp_path: Path
     for row in results:
         assert {name: row[f"Input.{name}"] for name in hits[0]} == shown[row["Input.item"]]
         better = "left" if "red" in row["Input.left_2"] else "right"
-        assert row["Answer.decoding"] == {"ann": better, "bob": "tie"}[row["WorkerId"]]
+        assert row["Answer.choice"] == {"ann": better, "bob": "tie"}[row["WorkerId"]]
         assert row[f"Answer.{better}_2"] == "3"
         assert row["WorkTimeInSeconds"] == "10"
     text = (tmp_path / "turk" / "hits.csv").read_text(encoding="utf-8")
@@ -218,7 +218,7 @@ def test_results_of_mechanical_turk_itself_are_read(
         **{f"Input.left_{n}": text for n, text in enumerate(left, start=1)},
         **{f"Input.right_{n}": text for n, text in enumerate(right, start=1)},
         **{f"Answer.left_{n}": "1" for n in range(2, 5)}, **{f"Answer.right_{n}": "3" for n in range(2, 5)},
-        "Answer.decoding": "right",
+        "Answer.choice": "right",
     }  # fmt: skip
     file = tmp_path / "turk.csv"
 
@@ -240,7 +240,7 @@ def test_results_of_mechanical_turk_itself_are_read(
     for change, reason in [
         ({"Answer.left_2": "4"}, "from 0 to 3"),
         ({"Answer.left_2": ""}, "Answer.left_2 is not a whole number"),
-        ({"Answer.decoding": "up"}, "left, right or tie"),
+        ({"Answer.choice": "up"}, "left, right or tie"),
         ({"Input.item": "77"}, "no item 77"),
         ({"Input.left_2": "Other words."}, "is it another study's file?"),
         ({"WorkerId": "no one"}, "a code has"),
@@ -252,10 +252,10 @@ def test_results_of_mechanical_turk_itself_are_read(
         message = told(capsys, "import", file, "--db", db)
         assert "turk.csv, line 3: " in message
         assert reason in message
-    save({**row, "WorkerId": "A3"}, {**row, "Answer.decoding": "tie"})
+    save({**row, "WorkerId": "A3"}, {**row, "Answer.choice": "tie"})
     assert "already, and otherwise" in told(capsys, "import", file, "--db", db)
     assert store.judgements(annotator="A3")[1] == 0, "all or nothing"
-    written(file, "WorkerId,Answer.decoding", "A1,tie")
+    written(file, "WorkerId,Answer.choice", "A1,tie")
     assert "no column WorkTimeInSeconds" in told(capsys, "import", file, "--db", db)
 
 

@@ -213,7 +213,7 @@ def _light(row: Record) -> Record:
 
 def _summary(state: str) -> Record:
     """How a story begins, and how many words it has."""
-    text = " ".join(line["text"].strip() for line in json.loads(state)["lines"] if line["text"].strip())
+    text = " ".join(line["text"].strip() for line in json.loads(state).get("lines", []) if line["text"].strip())
     return {"preview": text[:PREVIEW], "words": len(text.split())}
 
 
