@@ -140,7 +140,7 @@ calls = [
     lambda: modules["overlap"].rouge(["a"], ["a"]),
     lambda: modules["overlap"].meteor(["a"], ["a"]),
     lambda: modules["pretrained"].story_perplexity([["A dog ran."]]),
-    lambda: modules["rules"].LexiconTagger().tag(["A dog ran."]),
+    lambda: modules["lexicon"].LexiconTagger().tag(["A dog ran."]),
 ]
 for call in calls:
     try:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import Any
-
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+from typing import TYPE_CHECKING, Any
 
 from fabula.errors import UserError
 from fabula.models.decoders.rows import END, SPECIALS
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
 
 BLANK = "\N{LATIN CAPITAL LETTER G WITH DOT ABOVE}"
 """How byte-level BPE spells a blank."""
@@ -31,6 +32,9 @@ class SubwordTokenizer:
     @staticmethod
     def from_metadata(metadata: Mapping[str, Any]) -> SubwordTokenizer:
         """As SmolLM2's own: every digit alone, then GPT-2's split into words and marks, then merges."""
+        # Only here: machines that train the other models need not have the library.
+        from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+
         try:
             if metadata["tokenizer.ggml.pre"] != "smollm":
                 raise KeyError("tokenizer.ggml.pre")
