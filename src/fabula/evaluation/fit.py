@@ -132,7 +132,7 @@ class Filter:
 
 
 def fits(model: Model, blanks: InfillBatch, samples: int, generator: torch.Generator) -> Fits:
-    """Every sentence of the one story of a blanks."""
+    """Every sentence of the one story of a batch."""
     story = Filter(model, blanks, samples, generator)
     N = story.N
     along: list[Particles] = []

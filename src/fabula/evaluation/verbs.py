@@ -1,4 +1,4 @@
-"""Which sentences have a finite verb, by a rules learned from the training text: no tagger is needed.
+"""Which sentences have a finite verb, by a lexicon learned from the training text: no tagger is needed.
 
 A word is a verb form if it often stands where verbs do, after a subject pronoun (`she ran`), or after both `to` and a
 modal verb (`to run`, `would run`; `to school` has no `would school`), and more often there than after a determiner

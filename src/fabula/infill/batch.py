@@ -35,7 +35,7 @@ class InfillBatch:
     present: Bool[Tensor, "batch sent"]
     missing: Bool[Tensor, "batch sent"]
     barred_names: Bool[Tensor, "batch name"] | None = None
-    """Which of the rules's names may not be written; None: all may."""
+    """Which of the rules' names may not be written; None: all may."""
 
     @property
     def given(self) -> Bool[Tensor, "batch sent"]:

@@ -15,7 +15,7 @@ __all__ = ["TagSource", "infer_tags"]
 
 
 def infer_tags(model: SLDS, blanks: InfillBatch, source: TagSource, gold: InfillBatch | None = None) -> InfillBatch:
-    """The blanks with the tags that its source decides; the rest stay free (-1)."""
+    """The batch with the tags that their source decides; the rest stay free (-1)."""
     if model.K == 1:
         return replace(blanks, S=torch.where(blanks.present, 0, UNKNOWN).to(blanks.device))
     if source == "free":

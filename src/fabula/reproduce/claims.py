@@ -158,7 +158,7 @@ def apart(smaller: Figure, larger: Figure) -> str:
 
 def control_claims(found: Found) -> list[Verdict]:
     made = []
-    for judge, title in (("vader", "as VADER judges"), ("afinn", "as a rules judges that nobody trained on")):
+    for judge, title in (("vader", "as VADER judges"), ("afinn", "as a lexicon judges that nobody trained on")):
         evidence, verdicts = [], []
         for greedy, how in ((False, "top-k 15"), (True, "greedy")):
             slds, s2s = (found.control(name, judge, greedy) for name in ("slds", "s2s"))

@@ -11,7 +11,7 @@ from fabula.errors import UserError
 
 @lru_cache(maxsize=1)
 def _vader() -> Any:
-    """One analyser per process: reading its rules takes longer than tagging a thousand sentences."""
+    """One analyser per process: reading its lexicon takes longer than tagging a thousand sentences."""
     try:
         from vaderSentiment.vaderSentiment import SentimentIntensityAnalyzer
     except ImportError as error:
