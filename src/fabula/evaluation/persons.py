@@ -22,9 +22,9 @@ def names_given(stories: Text, given: Mask, names: Collection[str]) -> Share:
     cases, of = [], []
     for story, mask in zip(stories, _told(stories, given), strict=True):
         mentions = [[word for word in _capitalised(sentence) if word in known] for sentence in story]
-        heard = {word for found, was_given in zip(mentions, mask, strict=True) if was_given for word in found}
+        named = {word for found, was_given in zip(mentions, mask, strict=True) if was_given for word in found}
         own = [word for found, was_given in zip(mentions, mask, strict=True) if not was_given for word in found]
-        cases.append(sum(word in heard for word in own))
+        cases.append(sum(word in named for word in own))
         of.append(len(own))
     return share(cases, of)
 
@@ -39,17 +39,17 @@ def pronouns_agree(stories: Text, given: Mask, he: Collection[str], she: Collect
     of_he, of_she = frozenset(he), frozenset(she)
     cases, of = [], []
     for story, mask in zip(stories, _told(stories, given), strict=True):
-        heard: set[str] = set()
+        named: set[str] = set()
         for sentence, was_given in zip(story, mask, strict=True):
             if was_given:
-                heard |= _genders(sentence, of_he, of_she, pronouns=True)
+                named |= _genders(sentence, of_he, of_she, pronouns=True)
         hits = total = 0
-        for sentence, was_given in zip(story, mask, strict=True) if len(heard) == 1 else ():
+        for sentence, was_given in zip(story, mask, strict=True) if len(named) == 1 else ():
             either = {"he", "she"} if set(words_of(sentence)) & EITHER_WORDS else set()
-            heard |= _genders(sentence, of_he, of_she, pronouns=False) | either
+            named |= _genders(sentence, of_he, of_she, pronouns=False) | either
             if not was_given:
                 said = [("he" if word in HE else "she") for word in words_of(sentence) if word in HE or word in SHE]
-                hits += sum(gender in heard for gender in said)
+                hits += sum(gender in named for gender in said)
                 total += len(said)
         cases.append(hits)
         of.append(total)

@@ -152,7 +152,7 @@ class _Crew:
                         break
                 for ours in wait(list(self.busy), patience):
                     assert isinstance(ours, Connection)
-                    self.hear(ours)
+                    self.receive(ours)
         finally:
             for ours, process in self.processes.items():
                 ours.close()
@@ -183,7 +183,7 @@ class _Crew:
             self.last[ours] = unit.system
             ours.send(unit)
 
-    def hear(self, ours: Connection) -> None:
+    def receive(self, ours: Connection) -> None:
         unit, began = self.busy.pop(ours)
         try:
             error: str | None = ours.recv()
