@@ -47,7 +47,7 @@ def tiny_recipe() -> dict[str, Any]:
         "name": "tiny",
         "model": {
             "kind": "slds",
-            "language": {"embedding": 12, "hidden": 16, "dropout": 0.2, "word_dropout": 0.1},
+            "language": {"embedding": 12, "hidden": 16, "dropout": 0.2},
             "dynamics": {"latent": 3},
             "recognition": {"hidden": 8, "dropout": 0.1},
         },
@@ -56,7 +56,6 @@ def tiny_recipe() -> dict[str, Any]:
             "evidence_dropout": 0.5,
             "target_kl": 1.0,
             "other_words": 0.1,
-            "own_words": 0.1,
         },
         "train": {"epochs": 2, "batch": 32, "learning_rate": 5e-3, "average": 0.9},
     }

@@ -15,7 +15,7 @@ from fabula.corpus.dataset import Corpus
 from fabula.models.protocol import Terms
 from fabula.models.slds import SLDS
 from fabula.training.loop import Run, labelled_rows
-from fabula.training.objective import Latents, log_q_of
+from fabula.training.objective import log_q_of
 from fabula.training.recipe import ObjectiveSettings, recipe_from
 
 
@@ -60,22 +60,20 @@ def test_loss_is_the_weighted_sum(
     assert run.loss(TERMS, batch, None, 10).item() == pytest.approx(expected)
 
 
-def test_heads_labels_and_sparsity_enter_the_loss(toy_corpus: Path, tmp_path: Path) -> None:
-    """Each extra is its own term: the heads' words, the labelled stories met again, the sparse word weights."""
+def test_head_labels_and_sparsity_enter_the_loss(toy_corpus: Path, tmp_path: Path) -> None:
+    """Each extra is its own term: the head's words, the labelled stories met again, the sparse word weights."""
     base = {"kl_warmup": 0.0}
-    run = a_run(toy_corpus, tmp_path, {**base, "other_words": 0.3, "own_words": 0.2, "labelled_per_step": 5})
+    run = a_run(toy_corpus, tmp_path, {**base, "other_words": 0.3, "labelled_per_step": 5})
     assert isinstance(run.model, SLDS)
     run.model.eval()
     batch = run.train_shelf.batch(np.arange(2))
     Z = torch.randn(*batch.S.shape, 2, generator=torch.Generator().manual_seed(0))
-    words = 0.3 * run.heads["other_words"](Z, batch, own=False) + 0.2 * run.heads["own_words"](Z, batch, own=True)
+    words = 0.3 * run.heads["other_words"](Z, batch)
     rows = np.random.default_rng([0, 1, 0]).choice(run.labelled, size=5, replace=False)
     again = run.train_shelf.batch(rows)
     taught = log_q_of(run.model.evidence(again), again.S).mean()
     expected = 7 + (2 + 1) + 3 + 2 - words.mean().item() - taught.item()
-    evidence = run.model.evidence(batch)
-    latents = Latents(Z, evidence.phi, evidence.log_q_S.exp())
-    assert run.loss(TERMS, batch, latents, 10).item() == pytest.approx(expected, rel=1e-6)
+    assert run.loss(TERMS, batch, Z, 10).item() == pytest.approx(expected, rel=1e-6)
     sparse = a_run(toy_corpus, tmp_path, {**base, "valence_penalty": 0.1})
     assert isinstance(sparse.model, SLDS)
     with torch.no_grad():
@@ -83,27 +81,26 @@ def test_heads_labels_and_sparsity_enter_the_loss(toy_corpus: Path, tmp_path: Pa
     assert sparse.loss(TERMS, batch, None, 10).item() == pytest.approx(15 + 0.1 * 2)
 
 
-def test_heads_read_the_words_they_are_asked_for(toy_corpus: Path, tmp_path: Path) -> None:
-    """Mean log p of content words, by hand: of sentence i itself, or of all the others."""
-    run = a_run(toy_corpus, tmp_path, {"own_words": 1.0})
-    head = run.heads["own_words"]
+def test_the_head_reads_the_words_of_the_other_sentences(toy_corpus: Path, tmp_path: Path) -> None:
+    """Mean log p of content words, by hand."""
+    run = a_run(toy_corpus, tmp_path, {"other_words": 1.0})
+    head = run.heads["other_words"]
     batch = run.train_shelf.batch(np.arange(3))
     Z = torch.randn(*batch.S.shape, 2, generator=torch.Generator().manual_seed(0))
     log_p: Tensor = head.net(Z).log_softmax(-1)  # type: ignore[operator]
-    for own in (True, False):
-        expected = []
-        for row in range(3):
-            total = 0.0
-            N = int(batch.present[row].sum())
-            for i in range(N):
-                chosen = [
-                    int(word) - int(head.first)  # type: ignore[arg-type]
-                    for word, sentence in zip(batch.tokens[row], batch.sentence[row], strict=True)
-                    if int(word) >= int(head.first) and (int(sentence) == i) == own  # type: ignore[arg-type]
-                ]
-                total += log_p[row, i, chosen].mean().item() if chosen else 0.0
-            expected.append(total)
-        assert head(Z, batch, own=own).tolist() == pytest.approx(expected, rel=1e-5)
+    expected = []
+    for row in range(3):
+        total = 0.0
+        N = int(batch.present[row].sum())
+        for i in range(N):
+            chosen = [
+                int(word) - int(head.first)  # type: ignore[arg-type]
+                for word, sentence in zip(batch.tokens[row], batch.sentence[row], strict=True)
+                if int(word) >= int(head.first) and int(sentence) != i  # type: ignore[arg-type]
+            ]
+            total += log_p[row, i, chosen].mean().item() if chosen else 0.0
+        expected.append(total)
+    assert head(Z, batch).tolist() == pytest.approx(expected, rel=1e-5)
 
 
 def test_rates_warm_up_and_fall(toy_corpus: Path, tmp_path: Path) -> None:

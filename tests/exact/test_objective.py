@@ -324,9 +324,7 @@ def test_a_bound_that_commits_to_states_is_one(model: SLDS) -> None:
     log_p_X = truth([enumerate_story(model, row) for row in range(2)], None)
     settings = ObjectiveSettings(kind="collapsed", clamp_tags=False)
     generator = torch.Generator().manual_seed(6)
-    found, latents = terms(model, a_batch().repeat(DRAWS), settings, generator=generator, law="switching")
-    assert latents is not None
-    assert set(latents.s.unique().tolist()) == {0.0, 1.0}
+    found, _ = terms(model, a_batch().repeat(DRAWS), settings, generator=generator, law="switching")
     unbiased(found.bound().view(2, DRAWS), log_p_X)
     below(found.bound().view(2, DRAWS), log_p_X)
 

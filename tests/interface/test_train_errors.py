@@ -103,6 +103,8 @@ def own_labels(folder: Path, labels: tuple[str, ...]) -> Path:
         ("[train]\nlabeled = 3", "unknown setting train.labeled"),
         ("[model.language]\nwidth = 3", "unknown setting model.language.width"),
         ("speed = 3", "unknown setting speed"),
+        ("[objective]\ncontrast = 1.0", "setting objective.contrast is retired"),
+        ("[model.scaffold]\nlearn = true", "setting model.scaffold is retired"),
         ("[train]\nepochs = 'many'", "setting train.epochs must be a int, not 'many'"),
         ("[train]\nepochs = true", "setting train.epochs must be a int, not True"),
         ("[train]\nepochs = 1.5", "setting train.epochs must be a int, not 1.5"),

@@ -13,6 +13,7 @@ import pytest
 from fabula.corpus.dataset import Corpus
 from fabula.corpus.prepare import prepare
 from fabula.corpus.toy import toy_stories
+from fabula.errors import UserError
 from fabula.evaluation.measure import measure_likelihood
 from fabula.models.s2s import S2S
 from fabula.models.slds import SLDS
@@ -99,3 +100,16 @@ def test_labels_come_from_the_corpus(labels: tuple[str, ...], kind: str, tmp_pat
     record = measure_likelihood(tmp_path / "run", data=tmp_path / "corpus", samples=2, limit=4)
     assert math.isfinite(record["nll_story"])
     assert (record["f1_s"] is not None) == (kind == "slds")
+
+
+def test_recipes_older_than_a_retired_setting_still_open(tiny_recipe: dict[str, Any]) -> None:
+    """At the value that did nothing it is dropped; another value is refused, unless the model is trained already."""
+    recipe = recipe_from(tiny_recipe)
+    old = recipe.to_dict()
+    old["model"]["scaffold"] = {"learn": False}
+    old["objective"] |= {"own_words": 0.0, "own_gain": 1.0}
+    assert recipe_from(old) == recipe
+    old["objective"]["own_words"] = 0.5
+    assert recipe_from(old, trained=True) == recipe
+    with pytest.raises(UserError, match=r"objective\.own_words is retired"):
+        recipe_from(old)

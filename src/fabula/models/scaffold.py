@@ -11,7 +11,7 @@ UNKNOWN = -1
 
 
 class Scaffold(nn.Module):
-    """p(S_1) and p(S_i | S_{i-1}), counted from the training split and fixed; learnable where a recipe says so.
+    """p(S_1) and p(S_i | S_{i-1}), counted from the training split and fixed.
 
     Everything here sums over the chain exactly, by one recursion that is linear in N.
     """
@@ -19,16 +19,10 @@ class Scaffold(nn.Module):
     log_initial: Tensor
     log_transition: Tensor
 
-    def __init__(
-        self, p_initial: Float[Tensor, " state"], p_next: Float[Tensor, "state state"], *, learn: bool = False
-    ) -> None:
+    def __init__(self, p_initial: Float[Tensor, " state"], p_next: Float[Tensor, "state state"]) -> None:
         super().__init__()
-        initial, transition = p_initial.log().float(), p_next.log().float()
-        if learn:
-            self.log_initial, self.log_transition = nn.Parameter(initial), nn.Parameter(transition)
-        else:
-            self.register_buffer("log_initial", initial)
-            self.register_buffer("log_transition", transition)
+        self.register_buffer("log_initial", p_initial.log().float())
+        self.register_buffer("log_transition", p_next.log().float())
 
     @property
     def K(self) -> int:

@@ -20,17 +20,12 @@ class LanguageSettings:
     """Whether the output layer is the embedding, behind a projection. Ours: better and half the size."""
     dropout: float = 0.5
     """On embeddings, between layers and before the output; one mask per story. The authors' code: 0.25."""
-    word_dropout: float = 0.0
-    """Share of input words replaced by `<unk>` in training, so that Z has something left to say."""
-    history_dropout: float = 0.0
-    """SLDS: share of sentences whose words the decoder never reads in training (`<unk>`, then and later), so that what
-    links sentences must pass through Z. Ours."""
     latent_to_output: bool = True
     """Whether Z also enters before the output layer (ours) or only beside each word (the authors' code)."""
 
     def __post_init__(self) -> None:
         positive(self, "embedding", "hidden", "layers")
-        shares(self, "dropout", "word_dropout", "history_dropout")
+        shares(self, "dropout")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,14 +39,6 @@ class DynamicsSettings:
 
     def __post_init__(self) -> None:
         positive(self, "latent")
-
-
-@dataclass(frozen=True, kw_only=True)
-class ScaffoldSettings:
-    """p(S_i | S_{i-1})."""
-
-    learn: bool = False
-    """The paper: counted from the training split, and fixed."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,7 +68,6 @@ class ModelSettings:
     """`slds`, `lds`, `lm`, `s2s`, or a kind that an installed package adds (`models/protocol.py`)."""
     language: LanguageSettings = field(default_factory=LanguageSettings)
     dynamics: DynamicsSettings = field(default_factory=DynamicsSettings)
-    scaffold: ScaffoldSettings = field(default_factory=ScaffoldSettings)
     recognition: RecognitionSettings = field(default_factory=RecognitionSettings)
 
 

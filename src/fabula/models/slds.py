@@ -12,7 +12,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
-from fabula.corpus.vocabulary import PAD, UNK
+from fabula.corpus.vocabulary import PAD
 from fabula.models.batch import Batch, gather_latent
 from fabula.models.chain import chain
 from fabula.models.decoders.gru import GRUDecoder
@@ -215,11 +215,7 @@ class SLDS(Model):
         self, batch: Batch, Z: Float[Tensor, "batch sent latent"] | None = None
     ) -> Float[Tensor, "batch token"]:
         assert Z is not None, "the words of this model depend on Z"
-        previous, share = batch.previous, self.language.settings.history_dropout
-        if self.training and share:
-            lost = torch.rand(batch.lengths.shape, device=previous.device) < share
-            previous = previous.masked_fill(lost.gather(1, batch.sentence), UNK)
-        features = self.language(previous, gather_latent(Z, batch.sentence))
+        features = self.language(batch.previous, gather_latent(Z, batch.sentence))
         return self.language.log_prob(features, batch.tokens)
 
     def log_p_sentence(self, batch: Batch, Z: Float[Tensor, "batch sent latent"], i: int) -> Float[Tensor, " batch"]:
@@ -234,10 +230,10 @@ class SLDS(Model):
 
 @register_model("slds")
 def build_slds(settings: ModelSettings, vocabulary: int, p_initial: Tensor, p_next: Tensor) -> SLDS:
-    return SLDS(settings, vocabulary, Scaffold(p_initial, p_next, learn=settings.scaffold.learn))
+    return SLDS(settings, vocabulary, Scaffold(p_initial, p_next))
 
 
 @register_model("lds")
 def build_lds(settings: ModelSettings, vocabulary: int, p_initial: Tensor, p_next: Tensor) -> SLDS:
     """An SLDS over a scaffold of one state."""
-    return SLDS(settings, vocabulary, Scaffold(torch.ones(1), torch.ones(1, 1), learn=settings.scaffold.learn))
+    return SLDS(settings, vocabulary, Scaffold(torch.ones(1), torch.ones(1, 1)))

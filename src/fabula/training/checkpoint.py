@@ -99,7 +99,7 @@ def load(folder: Path, device: torch.device | str = "cpu") -> Checkpoint:
     config = read_config(folder)
     state: dict[str, Tensor] = {}
     try:
-        recipe = recipe_from(config["recipe"])
+        recipe = recipe_from(config["recipe"], trained=True)
         words = read_bytes(folder / "vocabulary.json", config.get("vocabulary"))
         vocabulary = Vocabulary.from_json(words.decode("utf-8"))
         labels, tagger = tuple(config["labels"]), dict(config.get("tagger", {}))

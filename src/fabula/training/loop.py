@@ -27,9 +27,9 @@ from fabula.models.protocol import Model, Terms
 from fabula.models.scaffold import UNKNOWN
 from fabula.models.slds import SLDS
 from fabula.training.checkpoint import Checkpoint, load, owners, read_tensors, save, write_file, write_tensors
-from fabula.training.heads import WordHead, contrast
-from fabula.training.objective import Latents, log_q_of, terms
-from fabula.training.recipe import ObjectiveSettings, Recipe
+from fabula.training.heads import WordHead
+from fabula.training.objective import log_q_of, terms
+from fabula.training.recipe import ObjectiveSettings, Recipe, recipe_from
 from fabula.training.swap import NameSwap
 from fabula.training.tags import settle_tags
 
@@ -128,8 +128,8 @@ class Run:
         batch = self.train_shelf.batch(rows)
         if self.swap:
             batch = self.swap(batch)
-        t, latents = terms(self.model, batch, objective, half=self.half)
-        loss = self.loss(t, batch, latents, per_epoch)
+        t, Z = terms(self.model, batch, objective, half=self.half)
+        loss = self.loss(t, batch, Z, per_epoch)
         self._set_rates(per_epoch)
         self.optimiser.zero_grad(set_to_none=True)
         loss.backward()
@@ -153,8 +153,8 @@ class Run:
         p.step_in_epoch += 1
         p.stories += len(rows)
 
-    def loss(self, t: Terms, batch: Batch, latents: Latents | None, per_epoch: int) -> Tensor:
-        """The negative objective per story, with the KL's target, warm-up and the training heads."""
+    def loss(self, t: Terms, batch: Batch, Z: Tensor | None, per_epoch: int) -> Tensor:
+        """The negative objective per story, with the KL's target, warm-up and the training head."""
         o = self.recipe.objective
         rise = min(1.0, (self.progress.step + 1) / max(1.0, o.kl_warmup * per_epoch))
         weight = o.kl_weight * rise
@@ -169,12 +169,8 @@ class Run:
             total = total + o.alpha * self.taught(model, o.labelled_per_step)
         if o.valence_penalty:
             total = total - o.valence_penalty * model.recognition.valence.free.weight.abs().sum()
-        if latents is None:
-            return -total
-        for name, head in self.heads.items():
-            total = total + getattr(o, name) * head(latents.Z, batch, own=name == "own_words").mean()
-        if o.contrast:
-            total = total + o.contrast * contrast(model, latents.phi, latents.s, batch).mean()
+        if Z is not None and o.other_words:
+            total = total + o.other_words * self.heads["other_words"](Z, batch).mean()
         return -total
 
     def taught(self, model: SLDS, n: int) -> Tensor:
@@ -333,7 +329,7 @@ class Run:
         except ValueError as error:
             raise UserError(f"{path} is damaged: {error}; train without --resume") from error
         try:
-            if content["recipe"] != json.loads(json.dumps(self.recipe.to_dict())):
+            if recipe_from(content["recipe"]) != self.recipe:
                 raise UserError(f"{self.out} was trained by another recipe; resume with the same one")
             if content["corpus"] != self.corpus.hash:
                 raise UserError(f"{self.out} was trained on another corpus; resume with the same one")
@@ -369,11 +365,9 @@ class Run:
             save(self.out, self.checkpoint())
 
     def _heads(self) -> nn.ModuleDict:
-        o = self.recipe.objective
-        if not self.model.has_latent:
+        if not self.model.has_latent or not self.recipe.objective.other_words:
             return nn.ModuleDict()
-        names = [name for name in ("other_words", "own_words") if getattr(o, name)]
-        return nn.ModuleDict({name: WordHead(self.model.D, len(self.corpus.vocabulary)) for name in names})
+        return nn.ModuleDict({"other_words": WordHead(self.model.D, len(self.corpus.vocabulary))})
 
 
 def labelled_rows(n: int, objective: ObjectiveSettings) -> IntArray:

@@ -12,27 +12,16 @@ Collapsed:  q(Z | X) without S, and S summed out by one forward recursion:
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
 from fabula.models.batch import Batch
-from fabula.models.gaussian import Potential
 from fabula.models.protocol import Model, Terms
 from fabula.models.recognition import Evidence
 from fabula.models.slds import SLDS
 from fabula.training.recipe import Law, ObjectiveSettings
-
-
-class Latents(NamedTuple):
-    """What the heads of training ask: the draw of Z, the evidence of all sentences, observed or not, and the states."""
-
-    Z: Float[Tensor, "batch sent latent"]
-    phi: Potential
-    s: Float[Tensor, "batch sent state"]
 
 
 def terms(
@@ -43,8 +32,8 @@ def terms(
     generator: torch.Generator | None = None,
     half: bool = False,
     law: Law | None = None,
-) -> tuple[Terms, Latents | None]:
-    """The objective's terms for a batch, and the latents they came from.
+) -> tuple[Terms, Float[Tensor, "batch sent latent"] | None]:
+    """The objective's terms for a batch, and the draw of Z that they came from.
 
     `law` is the q(Z | X) of a bound that is only measured, where it is not the recipe's own posterior (`collapsed`);
     `half` runs the networks in bfloat16; densities of Z are always computed in the parameters' own precision.
@@ -70,25 +59,20 @@ def terms(
         # are labels, q(S | X) is taught by them alone: the bound must not bend it to its own ends.
         weights = evidence.log_q_S.exp()
         weights = weights.detach() if settings.labelled else weights
-        if model.training and settings.hide_tags:
-            seen, weights = hide_tags(model, seen, weights, observed, present, settings.hide_tags)
         s = torch.where((seen >= 0).unsqueeze(-1), model.one_hot(seen), weights)
         if law == "switching":
             s = gumbel_softmax(evidence.log_q_S, 1.0, True, generator).detach().round()
     noise = model.noise_for(batch, generator)
     draw = model.draw(evidence._replace(phi=evidence.phi.where(observed)), s, present, noise, law or settings.posterior)
-    Z = draw.Z
-    if model.training and settings.evidence_dropout and (settings.own_gain, settings.link_gain) != (1.0, 1.0):
-        Z = scale_gradient(Z, gains(observed, present, settings))
     with networks:
-        log_p_X = model.log_p_X(batch, Z).sum(-1)
-    zero, latents = torch.zeros_like(draw.kl), Latents(draw.Z, evidence.phi, s)
+        log_p_X = model.log_p_X(batch, draw.Z).sum(-1)
+    zero = torch.zeros_like(draw.kl)
     if settings.kind == "paper":
         kl_S = kl_of_tags(model, evidence, s, batch).masked_fill(labelled, 0.0)
         log_p_S = model.scaffold.log_prob(S, present).masked_fill(~labelled, 0.0)
-        return Terms(log_p_X, draw.kl, kl_S, log_p_S, log_q_of(evidence, S)), latents
+        return Terms(log_p_X, draw.kl, kl_S, log_p_S, log_q_of(evidence, S)), draw.Z
     kl_Z = draw.log_q - model.log_p_Z(draw.Z, batch, seen)
-    return Terms(log_p_X, kl_Z, zero, zero, log_q_of(evidence, S)), latents
+    return Terms(log_p_X, kl_Z, zero, zero, log_q_of(evidence, S)), draw.Z
 
 
 def observe(present: Bool[Tensor, "batch sent"], settings: ObjectiveSettings) -> Bool[Tensor, "batch sent"]:
@@ -96,40 +80,6 @@ def observe(present: Bool[Tensor, "batch sent"], settings: ObjectiveSettings) ->
     observed = torch.rand(present.shape, device=present.device) >= settings.evidence_dropout
     whole = torch.rand(len(present), 1, device=present.device) < settings.whole_stories
     return observed | whole
-
-
-def hide_tags(
-    model: SLDS,
-    seen: Int[Tensor, "batch sent"],
-    weights: Float[Tensor, "batch sent state"],
-    observed: Bool[Tensor, "batch sent"],
-    present: Bool[Tensor, "batch sent"],
-    share: float,
-) -> tuple[Int[Tensor, "batch sent"], Float[Tensor, "batch sent state"]]:
-    """The tags without those of some sentences that are not observed, and states for these drawn from the scaffold.
-
-    A sentence's own words must not tell its state where its evidence is left out: S is drawn given the other tags.
-    A draw of S in q(Z | S, X) with S summed out of p(Z) leaves a (looser) bound.
-    """
-    hidden = ~observed & present & (torch.rand(observed.shape, device=observed.device) < share)
-    seen = seen.masked_fill(hidden, -1)
-    silent = weights.clamp(min=1e-10).log().masked_fill(hidden.unsqueeze(-1), 0.0)
-    drawn = model.scaffold.sample(model.scaffold.clamp(silent, seen), present, None)
-    return seen, torch.where(hidden.unsqueeze(-1), model.one_hot(drawn), weights)
-
-
-def gains(
-    observed: Bool[Tensor, "batch sent"], present: Bool[Tensor, "batch sent"], settings: ObjectiveSettings
-) -> Float[Tensor, "batch sent"]:
-    """How much of the words' gradient reaches each Z_i: 1 in stories that are observed whole."""
-    partly = (~observed & present).any(1, keepdim=True)
-    return torch.where(partly, torch.where(observed, settings.own_gain, settings.link_gain), 1.0)
-
-
-def scale_gradient(Z: Float[Tensor, "batch sent latent"], gain: Float[Tensor, "batch sent"]) -> Tensor:
-    """Z itself, its gradient multiplied."""
-    gain = gain.unsqueeze(-1)
-    return Z * gain + (Z * (1 - gain)).detach()
 
 
 def kl_of_tags(model: SLDS, evidence: Evidence, s: Float[Tensor, "batch sent state"], batch: Batch) -> Tensor:

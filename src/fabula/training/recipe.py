@@ -45,15 +45,6 @@ class ObjectiveSettings:
     the others, which is what infilling asks. Any q gives a bound, so the objective stays one. Ours."""
     whole_stories: float = 0.0
     """Share of stories that evidence dropout leaves alone, so that q(Z | X) of a whole story is trained too. Ours."""
-    hide_tags: float = 0.0
-    """Share of the left-out sentences whose tag is hidden too, and summed out. Ours."""
-    own_gain: float = 1.0
-    """In stories with left-out sentences: what an observed sentence's own words may move Z by (their gradient is
-    multiplied by it). Below 1, Z is rewarded less for what is local to its sentence. Ours."""
-    link_gain: float = 1.0
-    """The same for a left-out sentence's words, which only the others can tell: above 1 rewards links. Ours."""
-    contrast: float = 0.0
-    """Weight of telling a story's next sentence from other stories' by Z_i under A, bias and B. Ours."""
     target_kl: float = 0.0
     """Nats of KL(Z) per story below which the KL costs nothing: max(KL, target). Ours."""
     kl_weight: float = 1.0
@@ -62,8 +53,6 @@ class ObjectiveSettings:
     """Epochs over which the KL's weight rises from 0."""
     other_words: float = 0.0
     """Weight of a head that predicts, from Z_i, the content words of the story's other sentences. Ours."""
-    own_words: float = 0.0
-    """Weight of a head that predicts, from Z_i, the content words of sentence i itself. Ours."""
 
     @property
     def law(self) -> Law:
@@ -76,10 +65,8 @@ class ObjectiveSettings:
     def __post_init__(self) -> None:
         positive(self, "temperature")
         not_negative(self, "label_seed", "alpha", "labelled_per_step", "valence_penalty", "target_kl", "kl_weight")
-        not_negative(self, "kl_warmup", "other_words", "own_words", "own_gain", "link_gain", "contrast")
+        not_negative(self, "kl_warmup", "other_words")
         shares(self, "evidence_dropout", "whole_stories")
-        if not 0 <= self.hide_tags <= 1:
-            raise ValueError(f"hide_tags must be between 0 and 1, not {self.hide_tags}")
         if not 0 <= self.labelled <= 1:
             raise ValueError(f"labelled must be between 0 and 1, not {self.labelled}")
         if self.labelled_per_step and not self.labelled:
@@ -153,32 +140,55 @@ def read_recipe(path: Path) -> Recipe:
     return recipe_from(content)
 
 
-def recipe_from(content: dict[str, Any]) -> Recipe:
-    return parse(Recipe, content, "")
+RETIRED: dict[str, Any] = {
+    "model.language.word_dropout": 0.0,
+    "model.language.history_dropout": 0.0,
+    "model.scaffold": {"learn": False},
+    "objective.hide_tags": 0.0,
+    "objective.own_gain": 1.0,
+    "objective.link_gain": 1.0,
+    "objective.contrast": 0.0,
+    "objective.own_words": 0.0,
+}
+"""Settings of training that did not help (docs/log.md), each with the value at which it did nothing."""
+
+
+def recipe_from(content: Any, *, trained: bool = False) -> Recipe:
+    """A recipe from plain data, which may be older than this code.
+
+    Retired settings are dropped where they did nothing. With another value they are an error, but not in the recipe of
+    a model that is `trained` already: they changed its weights, not the way it is used.
+    """
+    return parse(Recipe, content, "", trained)
 
 
 T = TypeVar("T")
 
 
-def parse(kind: type[T], content: Any, path: str) -> T:
+def parse(kind: type[T], content: Any, path: str, trained: bool = False) -> T:
     """A frozen settings dataclass from plain data, strictly: unknown keys and wrong types fail with their path."""
     if not isinstance(content, dict):
         raise UserError(f"setting {path} must be a table")
     hints = typing.get_type_hints(kind)
     known = {f.name for f in dataclasses.fields(kind)}  # type: ignore[arg-type]
-    for key in content:
-        if key not in known:
-            raise UserError(f"unknown setting {_join(path, key)}; known here: {', '.join(sorted(known))}")
-    values = {key: _value(hints[key], value, _join(path, key)) for key, value in content.items()}
+    values = {}
+    for key, value in content.items():
+        place = _join(path, key)
+        if key in known:
+            values[key] = _value(hints[key], value, place, trained)
+        elif place not in RETIRED:
+            raise UserError(f"unknown setting {place}; known here: {', '.join(sorted(known))}")
+        elif not trained and value != RETIRED[place]:
+            raise UserError(f"setting {place} is retired, because it did not help (docs/log.md); leave it out")
     try:
         return kind(**values)
     except (ValueError, TypeError) as error:
         raise UserError(f"setting {_join(path, str(error))}") from error
 
 
-def _value(hint: Any, value: Any, path: str) -> Any:
+def _value(hint: Any, value: Any, path: str, trained: bool) -> Any:
     if dataclasses.is_dataclass(hint):
-        return parse(hint, value, path)  # type: ignore[arg-type]
+        return parse(hint, value, path, trained)  # type: ignore[arg-type]
     if typing.get_origin(hint) is Literal:
         if value not in typing.get_args(hint):
             choices = ", ".join(map(repr, typing.get_args(hint)))

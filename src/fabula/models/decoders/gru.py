@@ -9,7 +9,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from fabula.corpus.vocabulary import BOS, EOS, PAD, UNK
+from fabula.corpus.vocabulary import BOS, EOS, PAD
 from fabula.models.decoders.protocol import Given
 from fabula.models.settings import LanguageSettings
 
@@ -79,9 +79,6 @@ class GRUDecoder(nn.Module):
         self, previous: Int[Tensor, "batch token"], z: Float[Tensor, "batch token latent"] | None
     ) -> Float[Tensor, "batch token features"]:
         """Features from which `log_prob` and `logits` read the next word, for every place of the stories."""
-        if self.training and self.settings.word_dropout:
-            lost = torch.rand(previous.shape, device=previous.device) < self.settings.word_dropout
-            previous = previous.masked_fill(lost, UNK)
         x = self._locked_dropout(self.embedding(previous))
         state = self._start(x.shape[0], None if z is None else z[:, 0])
         for layer, h0 in zip(self.layers, state, strict=True):
