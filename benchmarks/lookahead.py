@@ -25,20 +25,13 @@ from fabula.corpus.tokenize import detokenise
 from fabula.corpus.vocabulary import Vocabulary
 from fabula.device import pick_device
 from fabula.errors import UserError
-from fabula.evaluation.lookahead import (
-    HUMAN,
-    OTHER,
-    LookaheadSettings,
-    System,
-    choose_stories,
-    lookahead,
-    summary,
-)
+from fabula.evaluation.lookahead import choose_stories
 from fabula.evaluation.measure import check_same_corpus
 from fabula.evaluation.record import commit
 from fabula.models.lm import LM
 from fabula.models.slds import SLDS
 from fabula.training.checkpoint import Checkpoint, load, read_config
+from lookahead_systems import HUMAN, OTHER, LookaheadSettings, System, lookahead, summary
 
 
 def checked(run: Path, corpus: Corpus, device: torch.device) -> Checkpoint:

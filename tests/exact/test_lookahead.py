@@ -10,27 +10,7 @@ import torch
 from fabula.corpus.dataset import Stories
 from fabula.corpus.vocabulary import EOS, PAD, SPECIALS, UNK, Vocabulary
 from fabula.errors import UserError
-from fabula.evaluation.lookahead import (
-    BASELINE,
-    BRIDGE,
-    HUMAN,
-    OTHER,
-    WEIGHTS_ONLY,
-    Z_ONLY,
-    LookaheadSettings,
-    System,
-    choose_stories,
-    distinct,
-    log_p_ending,
-    lookahead,
-    narrator_systems,
-    overlap,
-    prose,
-    ratio_and_error,
-    repeats,
-    score,
-    summary,
-)
+from fabula.evaluation.lookahead import choose_stories, log_p_ending
 from fabula.infill import bridge
 from fabula.infill.batch import flatten, infill_batch
 from fabula.infill.decode import DecodingConfig
@@ -42,6 +22,25 @@ from fabula.models.decoders.words import WordTokenizer
 from fabula.models.lm import LM
 from fabula.models.settings import DynamicsSettings, LanguageSettings, ModelSettings, RecognitionSettings
 from fabula.models.slds import SLDS
+from lookahead_systems import (
+    BASELINE,
+    BRIDGE,
+    HUMAN,
+    OTHER,
+    WEIGHTS_ONLY,
+    Z_ONLY,
+    LookaheadSettings,
+    System,
+    distinct,
+    lookahead,
+    narrator_systems,
+    overlap,
+    prose,
+    ratio_and_error,
+    repeats,
+    score,
+    summary,
+)
 
 VOCABULARY = Vocabulary((*SPECIALS, ".", "!", '"', "a", "b", "c", "d", "e", ","))
 RULES = WordRules.of(WordTokenizer(VOCABULARY))

@@ -14,12 +14,12 @@ import fabula
 from fabula.cli import evaluate, fill, models, score, tag, write
 from fabula.corpus.vocabulary import SPECIALS, Vocabulary
 from fabula.errors import UserError
-from fabula.evaluation.lookahead import LookaheadSettings
 from fabula.infill.samplers import decoding_of
 from fabula.infill.settings import BridgeFillSettings, GibbsFillSettings
 from fabula.models.build import build
 from fabula.training.checkpoint import Checkpoint, save
 from fabula.training.recipe import recipe_from
+from lookahead_systems import LookaheadSettings
 
 TEMPERATURE = BridgeFillSettings().temperature
 WORDS = [
