@@ -95,7 +95,7 @@ def _information(pairs: list[tuple[object, object]]) -> float:
 
 
 _CAUSES = {"tree", "string", "oven", "dog", "plank", "storm", "stick", "hole", "goat", "rain", "train", "thorn"}
-_KEYS = _CAUSES | {word for scenario in SCENARIOS.values() for thing in scenario.things for word in thing.split()}
+_KEYS = _CAUSES | {word for scenario in SCENARIOS.values() for thing in scenario["things"] for word in thing.split()}
 
 
 def _keys(sentence: str) -> frozenset[str]:
