@@ -10,7 +10,7 @@ import pytest
 
 from fabula.api import load
 from fabula.cli import main
-from fabula.corpus.dataset import Corpus
+from fabula.corpus.dataset import Corpus, seal
 from fabula.corpus.taggers.protocol import TAGGERS, tagger_of
 
 TAGGER = '''
@@ -59,7 +59,7 @@ def prepared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def trained(prepared: Path, kind: str) -> Path:
-    recipe, run = prepared.parent / f"{kind}.toml", prepared.parent / kind
+    recipe, run = prepared.parent / f"{kind}.toml", prepared.parent / f"{prepared.name}-{kind}"
     recipe.write_text(RECIPE.replace("KIND", kind))
     assert main(["train", str(recipe), "--data", str(prepared), "--out", str(run), "--device", "cpu", "--quiet"]) == 0
     return run
@@ -89,11 +89,47 @@ def test_a_model_without_a_posterior_of_tags_asks_its_own_tagger(prepared: Path)
     assert tagger_of({"tagger": "own"}, narrator.labels) is None
 
 
+def test_two_taggers_give_two_factors(prepared: Path) -> None:
+    """Corpus and checkpoint keep the factors; those of earlier versions have one, named after the tagger."""
+    out = prepared.parent / "both"
+    assert main(["prepare", "--toy", "120", "--tagger", "vader,length", "--out", str(out), "--json"]) == 0
+    corpus = Corpus.open(out)
+    assert [(f.name, len(f.labels)) for f in corpus.states.factors] == [("sentiment", 3), ("length", 2)]
+    assert corpus.labels == corpus.states.labels
+    assert corpus.labels[5] == "positive/long"
+    tagger = tagger_of(corpus.tagger, corpus.labels)
+    assert tagger is not None
+    assert tagger.tag(["Tom was happy.", "The old dog was very sad and upset that day."]) == [4, 1]
+    assert corpus.transitions.following.shape == (6, 6)
+
+    run = trained(out, "slds")
+    config = json.loads((run / "config.json").read_text())
+    assert config["states"] == corpus.states.to_record()
+    assert config["tagger"]["tagger"] == "vader,length"
+    assert load(run).checkpoint.states == corpus.states
+    for folder, name, opened in ((prepared, "length", Corpus.open), (trained(prepared, "slds"), "length", load)):
+        _forget_states(folder)
+        found = opened(folder)
+        states = found.states if isinstance(found, Corpus) else found.checkpoint.states
+        assert [(f.name, f.labels) for f in states.factors] == [(name, ("short", "long"))]
+
+
+def _forget_states(folder: Path) -> None:
+    """A folder as earlier versions wrote it."""
+    path = folder / ("manifest.json" if (folder / "manifest.json").exists() else "config.json")
+    record = json.loads(path.read_text())
+    del record["states"]
+    if "digest" in record:
+        record["digest"] = seal(record)
+    path.write_text(json.dumps(record))
+
+
 def test_a_tagger_is_named_once_and_must_exist(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     base = ["prepare", "--toy", "5", "--out", str(tmp_path / "out")]
     for options, says in (
         (["--tagger", "nobody"], "unknown tagger 'nobody'; there are vader"),
         (["--tagger", "vader", "--tags", "vader"], "give one of the two"),
+        (["--tagger", "vader,vader"], "factors of different names"),
     ):
         assert main([*base, *options]) == 2
         assert says in capsys.readouterr().err

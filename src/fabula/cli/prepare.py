@@ -7,7 +7,7 @@ from types import FrameType
 
 from fabula.corpus.prepare import CUTOFF, LISTED, Report, prepare, prepare_stories
 from fabula.corpus.read import FORMATS, MAX_SENTENCES, MAX_WORDS, MIN_SENTENCES
-from fabula.corpus.taggers.protocol import TAGGERS
+from fabula.corpus.taggers.protocol import DEFAULT_TAGGER, TAGGERS, build_tagger
 from fabula.corpus.taggers.sentiment import VaderTagger
 from fabula.corpus.transitions import SMOOTHING
 from fabula.errors import UserError
@@ -61,7 +61,9 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
         help="VADER's sentiment, the files' own tags, or the files' own where they have any (default: %(default)s)",
     )
     parser.add_argument(
-        "--tagger", metavar="NAME", help=f"tag every sentence by this tagger: {', '.join(TAGGERS.names())} (or --tags)"
+        "--tagger",
+        metavar="NAMES",
+        help=f"tag every sentence by this tagger, or by several, a,b: {', '.join(TAGGERS.names())} (or --tags)",
     )
     parser.add_argument(
         "--positive",
@@ -101,10 +103,12 @@ def run(args: argparse.Namespace) -> int:
     if args.tagger is not None and args.tags != "auto":
         raise UserError("--tagger names a tagger, --tags says whose tags: give one of the two", field="tagger")
     usual = (VaderTagger().threshold_positive, VaderTagger().threshold_negative)
-    if args.tagger not in (None, "vader") and (args.positive, args.negative) != usual:
+    names = (args.tagger or DEFAULT_TAGGER).split(",")
+    if DEFAULT_TAGGER not in names and (args.positive, args.negative) != usual:
         raise UserError(f"--positive and --negative are VADER's, not those of {args.tagger}", field="tagger")
     thresholds = {"threshold_positive": args.positive, "threshold_negative": args.negative}
-    tagger = TAGGERS.find(args.tagger or "vader")(thresholds)
+    parts = [{"tagger": name, **(thresholds if name == DEFAULT_TAGGER else {})} for name in names]
+    tagger = build_tagger({"parts": parts} if len(parts) > 1 else parts[0])
     own_tags = False if args.tagger is not None else {"auto": None, "vader": False, "own": True}[args.tags]
     progress = not args.json and sys.stderr.isatty()
     previous = signal.signal(signal.SIGTERM, _interrupt)

@@ -1,6 +1,6 @@
 """The prepared corpus: the folder's layout, its reader, and the arrays that models train on.
 
-    DIR/manifest.json            schema, sources, settings, counts, labels, transition counts, each file's size and hash
+    DIR/manifest.json            schema, sources, settings, counts, states, transition counts, each file's size and hash
     DIR/vocabulary.json          the words in the order of their ids
     DIR/train.tokens.npy         ids of all words, each sentence closed by <eos>
     DIR/train.sentence_offsets.npy   where each sentence begins in tokens, and the end
@@ -25,6 +25,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fabula.corpus.states import StateSpace
+from fabula.corpus.taggers.protocol import DEFAULT_TAGGER
 from fabula.corpus.transitions import Transitions
 from fabula.corpus.vocabulary import EOS, Vocabulary
 from fabula.errors import UserError
@@ -152,6 +154,13 @@ class Corpus:
         """The settings of the tagger that made the tags; folders of earlier versions keep them among all settings."""
         settings = self.manifest["settings"]
         return dict(self.manifest.get("tagger") or {k: v for k, v in settings.items() if k.startswith(("tag", "thr"))})
+
+    @cached_property
+    def states(self) -> StateSpace:
+        """What the labels are the product of; folders of earlier versions have one factor, named after the tagger."""
+        if "states" in self.manifest:
+            return StateSpace.from_record(self.manifest["states"])
+        return StateSpace.single(str(self.tagger.get("tagger", DEFAULT_TAGGER)), self.labels)
 
     @property
     def hash(self) -> str:

@@ -30,7 +30,8 @@ from fabula.corpus.dataset import (
 from fabula.corpus.encode import Encoded, cores, encoder
 from fabula.corpus.folder import check_target, faults_of, move_into_place, npy, temporary_folder, write
 from fabula.corpus.read import MAX_WORDS, Rejected, Story, read_stories
-from fabula.corpus.taggers.protocol import OWN, Tagger
+from fabula.corpus.states import StateSpace
+from fabula.corpus.taggers.protocol import OWN, Tagger, states_of
 from fabula.corpus.taggers.sentiment import VaderTagger
 from fabula.corpus.transitions import SMOOTHING, Transitions
 from fabula.corpus.vocabulary import EOS, UNK, Vocabulary
@@ -221,6 +222,7 @@ def _prepare(
                 transitions = Transitions.count(arrays["tags"], arrays["story_offsets"], len(labels), smoothing)
         files = {name: {"bytes": len(data), "blake2b": digest(data)} for name, data in sorted(content.items())}
         tagging = {"tagger": OWN} if own is not None else tagger.settings
+        states = StateSpace.single(OWN, own) if own is not None else states_of(tagger)
         manifest: dict[str, Any] = {
             "schema": SCHEMA,
             "provenance": provenance,
@@ -229,6 +231,7 @@ def _prepare(
             "made_with": _versions("spacy", "vaderSentiment"),
             "vocabulary": len(vocabulary),
             "labels": list(labels),
+            "states": states.to_record(),
             "transitions": transitions.to_record(),
             "splits": {split: asdict(report) for split, report in reports.items()},
             "files": files,

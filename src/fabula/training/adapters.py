@@ -29,11 +29,11 @@ def is_narrator(folder: Path) -> bool:
 
 
 def facts(folder: Path) -> dict[str, Any]:
-    """What the corpus says, with the adapter's labels."""
+    """What the corpus says, with the adapter's labels and tagger."""
     try:
         found: dict[str, Any] = json.loads((folder / FACTS).read_text(encoding="utf-8"))
-        labels = json.loads((folder / CONFIG).read_text(encoding="utf-8"))["labels"]
-        return {**found, "labels": tuple(labels)}
+        config = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
+        return {**found, "labels": tuple(config["labels"]), "tagger": {"tagger": config["tagger"]}}
     except OSError as error:
         raise UserError(f"{folder} is not a narrator's folder: {error.strerror}: {FACTS}") from error
     except (ValueError, KeyError, TypeError) as error:
@@ -58,6 +58,7 @@ def load(folder: Path, device: str) -> dict[str, Any]:
     model = NarratorModel(decoder, Scaffold(p_initial, p_next)).to(device).eval()
     return {
         "model": model, "vocabulary": Vocabulary(SPECIALS), "labels": known["labels"], "people": people,
+        "tagger": known["tagger"],
         "recipe": Recipe(name=name, model=ModelSettings(kind="narrator")), "figures": figures,
         "corpus_hash": corpus_hash,
     }  # fmt: skip

@@ -1,6 +1,6 @@
 """What is kept of a run: weights as safetensors, and a config.json that names them by content.
 
-    RUN/config.json           format, recipe, labels, corpus hash, figures, the other files with their digests
+    RUN/config.json           format, recipe, states, tagger, corpus hash, figures, the other files and their digests
     RUN/vocabulary.json
     RUN/weights-<digest>.safetensors ...
 
@@ -16,6 +16,7 @@ import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,8 @@ from torch import Tensor
 from fabula import __version__
 from fabula.corpus.folder import write
 from fabula.corpus.people import NOBODY, People
+from fabula.corpus.states import Factor, StateSpace
+from fabula.corpus.taggers.protocol import DEFAULT_TAGGER
 from fabula.corpus.vocabulary import Vocabulary
 from fabula.errors import UserError
 from fabula.models.build import build
@@ -47,6 +50,7 @@ class Checkpoint:
     model: Model
     vocabulary: Vocabulary
     labels: tuple[str, ...]
+    """The name of every state."""
     recipe: Recipe
     corpus_hash: str
     tagger: Mapping[str, Any] = field(default_factory=dict)
@@ -55,6 +59,14 @@ class Checkpoint:
     """What was measured of it, as the card shows it."""
     people: People = NOBODY
     """The names of people that its training stories hold."""
+    factors: tuple[Factor, ...] = ()
+    """What the states are the product of; none said: one factor that is named after the tagger."""
+
+    @cached_property
+    def states(self) -> StateSpace:
+        """The state space, whose labels are these."""
+        tagger = str(self.tagger.get("tagger", DEFAULT_TAGGER))
+        return StateSpace(self.factors) if self.factors else StateSpace.single(tagger, self.labels)
 
 
 def save(
@@ -77,6 +89,7 @@ def save(
         "fabula": __version__,
         "recipe": checkpoint.recipe.to_dict(),
         "labels": list(checkpoint.labels),
+        "states": checkpoint.states.to_record(),
         "tagger": dict(checkpoint.tagger),
         "corpus_hash": checkpoint.corpus_hash,
         "figures": checkpoint.figures,
@@ -103,6 +116,7 @@ def load(folder: Path, device: torch.device | str = "cpu") -> Checkpoint:
         words = read_bytes(folder / "vocabulary.json", config.get("vocabulary"))
         vocabulary = Vocabulary.from_json(words.decode("utf-8"))
         labels, tagger = tuple(config["labels"]), dict(config.get("tagger", {}))
+        factors = StateSpace.from_record(config["states"]).factors if "states" in config else ()
         corpus_hash, figures = str(config["corpus_hash"]), dict(config.get("figures", {}))
         people = People(**{pronoun: tuple(names) for pronoun, names in config.get("people", {}).items()})
         for name, entry in config["weights"].items():
@@ -128,6 +142,7 @@ def load(folder: Path, device: torch.device | str = "cpu") -> Checkpoint:
         corpus_hash=corpus_hash,
         figures=figures,
         people=people,
+        factors=factors,
     )
 
 

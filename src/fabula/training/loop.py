@@ -293,6 +293,7 @@ class Run:
             corpus_hash=self.corpus.hash,
             figures=figures,
             people=self.people,
+            factors=self.corpus.states.factors,
         )
 
     def keep(self) -> None:

@@ -1,18 +1,26 @@
-"""What a tagger is, and the registry that `fabula prepare --tagger NAME` and checkpoints find it in.
+"""What a tagger is, the registry that `fabula prepare --tagger NAME` and checkpoints find it in, and several as one.
 
 To add one: a file with the class, and a builder under `@register_tagger("name")` in a module that
 `fabula.corpus.taggers` imports, or an entry point of the group `fabula.taggers` in a package of its own.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Protocol, runtime_checkable
 
+import numpy as np
+
+from fabula.corpus.states import UNKNOWN, StateSpace
 from fabula.registry import Registry
 
 
 @runtime_checkable
 class Tagger(Protocol):
-    """Gives each sentence one of `labels`, or none. It must survive pickling: preparation runs in several processes."""
+    """Gives each sentence one of `labels`, or none. It must survive pickling: preparation runs in several processes.
+
+    A tagger of several factors also has `states`, a `StateSpace` with these labels.
+    """
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -33,8 +41,54 @@ TAGGERS: Registry[Callable[[Mapping[str, Any]], Tagger]] = Registry("fabula.tagg
 """Builders of taggers from their settings; of none, the tagger with its defaults."""
 register_tagger = TAGGERS.register
 
+DEFAULT_TAGGER = "vader"
+"""The tagger of corpora and checkpoints that name none."""
 OWN = "own"
 """The name in the settings of tags that came with the data: no tagger can read them off another sentence."""
+
+
+def states_of(tagger: Tagger) -> StateSpace:
+    """A tagger's state space: its own, or one factor named after it."""
+    found = getattr(tagger, "states", None)
+    return found if isinstance(found, StateSpace) else StateSpace.single(str(tagger.settings["tagger"]), tagger.labels)
+
+
+@dataclass(frozen=True)
+class Taggers:
+    """Several taggers as one, each for factors of its own; a sentence that one of them cannot tag has no state."""
+
+    parts: tuple[Tagger, ...]
+
+    def __post_init__(self) -> None:
+        assert self.states  # two taggers of one factor are refused at once
+
+    @cached_property
+    def states(self) -> StateSpace:
+        return StateSpace(tuple(factor for part in self.parts for factor in states_of(part).factors))
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        return self.states.labels
+
+    @property
+    def settings(self) -> dict[str, object]:
+        names = ",".join(str(part.settings["tagger"]) for part in self.parts)
+        return {"tagger": names, "parts": [part.settings for part in self.parts]}
+
+    def tag(self, sentences: list[str]) -> list[int | None]:
+        values = []
+        for part in self.parts:
+            tags = [UNKNOWN if tag is None else tag for tag in part.tag(sentences)]
+            values.append(states_of(part).decode(tags))
+        states = self.states.encode(np.concatenate(values, axis=-1))
+        return [None if state < 0 else state for state in states.tolist()]
+
+
+def build_tagger(settings: Mapping[str, Any]) -> Tagger:
+    """The tagger of these settings, as `Tagger.settings` gives them."""
+    if "parts" in settings:
+        return Taggers(tuple(build_tagger(part) for part in settings["parts"]))
+    return TAGGERS.find(str(settings.get("tagger", DEFAULT_TAGGER)))(settings)
 
 
 def tagger_of(settings: Mapping[str, Any], labels: Sequence[str]) -> Tagger | None:
@@ -44,5 +98,5 @@ def tagger_of(settings: Mapping[str, Any], labels: Sequence[str]) -> Tagger | No
     """
     if settings.get("tagger") == OWN:
         return None
-    tagger = TAGGERS.find(settings.get("tagger", "vader"))(settings)
+    tagger = build_tagger(settings)
     return tagger if tagger.labels == tuple(labels) else None

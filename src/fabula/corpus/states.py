@@ -1,0 +1,210 @@
+"""The values of the switching state S_i: one or several named factors with their labels, and their product.
+
+    k = (v_1 n_2 + v_2) n_3 + v_3 ...        v_f: which of its n_f labels factor f has; the last factor varies fastest
+
+A model sees the number k alone. Here are the labels it stands for, and arcs as people write them. With one factor k is
+the place of its label, and a label of the product is the factor's own. Needs numpy only.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fabula.errors import UserError
+
+SIGNS = {"+": "positive", "-": "negative", ".": "neutral"}
+FREE = "?"
+UNKNOWN = -1
+"""The value of a factor, or the state of a sentence, that nobody gave."""
+SENTIMENT = ("negative", "neutral", "positive")
+JOINT = "/"
+"""Between the labels of several factors: positive/joy."""
+
+Values = tuple[tuple[int, ...], ...]
+"""For each sentence the place of its label in every factor, -1 where it is free."""
+Numbers = NDArray[Any] | Sequence[Any] | int
+"""Whole numbers, in an array or in nested sequences."""
+Tags = str | Sequence[str | None]
+Arc = Tags | Mapping[str, Tags] | None
+"""A tag for each sentence, as one text or as a sequence, or such tags by factor; None: all are free."""
+
+
+@dataclass(frozen=True)
+class Factor:
+    """One thing that is said of a sentence, such as its sentiment."""
+
+    name: str
+    labels: tuple[str, ...]
+
+    def find(self, word: str) -> int:
+        """The place of a label that is named by itself, in any case, or by its sign; -1 where it is not known."""
+        for named in (word, SIGNS.get(word, word.lower())):
+            if named in self.labels:
+                return self.labels.index(named)
+        return UNKNOWN
+
+
+@dataclass(frozen=True)
+class StateSpace:
+    """The product of factors."""
+
+    factors: tuple[Factor, ...]
+
+    def __post_init__(self) -> None:
+        names = [factor.name for factor in self.factors]
+        if not names or len(set(names)) < len(names):
+            raise UserError(f"a state has one or more factors of different names, not {names}", field="states")
+        for factor in self.factors:
+            if not factor.labels or len(set(factor.labels)) < len(factor.labels):
+                raise UserError(f"{factor.name} has no labels, or one of them twice: {factor.labels}", field="states")
+            if len(names) > 1 and any(JOINT in label for label in factor.labels):
+                raise UserError(
+                    f"a label of {factor.name} contains {JOINT!r}, the sign between factors", field="states"
+                )
+
+    @classmethod
+    def single(cls, tagger: str, labels: Sequence[str]) -> StateSpace:
+        """One factor, called after the tagger; VADER's three labels are `sentiment`, whoever gave them."""
+        return cls((Factor("sentiment" if tuple(labels) == SENTIMENT else tagger, tuple(labels)),))
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        return tuple(len(factor.labels) for factor in self.factors)
+
+    @property
+    def K(self) -> int:
+        """States in all."""
+        return int(np.prod(self.sizes))
+
+    @cached_property
+    def labels(self) -> tuple[str, ...]:
+        """The name of every state."""
+        return tuple(self.label(tuple(values)) or FREE for values in self.decode(np.arange(self.K)).tolist())
+
+    def encode(self, values: Numbers) -> NDArray[np.int64]:
+        """[..., factor] to [...]: the state of each row of values; -1 where one of them is."""
+        rows = np.asarray(values, dtype=np.int64)
+        return np.where((rows < 0).any(-1), UNKNOWN, rows @ self._strides)
+
+    def decode(self, states: Numbers) -> NDArray[np.int64]:
+        """[...] to [..., factor]: the values of each state; all -1 where the state is."""
+        k = np.asarray(states, dtype=np.int64)[..., None]
+        return np.where(k < 0, UNKNOWN, k // self._strides % np.asarray(self.sizes))
+
+    def allowed(self, values: Numbers) -> NDArray[np.bool_]:
+        """[..., factor] to [..., K]: the states that agree with every value that is not free."""
+        wanted = np.asarray(values, dtype=np.int64)[..., None, :]
+        return np.asarray(((wanted < 0) | (wanted == self.decode(np.arange(self.K)))).all(-1))
+
+    def label(self, values: Sequence[int]) -> str | None:
+        """`positive`, or `positive/?` where one of several factors is free; None where all are."""
+        if max(values) < 0:
+            return None
+        named = [FREE if v < 0 else factor.labels[v] for v, factor in zip(values, self.factors, strict=True)]
+        return JOINT.join(named)
+
+    def marginals(self, shares: Numbers) -> dict[str, NDArray[np.float64]]:
+        """[..., K] to [..., label] for each factor: its own shares, the other factors summed out."""
+        whole = np.asarray(shares, dtype=np.float64)
+        whole = whole.reshape(*whole.shape[:-1], *self.sizes)
+        axes, F = range(whole.ndim - len(self.sizes), whole.ndim), len(self.sizes)
+        return {
+            factor.name: whole.sum(tuple(axis for axis in axes if axis != whole.ndim - F + f))
+            for f, factor in enumerate(self.factors)
+        }
+
+    def parse(self, arc: Any) -> Values:
+        """An `Arc` as people write it, checked: a tag for each sentence, of one factor or several.
+
+            + ? -      --.++      negative, ?, joy      sentiment=+,?,- emotion=joy,?,fear      + ? -; emotion=joy,?,?
+
+        Tags are the signs `+ - .`, the labels by name, and `?` for free, between blanks or commas; signs need neither.
+        A tag without its factor's name belongs to the first factor that has such a label; `positive/joy` is a tag of
+        all factors.
+        """
+        clauses = [(name, self._words(tags)) for name, tags in self._clauses(arc)]
+        lengths = {name: len(words) for name, words in clauses}
+        if len(set(lengths.values())) > 1:
+            told = " and ".join(f"{n} of {name or 'the first'}" for name, n in lengths.items())
+            raise UserError(f"the arc has tags for different numbers of sentences: {told}", field="arc")
+        found = [[UNKNOWN] * len(self.factors) for _ in range(max(lengths.values(), default=0))]
+        for name, words in clauses:
+            for i, word in enumerate(words):
+                for f, value in self._values(name, word):
+                    if value >= 0 and found[i][f] not in (UNKNOWN, value):
+                        what = self.factors[f].name
+                        raise UserError(f"the arc gives sentence {i + 1} two tags of {what}", field="arc")
+                    found[i][f] = max(value, found[i][f])
+        return tuple(tuple(values) for values in found)
+
+    def render(self, values: Sequence[Sequence[int]]) -> str:
+        """An arc as `parse` reads it, every factor by its name."""
+        columns = zip(*values, strict=True)
+        named = zip(self.factors, columns, strict=False)
+        return " ".join(f"{f.name}={','.join(FREE if v < 0 else f.labels[v] for v in column)}" for f, column in named)
+
+    def to_record(self) -> list[dict[str, Any]]:
+        """Plain values for a manifest or a checkpoint."""
+        return [{"name": factor.name, "labels": list(factor.labels)} for factor in self.factors]
+
+    @classmethod
+    def from_record(cls, record: Sequence[Mapping[str, Any]]) -> StateSpace:
+        """The inverse of `to_record`."""
+        return cls(tuple(Factor(str(factor["name"]), tuple(factor["labels"])) for factor in record))
+
+    @cached_property
+    def _strides(self) -> NDArray[np.int64]:
+        """How far apart the states of two neighbouring values of each factor are."""
+        return np.cumprod([1, *self.sizes[:0:-1]])[::-1].astype(np.int64)
+
+    def _clauses(self, arc: Any) -> list[tuple[str | None, Any]]:
+        """The parts of an arc that speak of one factor each; None: it is not named."""
+        if isinstance(arc, Mapping):
+            return [(self._name(name), tags) for name, tags in arc.items()]
+        if not isinstance(arc, str) or not re.search("[;=]", arc):
+            return [(None, arc)]
+        found: list[tuple[str | None, Any]] = []
+        for part in arc.split(";"):
+            first, *named = re.split(r"(?:^|\s)\s*([^\s,=]+)\s*=", part)
+            found += [(None, first)] if first.strip() else []
+            found += [(self._name(name), tags) for name, tags in zip(named[::2], named[1::2], strict=True)]
+        return found
+
+    def _name(self, name: str) -> str:
+        names = [factor.name for factor in self.factors]
+        if name not in names:
+            raise UserError(f"unknown factor {name!r} in the arc; this model has {', '.join(names)}", field="arc")
+        return name
+
+    def _words(self, tags: Any) -> Sequence[str | None]:
+        if isinstance(tags, str):
+            words = re.split(r"[\s,]+", tags.strip()) if tags.strip() else []
+            signs = len(words) == 1 and words[0] not in self.labels and set(words[0]) <= {*SIGNS, FREE}
+            return tuple(words[0]) if signs else words
+        if isinstance(tags, Sequence) and all(word is None or isinstance(word, str) for word in tags):
+            return tags
+        raise UserError(f"an arc is a text or a list of texts, such as '- ? +', not {tags!r}"[:200], field="arc")
+
+    def _values(self, name: str | None, word: str | None) -> list[tuple[int, int]]:
+        """The factors that a tag speaks of, by their places, and their values."""
+        if word is None or word == FREE:
+            return []
+        parts = word.split(JOINT)
+        if name is None and len(self.factors) == len(parts) > 1:
+            chosen = [(f, part) for f, part in enumerate(parts) if part != FREE]
+            return [pair for f, part in chosen for pair in self._values(self.factors[f].name, part)]
+        asked = [f for f, factor in enumerate(self.factors) if name in (None, factor.name)]
+        for f in asked:
+            if (value := self.factors[f].find(word)) >= 0:
+                return [(f, value)]
+        labels = [label for f in asked for label in self.factors[f].labels]
+        signs = [sign for sign, label in SIGNS.items() if label in labels]
+        known = ", ".join([*labels, *signs])
+        raise UserError(f"unknown tag {word!r} in the arc; this model knows {known} and {FREE} (free)", field="arc")
