@@ -3,8 +3,9 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
-# uv looks for offered wheels where pip does; TORCH_INDEX may name an index with CPU builds of torch.
-UV     := UV_FIND_LINKS="$(PIP_FIND_LINKS)" UV_LINK_MODE=copy $(BIN)/uv pip install --quiet --python $(BIN)/python -c constraints.txt
+# uv looks for offered wheels where pip does; TORCH_INDEX may name an index with CPU builds of torch. Bytecode is written
+# now: where PYTHONDONTWRITEBYTECODE is set nobody does it later, and every start spends 3 s on compiling torch again.
+UV     := UV_FIND_LINKS="$(PIP_FIND_LINKS)" UV_LINK_MODE=copy $(BIN)/uv pip install --compile-bytecode --quiet --python $(BIN)/python -c constraints.txt
 TORCH  := $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX),)
 # One thread per process: two torch threads beside a busy core run several times slower than one.
 # (nproc would count OMP_NUM_THREADS, which is about threads, not processes.)

@@ -21,7 +21,7 @@ import torch
 
 from fabula.corpus.taggers.protocol import tagger_of
 from fabula.corpus.vocabulary import UNK
-from fabula.device import pick_device
+from fabula.device import pick_device, use_threads
 from fabula.errors import UserError
 from fabula.evaluation.bound import Weighed, shared_draws, weigh
 from fabula.evaluation.fit import fits
@@ -67,8 +67,12 @@ UNKNOWN_SHOWN = 10
 """Words that a note about unknown words names, at most."""
 
 
-def load(name_or_path: str | Path = "default", device: str = "cpu") -> Narrator:
-    """A narrator from an installed model's name or a checkpoint's folder."""
+def load(name_or_path: str | Path = "default", device: str = "cpu", threads: int | None = None) -> Narrator:
+    """A narrator from an installed model's name or a checkpoint's folder.
+
+    `threads` are torch's in this process; None: what OMP_NUM_THREADS says, else one (`device.use_threads` says why).
+    """
+    use_threads(None if threads is None else whole_number("threads", threads))
     where = str(pick_device(device))
     folder = find(name_or_path)
     stand_in = (

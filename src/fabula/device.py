@@ -1,22 +1,39 @@
-"""Where tensors live, by the name that a command or a call gives."""
+"""Where tensors live, and how many threads compute: one rule for the command line, the servers and Python."""
 
 from __future__ import annotations
+
+import os
 
 import torch
 
 from fabula.errors import UserError
 
+DEVICES = "cpu, cuda, mps or auto"
+
 
 def pick_device(name: str) -> torch.device:
-    """`cpu`, `cuda` or `auto`."""
+    """`cpu`, `cuda`, `mps` (a Mac's GPU) or `auto`: the GPU that CUDA offers, else the CPU."""
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
-    if name.startswith("cuda") and not torch.cuda.is_available():
-        raise UserError("no CUDA device is available here; use --device cpu", field="device")
     try:
         device = torch.device(name)
     except RuntimeError as error:
-        raise UserError(f"unknown device {name!r}; use cpu, cuda or auto", field="device") from error
-    if device.type not in ("cpu", "cuda"):
-        raise UserError(f"unknown device {name!r}; use cpu, cuda or auto", field="device")
+        raise UserError(f"unknown device {name!r}; use {DEVICES}", field="device") from error
+    there = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
+    if device.type not in there:
+        raise UserError(f"unknown device {name!r}; use {DEVICES}", field="device")
+    if not there[device.type]:
+        raise UserError(f"no {device.type.upper()} device is available here; use --device cpu", field="device")
     return device
+
+
+def use_threads(count: int | None = None) -> None:
+    """Compute with so many CPU threads; None: what OMP_NUM_THREADS says, else one.
+
+    One, because stories are small: beside a busy core torch's own choice, a thread per core, waits for the slowest and
+    takes 2 to 10 times as long (a fill 14 s against 5, a tiny training 407 s against 33).
+    """
+    if count is not None and count < 1:
+        raise UserError(f"threads must be at least 1, not {count}", field="threads")
+    if count is not None or "OMP_NUM_THREADS" not in os.environ:
+        torch.set_num_threads(count or 1)

@@ -154,16 +154,37 @@ for call in calls:
 
 
 def test_importing_fabula_and_asking_for_help_is_light(tmp_path: Path) -> None:
-    """Neither may wait seconds for torch, nor read spaCy."""
+    """Neither may wait for torch; the help of all commands imports no command's file."""
     program = """
 import sys
 import fabula
 assert fabula.__version__
 alone = {name.partition(".")[0] for name in sys.modules}
 assert not alone & {"torch", "numpy", "spacy", "tqdm"}, alone
-from fabula.cli import build_parser
-build_parser().format_help()
-print(sorted({"torch", "spacy", "vaderSentiment", "safetensors"} & set(sys.modules)))
+from fabula.cli import main
+try:
+    main(["--help"])
+except SystemExit:
+    pass
+heavy = {"torch", "numpy", "spacy", "vaderSentiment", "safetensors", "fastapi", "tqdm"} & set(sys.modules)
+print(sorted(heavy | {name for name in sys.modules if name.startswith("fabula.cli.")}), file=sys.stderr)
+"""
+    ended = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stderr) == (0, "[]\n")
+    assert "write the missing sentences of a story" in ended.stdout
+
+
+def test_filling_in_imports_no_server_and_no_tagger_before_the_first_draw(tmp_path: Path) -> None:
+    program = """
+import sys
+from fabula import api
+from fabula.cli import main
+def stop(*arguments):
+    heavy = {"vaderSentiment", "fastapi", "uvicorn", "transformers", "sklearn", "scipy", "matplotlib"}
+    print(sorted(heavy & set(sys.modules)))
+    raise SystemExit(0)
+api.fill_story = stop
+main(["fill", "Tom was sad.", "_", "Tom smiled."])
 """
     ended = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert (ended.returncode, ended.stdout) == (0, "[]\n"), ended.stderr

@@ -30,7 +30,7 @@ PAGES = dict(pages(cli.build_parser()))
 
 
 def test_every_file_of_the_folder_that_adds_a_parser_is_a_command() -> None:
-    assert tuple(PAGES[""]._subparsers._group_actions[0].choices) == cli.COMMANDS  # type: ignore[union-attr,arg-type]
+    assert tuple(PAGES[""]._subparsers._group_actions[0].choices) == tuple(cli.COMMANDS)  # type: ignore[union-attr,arg-type]
 
 
 @pytest.mark.parametrize("name", PAGES)

@@ -93,7 +93,7 @@ def run(command: Any, *arguments: str) -> int:
         ([*STORY, "--starts", "2:She zorbled"], "does not know: 'zorbled'"),
         ([*STORY, "--starts", "2:" + "She was " * 20], "leaves no room"),
         ([*STORY, "--model", "nothing"], "no model and no folder is called 'nothing'"),
-        ([*STORY, "--threads", "0"], "--threads must be at least 1"),
+        ([*STORY, "--threads", "0"], "threads must be at least 1"),
         ([*STORY, "--device", "tpu"], "tpu"),
     ],
 )  # fmt: skip

@@ -16,21 +16,21 @@ from typing import NoReturn
 from fabula import __version__
 from fabula.errors import UserError
 
-COMMANDS = (
-    "prepare",
-    "train",
-    "evaluate",
-    "reproduce",
-    "fill",
-    "write",
-    "tag",
-    "score",
-    "models",
-    "demo",
-    "studio",
-    "judge",
-)
-"""The files of this folder, in the order the help shows them."""
+COMMANDS = {
+    "prepare": "turn story files into a prepared corpus",
+    "train": "train a model by a recipe",
+    "evaluate": "measure a model",
+    "reproduce": "every table of the paper side by side with ours",
+    "fill": "write the missing sentences of a story",
+    "write": "write a story from nothing but its length and its arc",
+    "tag": "say the arc of a story",
+    "score": "say how probable a story is",
+    "models": "list the installed models",
+    "demo": "fill in a story; trains a toy model first where none is installed",
+    "studio": "write along an arc in the browser",
+    "judge": "let people judge two stories side by side",
+}
+"""The files of this folder with what the help says of each, in its order; they are imported when they are needed."""
 
 FULL = (errno.ENOSPC, errno.EDQUOT)
 """A disk with no room left: nobody's fault in the code, wherever it happens."""
@@ -43,7 +43,8 @@ class Parser(argparse.ArgumentParser):
         self.exit(2, f"{self.prog}: {message} (see {self.prog} --help)\n")
 
 
-def build_parser() -> argparse.ArgumentParser:
+def build_parser(only: str | None = None) -> argparse.ArgumentParser:
+    """The parser of all commands; of the others their names alone where `only` one will be called."""
     parser = Parser(
         prog="fabula",
         description="Write and fill in short stories along an emotional arc.",
@@ -51,8 +52,11 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"fabula {__version__}")
     subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    for name in COMMANDS:
-        importlib.import_module(f"fabula.cli.{name}").add_parser(subparsers)
+    for name, about in COMMANDS.items():
+        if only is None or name == only:
+            importlib.import_module(f"fabula.cli.{name}").add_parser(subparsers)
+        else:
+            subparsers.add_parser(name, help=about)
     return parser
 
 
@@ -69,7 +73,9 @@ def arcs(argv: Sequence[str]) -> list[str]:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; every mistake of the user's ends here as one line."""
-    args = build_parser().parse_args(arcs(sys.argv[1:] if argv is None else argv))
+    words = arcs(sys.argv[1:] if argv is None else argv)
+    alone = words and (words[0] in COMMANDS or words[0] in ("-h", "--help", "--version"))
+    args = build_parser(words[0] if alone else None).parse_args(words)
     try:
         code: int = args.run(args)
         sys.stdout.flush()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import shutil
 import sys
 import tempfile
@@ -11,7 +10,7 @@ from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fabula.cli import show
+from fabula.cli import COMMANDS, options, show
 from fabula.errors import UserError
 
 if TYPE_CHECKING:
@@ -41,7 +40,7 @@ EXAMPLES = """examples:
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = subparsers.add_parser(
         "demo",
-        help="fill in a story; trains a toy model first where none is installed",
+        help=COMMANDS["demo"],
         description="Fill in a story from its first and last sentence. Where no model is installed, a toy model is "
         "trained first (about a minute, once) and kept under FABULA_MODELS (else ~/.cache/fabula/models).",
         epilog=EXAMPLES,
@@ -52,15 +51,15 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser.add_argument(
         "--color", choices=("auto", "always", "never"), default="auto", help="colours (auto: only in a terminal)"
     )
+    options.add_device(parser, None)
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
-    import torch
+    from fabula.device import use_threads
 
-    if "OMP_NUM_THREADS" not in os.environ:
-        torch.set_num_threads(1)
-    narrator = ready(force=args.force)
+    use_threads(args.threads)
+    narrator = ready(force=args.force, threads=args.threads)
     first, last = TOY_STORY if narrator.checkpoint.recipe.name == toy_recipe().name else STORY
     blanks = [None] * (SENTENCES - 2)
     answers = narrator.fill_iter([first, *blanks, last], candidates=1, seed=args.seed)
@@ -82,16 +81,16 @@ def command() -> str:
     return str(here.relative_to(Path.cwd())) if here.is_relative_to(Path.cwd()) else str(here)
 
 
-def ready(*, force: bool = False) -> Narrator:
+def ready(*, force: bool = False, threads: int | None = None) -> Narrator:
     """The default model; the toy model, trained now, where there is none or where the one that is there is outdated."""
     from fabula import api
 
     own = api.models_folder() / NAME
     found = None if force else api.installed().get("default")
     if found is not None and (found != own or _is_current(own)):
-        return api.load("default")
+        return api.load("default", threads=threads)
     train_toy(own)
-    return api.load(NAME)
+    return api.load(NAME, threads=threads)
 
 
 def train_toy(folder: Path) -> None:

@@ -8,6 +8,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from fabula.cli import COMMANDS, options
+
 EXAMPLES = """examples:
   fabula evaluate likelihood --model runs/slds --data prepared/roc --split test
   fabula evaluate likelihood --model runs/slds --stories mine.jsonl --samples 50 --json
@@ -17,7 +19,7 @@ EXAMPLES = """examples:
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = subparsers.add_parser(
         "evaluate",
-        help="measure a model",
+        help=COMMANDS["evaluate"],
         description="Measure a model on stories it has not seen.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -39,15 +41,17 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     what.add_argument("--samples", type=int, default=20, help="importance samples per story (default: 20)")
     what.add_argument("--seed", type=int, default=0, help="the same seed gives the same figures (default: 0)")
     what.add_argument("--limit", type=int, metavar="N", help="only the first N stories")
-    what.add_argument("--device", default="auto", help="cpu, cuda or auto (default: auto)")
+    options.add_device(what, "auto")
     what.add_argument("--json", action="store_true", help="print the figures as JSON")
     what.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
     from fabula.api import find
+    from fabula.device import use_threads
     from fabula.evaluation.measure import measure_likelihood
 
+    use_threads(args.threads)
     record = measure_likelihood(
         find(args.model), stories=args.stories, data=args.data, split=args.split, samples=args.samples, seed=args.seed,
         limit=args.limit, device=args.device, bar=not args.json and sys.stderr.isatty(),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from fabula.cli import options, show
+from fabula.cli import COMMANDS, options, show
 
 EXAMPLES = """examples:
   fabula fill "Mia's car would not start." _ _ _ "Mia made it to work on time."
@@ -18,7 +18,7 @@ EXAMPLES = """examples:
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = subparsers.add_parser(
         "fill",
-        help="write the missing sentences of a story",
+        help=COMMANDS["fill"],
         description="Write the missing sentences of a story (_), given the others and, if you like, an arc.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from fabula.cli import COMMANDS
 from fabula.cli.studio import add_door
 from fabula.errors import UserError
 
@@ -36,7 +37,7 @@ def examples(what: str) -> str:
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = subparsers.add_parser(
         "judge",
-        help="let people judge two stories side by side",
+        help=COMMANDS["judge"],
         description="The paper's human evaluation: people rate the sentences of two stories, and say which is better.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,

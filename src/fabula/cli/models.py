@@ -8,6 +8,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from fabula.cli import COMMANDS
+
 EXAMPLES = """examples:
   fabula models
   fabula models --json
@@ -18,7 +20,7 @@ EXAMPLES = """examples:
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = subparsers.add_parser(
         "models",
-        help="list the installed models",
+        help=COMMANDS["models"],
         description="List the installed models: those that came with Fabula and those under FABULA_MODELS "
         "(else ~/.cache/fabula/models).",
         epilog=EXAMPLES,
@@ -54,5 +56,6 @@ def _line(model: dict[str, Any]) -> str:
         f"{name} {value:.4g}" for name, value in model["figures"].items() if isinstance(value, int | float)
     )
     size = f"{model['bytes'] / 2**20:.1f} MiB"
-    head = f"{model['name']:<12} {model['kind']:<5} {size:>10}  {model['words']:,} words  recipe {model['recipe']}"
+    what = f"{model['words']:,} words" if "words" in model else f"base {model['base']}"
+    head = f"{model['name']:<12} {model['kind']:<8} {size:>10}  {what}  recipe {model['recipe']}"
     return f"{head}\n{'':<12} {figures or 'no figures recorded'}\n{'':<12} {Path(model['folder'])}"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import re
 import sys
 from collections.abc import Mapping
@@ -21,14 +20,20 @@ if TYPE_CHECKING:
 def add_model(parser: argparse.ArgumentParser) -> None:
     """The options of every command that uses a model."""
     parser.add_argument("--model", default="default", metavar="NAME|DIR", help="an installed model or a checkpoint")
-    parser.add_argument("--device", default="cpu", help="cpu, cuda or auto (default: cpu)")
-    parser.add_argument(
-        "--threads", type=int, default=None, metavar="N",
-        help="CPU threads (default: 1, because two beside a busy core are slower than one)",
-    )  # fmt: skip
+    add_device(parser, "cpu")
     parser.add_argument(
         "--json", action="store_true", help="print the answer as JSON; the same seed gives the same bytes"
     )
+
+
+def add_device(parser: argparse.ArgumentParser, default: str | None) -> None:
+    """Where and with how many threads to compute; without a default the command chooses its device itself."""
+    if default is not None:
+        parser.add_argument("--device", default=default, help=f"cpu, cuda, mps or auto (default: {default})")
+    parser.add_argument(
+        "--threads", type=int, default=None, metavar="N",
+        help="CPU threads (default: OMP_NUM_THREADS, else 1: two beside a busy core are slower than one)",
+    )  # fmt: skip
 
 
 def add_sampling(parser: argparse.ArgumentParser, candidates: int, defaults: Mapping[str, object]) -> None:
@@ -92,15 +97,9 @@ def chosen(args: argparse.Namespace) -> dict[str, Any]:
 
 def narrator(args: argparse.Namespace) -> Narrator:
     """The model the arguments name, loaded."""
-    if args.threads is not None and args.threads < 1:
-        raise UserError(f"--threads must be at least 1, not {args.threads}", field="threads")
-    import torch
-
     from fabula.api import load
 
-    if args.threads is not None or "OMP_NUM_THREADS" not in os.environ:
-        torch.set_num_threads(args.threads or 1)
-    return load(args.model, args.device)
+    return load(args.model, args.device, args.threads)
 
 
 def starts(args: argparse.Namespace) -> dict[int, str]:

@@ -5,6 +5,7 @@ import signal
 import sys
 from types import FrameType
 
+from fabula.cli import COMMANDS
 from fabula.corpus.prepare import CUTOFF, LISTED, Report, prepare, prepare_stories
 from fabula.corpus.read import FORMATS, MAX_SENTENCES, MAX_WORDS, MIN_SENTENCES
 from fabula.corpus.taggers.protocol import DEFAULT_TAGGER, TAGGERS, build_tagger
@@ -35,7 +36,7 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     """Register `prepare`."""
     parser = subparsers.add_parser(
         "prepare",
-        help="turn story files into a prepared corpus",
+        help=COMMANDS["prepare"],
         description=_DESCRIPTION,
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,

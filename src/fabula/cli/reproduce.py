@@ -8,6 +8,7 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+from fabula.cli import COMMANDS, options
 from fabula.errors import UserError
 
 EXAMPLES = """examples:
@@ -21,7 +22,7 @@ EXAMPLES = """examples:
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = subparsers.add_parser(
         "reproduce",
-        help="every table of the paper side by side with ours",
+        help=COMMANDS["reproduce"],
         description="Train the paper's systems, fill in, write, measure and score, and write REPORT/index.html and "
         "report.md: each figure of the paper beside ours. Every piece has its own record below REPORT; what is done is "
         "skipped, so the command can be stopped and called again; records of several machines can be copied together.",
@@ -32,7 +33,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser.add_argument("--out", type=Path, metavar="REPORT", required=True, help="where records, texts and report go")
     parser.add_argument("--only", default="", metavar="WHAT,…", help="stages, systems or stage/system; default: all")
     parser.add_argument("--small", action="store_true", help="all of it at toy size, in minutes on a CPU")
-    parser.add_argument("--device", default="auto", help="cpu, cuda or auto (default: auto)")
+    options.add_device(parser, "auto")
     parser.add_argument("--jobs", type=int, default=1, metavar="N", help="processes at once (default: 1)")
     parser.add_argument("--deadline", type=float, metavar="S", help="begin nothing after so many seconds")
     parser.add_argument("--train-until", type=float, metavar="S", help="end every training after so many seconds")
@@ -64,14 +65,10 @@ def run(args: argparse.Namespace) -> int:
             raise UserError(f"--{name.replace('_', '-')} must be above 0, not {seconds}", field=name)
     if not 1 <= args.jobs <= 64:
         raise UserError(f"--jobs must be between 1 and 64, not {args.jobs}", field="jobs")
-    import os
-
-    import torch
-
+    from fabula.device import use_threads
     from fabula.reproduce.run import reproduce
 
-    if "OMP_NUM_THREADS" not in os.environ:
-        torch.set_num_threads(1)
+    use_threads(args.threads)
     outcome = reproduce(
         args.out, data=args.data, only=[word.strip() for word in args.only.split(",")], small=args.small,
         device=args.device, jobs=args.jobs, deadline=args.deadline, train_until=args.train_until,

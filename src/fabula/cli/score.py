@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from fabula.cli import options, show
+from fabula.cli import COMMANDS, options, show
 from fabula.results import plain
 
 EXAMPLES = """examples:
@@ -17,7 +17,7 @@ EXAMPLES = """examples:
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = subparsers.add_parser(
         "score",
-        help="say how probable a story is",
+        help=COMMANDS["score"],
         description="Say how probable a story is, in nats: exactly, or for a model with latents by a lower bound.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from fabula.cli import COMMANDS, options
 from fabula.errors import UserError
 
 EXAMPLES = """examples:
@@ -20,7 +21,7 @@ EXTRA = ("fastapi", "uvicorn", "sse_starlette", "choix", "krippendorff")
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = subparsers.add_parser(
         "studio",
-        help="write along an arc in the browser",
+        help=COMMANDS["studio"],
         description="Serve a page to write along an arc: on this machine only, unless a token is given.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -39,6 +40,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         help="a secret of 8 characters or more that every client has to know; needed off 127.0.0.1",
     )
     add_door(parser)
+    options.add_device(parser, "cpu")
     parser.add_argument("--no-open", action="store_true", help="do not open the page in a browser")
     parser.set_defaults(run=run)
 
@@ -70,6 +72,9 @@ def run(args: argparse.Namespace) -> int:
         raise UserError(f"the studio needs {error.name}: pip install 'fabula[studio]'") from error
     file = {} if args.db is None else {"db": args.db}
     names = frozenset(args.allow_host)
-    app = create_app(StudioSettings(model=args.model, host=args.host, token=token, names=names, **file))
+    settings = StudioSettings(
+        model=args.model, host=args.host, token=token, names=names, device=args.device, threads=args.threads, **file
+    )
+    app = create_app(settings)
     serve(app, args.host, args.port, token, show=not args.no_open and has_screen())
     return 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from fabula.cli import options, show
+from fabula.cli import COMMANDS, options, show
 
 EXAMPLES = """examples:
   fabula tag "Tom lost his dog." "He cried." "The dog came home."
@@ -17,7 +17,7 @@ EXAMPLES = """examples:
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = subparsers.add_parser(
         "tag",
-        help="say the arc of a story",
+        help=COMMANDS["tag"],
         description="Say the tag of every sentence of a story, or of one alone: q(S_i | X), the model's own reading.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from fabula.cli import COMMANDS, options
 from fabula.errors import UserError
 
 EXAMPLES = """examples:
@@ -21,7 +22,7 @@ EXAMPLES = """examples:
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = subparsers.add_parser(
         "train",
-        help="train a model by a recipe",
+        help=COMMANDS["train"],
         description="Train a model by a recipe on a prepared corpus. Ctrl-C stops after saving; --resume goes on.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -29,7 +30,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser.add_argument("recipe", nargs="?", type=Path, metavar="RECIPE.toml", help="what to train, and how")
     parser.add_argument("--data", type=Path, metavar="DIR", help="a folder made by fabula prepare")
     parser.add_argument("--out", type=Path, metavar="RUN", help="where the checkpoint and the log go")
-    parser.add_argument("--device", default="auto", help="cpu, cuda or auto (default: auto)")
+    options.add_device(parser, "auto")
     parser.add_argument("--resume", action="store_true", help="continue the run in RUN, exactly where it stopped")
     parser.add_argument("--force", action="store_true", help="start again over a run that is already in RUN")
     parser.add_argument("--quiet", action="store_true", help="no progress bar and no line per epoch")
@@ -48,11 +49,12 @@ def run(args: argparse.Namespace) -> int:
         if getattr(args, name) is None:
             raise UserError(f"{'RECIPE.toml' if name == 'recipe' else '--' + name} is missing; see fabula train --help")
     from fabula.corpus.dataset import Corpus
-    from fabula.device import pick_device
+    from fabula.device import pick_device, use_threads
     from fabula.training.loop import train
     from fabula.training.narrator import narrator_recipe
     from fabula.training.recipe import read_recipe
 
+    use_threads(args.threads)
     if narrator_recipe(args.recipe):
         return train_the_narrator(args)
     recipe = read_recipe(args.recipe)

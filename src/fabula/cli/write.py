@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from fabula.cli import options, show
+from fabula.cli import COMMANDS, options, show
 
 EXAMPLES = """examples:
   fabula write --sentences 7
@@ -16,7 +16,7 @@ EXAMPLES = """examples:
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = subparsers.add_parser(
         "write",
-        help="write a story from nothing but its length and its arc",
+        help=COMMANDS["write"],
         description="Write a story from nothing but its length and, if you like, its arc.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,

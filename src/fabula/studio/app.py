@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-import torch
 from fastapi import FastAPI
 from fastapi.responses import JSONResponse
 
 from fabula import __version__
 from fabula.api import Narrator
+from fabula.device import use_threads
 from fabula.judge import routes as judging
 from fabula.judge.store import Store as JudgeStore
 from fabula.studio import stories, writing
@@ -26,12 +25,6 @@ from fabula.web import errors, guard, static
 PAGE = Path(__file__).parent / "page"
 
 
-def one_thread() -> None:
-    """Beside a busy core two torch threads are slower than one; whoever sets OMP_NUM_THREADS knows better."""
-    if "OMP_NUM_THREADS" not in os.environ:
-        torch.set_num_threads(1)
-
-
 def warm(narrator: Narrator) -> Iterator[None]:
     """The first answer of a process costs another second, for the tokeniser and for memory; so nobody waits for it."""
     for _ in narrator.fill_iter(["We went home.", None, "We slept."], samples=2):
@@ -40,10 +33,10 @@ def warm(narrator: Narrator) -> Iterator[None]:
 
 def create_app(settings: StudioSettings) -> FastAPI:
     """The application of a studio. Its model is loaded and its file open when this returns: mistakes come before."""
-    narrators = Narrators(settings.model, settings.device, settings.loaded)
+    narrators = Narrators(settings.model, settings.device, settings.loaded, settings.threads)
     narrators.get(None)
     store, judgements = Store(settings.db), JudgeStore(settings.db)  # last: a mistake leaves no new file behind
-    jobs = Jobs(settings.workers, settings.queue, one_thread, settings.limit)
+    jobs = Jobs(settings.workers, settings.queue, lambda: use_threads(settings.threads), settings.limit)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:

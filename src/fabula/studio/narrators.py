@@ -14,8 +14,8 @@ from fabula.studio.jobs import unbroken
 class Narrators:
     """Loaded models, the least lately used given up first."""
 
-    def __init__(self, default: str, device: str = "cpu", loaded: int = 2) -> None:
-        self.default, self.device, self.most = default, device, loaded
+    def __init__(self, default: str, device: str = "cpu", loaded: int = 2, threads: int | None = None) -> None:
+        self.default, self.device, self.most, self.threads = default, device, loaded, threads
         self._folder = find(default)
         self._held: OrderedDict[str, Narrator] = OrderedDict()
         self._lock = threading.Lock()
@@ -28,7 +28,7 @@ class Narrators:
             raise UserError(f"no model is called {name!r} here; there are {known}", field="model")
         with unbroken(), self._lock:
             if name not in self._held:
-                self._held[name] = load(self._folder if name == self.default else name, self.device)
+                self._held[name] = load(self._folder if name == self.default else name, self.device, self.threads)
                 while len(self._held) > self.most:
                     self._held.popitem(last=False)
             self._held.move_to_end(name)

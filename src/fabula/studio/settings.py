@@ -46,6 +46,8 @@ class StudioSettings:
     limit: float = 300.0
     """Seconds of computing that one job may have."""
     device: str = "cpu"
+    threads: int | None = None
+    """Of each job; None: what OMP_NUM_THREADS says, else one."""
     max_body: int = MAX_BODY
     loaded: int = 2
     """Models held in memory at once."""

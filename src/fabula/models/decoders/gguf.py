@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -20,6 +20,9 @@ F32, Q4_1, Q8_0 = 0, 3, 8
 BLOCK = 32
 """Weights of one quantised block, which share a scale (Q8_0) or a scale and a minimum (Q4_1)."""
 BLOCK_BYTES = {F32: 4 * BLOCK, Q4_1: 4 + BLOCK // 2, Q8_0: 2 + BLOCK}
+
+
+Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 
 
 class GGUF(NamedTuple):
@@ -42,9 +45,8 @@ class Place(NamedTuple):
 class Tensors(Mapping[str, Tensor]):
     """The tensors of a file, read from disk and dequantised when they are asked for."""
 
-    def __init__(self, path: Path, places: dict[str, Place]) -> None:
-        self.places = places
-        self.data = np.memmap(path, np.uint8, "r")
+    def __init__(self, data: Bytes, places: dict[str, Place]) -> None:
+        self.places, self.data = places, data
         if any(place.start + place.size > len(self.data) for place in places.values()):
             raise ValueError("truncated")
 
@@ -62,32 +64,73 @@ class Tensors(Mapping[str, Tensor]):
 def read_gguf(path: Path) -> GGUF:
     """A file's metadata and tensors; one that is truncated, or no GGUF file, is refused in one line."""
     try:
-        with open(path, "rb") as file:
-            return _read(file, path)
+        return _read(np.memmap(path, np.uint8, "r"))
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror}") from error
     except (struct.error, ValueError, KeyError, UnicodeDecodeError) as error:
         raise UserError(f"{path} is truncated, or is not a GGUF file of a kind that Fabula reads") from error
 
 
-def _read(file: BinaryIO, path: Path) -> GGUF:
-    magic, version, tensor_count, metadata_count = struct.unpack("<4sIQQ", file.read(24))
+def _read(data: Bytes) -> GGUF:
+    header = Header(data)
+    magic, version, tensor_count, metadata_count = header.take("4sIQQ")
     if magic != b"GGUF" or version not in (2, 3):
         raise ValueError("not GGUF")
-    metadata = {_string(file): _value(file) for _ in range(metadata_count)}
+    metadata = {header.string(): header.value() for _ in range(metadata_count)}
     places = {}
     for _ in range(tensor_count):
-        name = _string(file)
-        (dimensions,) = struct.unpack("<I", file.read(4))
-        shape = struct.unpack(f"<{dimensions}Q", file.read(8 * dimensions))[::-1]  # the file lists the fastest first
-        kind, offset = struct.unpack("<IQ", file.read(12))
+        name = header.string()
+        (dimensions,) = header.take("I")
+        shape = header.take(f"{dimensions}Q")[::-1]  # the file lists the fastest first
+        kind, offset = header.take("IQ")
         places[name] = Place(shape, kind, offset, int(np.prod(shape)) // BLOCK * BLOCK_BYTES[kind])
     alignment = int(metadata.get("general.alignment", 32))
-    begin = -(-file.tell() // alignment) * alignment
-    return GGUF(metadata, Tensors(path, {name: p._replace(start=begin + p.start) for name, p in places.items()}))
+    begin = -(-header.at // alignment) * alignment
+    return GGUF(metadata, Tensors(data, {name: p._replace(start=begin + p.start) for name, p in places.items()}))
 
 
-def _dequantise(raw: np.ndarray[Any, np.dtype[np.uint8]], kind: int) -> np.ndarray[Any, np.dtype[np.float32]]:
+class Header:
+    """Reads a file's values one after the other; arrays at once, for two of them are the vocabulary and the merges."""
+
+    def __init__(self, data: Bytes) -> None:
+        self.data, self.at = data.data, 0
+
+    def take(self, letters: str) -> tuple[Any, ...]:
+        """Values of these types, in struct's letters."""
+        found = struct.unpack_from(f"<{letters}", self.data, self.at)
+        self.at += struct.calcsize(f"<{letters}")
+        return found
+
+    def string(self) -> str:
+        return self.strings(1)[0]
+
+    def strings(self, count: int) -> list[str]:
+        found, at, data, length = [], self.at, self.data, struct.Struct("<Q").unpack_from
+        for _ in range(count):
+            begin = at + 8
+            at = begin + length(data, at)[0]
+            if at > len(data):
+                raise ValueError("truncated")
+            found.append(str(data[begin:at], "utf-8"))
+        self.at = at
+        return found
+
+    def value(self, kind: int | None = None) -> Any:
+        if kind is None:
+            (kind,) = self.take("I")
+        if kind == STRING:
+            return self.string()
+        if kind != ARRAY:
+            return self.take(SCALARS[kind])[0]
+        inner, count = self.take("IQ")
+        if inner == STRING:
+            return self.strings(count)
+        if inner == ARRAY:
+            return [self.value(inner) for _ in range(count)]
+        return list(self.take(f"{count}{SCALARS[inner]}"))
+
+
+def _dequantise(raw: Bytes, kind: int) -> np.ndarray[Any, np.dtype[np.float32]]:
     if kind == F32:
         return raw.view(np.float32).copy()
     blocks = raw.reshape(-1, BLOCK_BYTES[kind])
@@ -98,23 +141,3 @@ def _dequantise(raw: np.ndarray[Any, np.dtype[np.uint8]], kind: int) -> np.ndarr
     pairs = blocks[:, 4:]  # low halves are the block's first sixteen weights, high halves its last
     levels = np.concatenate([pairs & 15, pairs >> 4], 1).astype(np.float32)
     return (levels * scale + minimum).reshape(-1)
-
-
-def _string(file: BinaryIO) -> str:
-    (length,) = struct.unpack("<Q", file.read(8))
-    content = file.read(length)
-    if len(content) < length:
-        raise ValueError("truncated")
-    return content.decode("utf-8")
-
-
-def _value(file: BinaryIO, kind: int | None = None) -> Any:
-    if kind is None:
-        (kind,) = struct.unpack("<I", file.read(4))
-    if kind == STRING:
-        return _string(file)
-    if kind == ARRAY:
-        inner, count = struct.unpack("<IQ", file.read(12))
-        return [_value(file, inner) for _ in range(count)]
-    letter = SCALARS[kind]
-    return struct.unpack(f"<{letter}", file.read(struct.calcsize(f"<{letter}")))[0]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import torch
@@ -29,18 +30,26 @@ def load_narrator(folder: Path, device: str = "cpu", base: Path | None = None) -
     """The decoder of an adapter's folder: 8-bit on a CPU, bfloat16 on a GPU."""
     adapter = load_adapter(folder)
     path = base or find_base()
-    check_base(path, adapter.config.base_sha256)
-    file = read_gguf(path)
+    with ThreadPoolExecutor(1) as pool:  # what needs no GIL (hashing, packing) beside what does (header, tokenizer)
+        checked = pool.submit(check_base, path, adapter.config.base_sha256)
+        file = read_gguf(path)
+        checked.result()
+        making = pool.submit(_network, adapter, file, folder, torch.device(device))
+        tokenizer = SubwordTokenizer.from_metadata(file.metadata)
+        tokenizer.starts_word  # noqa: B018 (worked out now, while there is time)
+        return NarratorDecoder(making.result(), tokenizer)
+
+
+def _network(adapter: Adapter, file: GGUF, folder: Path, device: torch.device) -> Network:
     sizes = Sizes.of(file.metadata)
     adapter.check(sizes, folder)
-    where = torch.device(device)
-    if where.type == "cpu" and quantised.available():
+    if device.type == "cpu" and quantised.available():
         weights = _eight_bit(adapter, file, sizes, f"{adapter.config.base_sha256[:16]}-{sha256(folder / WEIGHTS)[:16]}")
     else:
-        dtype = torch.bfloat16 if where.type == "cuda" else torch.float32
+        dtype = torch.bfloat16 if device.type == "cuda" else torch.float32
         made = fuse(adapter.merge(file.tensors), sizes, eight_bit=False, dtype=dtype)
-        weights = {name: weight.to(where) for name, weight in made}
-    return NarratorDecoder(Network(sizes, weights), SubwordTokenizer.from_metadata(file.metadata))
+        weights = {name: weight.to(device) for name, weight in made}
+    return Network(sizes, weights)
 
 
 def _eight_bit(adapter: Adapter, file: GGUF, sizes: Sizes, key: str) -> dict[str, Tensor]:

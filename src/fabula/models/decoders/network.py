@@ -17,7 +17,7 @@ from torch.nn import functional as F
 
 from fabula.models.decoders.fuse import FUSED, Weights, hadamard
 from fabula.models.decoders.gguf import BLOCK
-from fabula.models.decoders.quantised import LinearMap, linear_map
+from fabula.models.decoders.quantised import LinearMap, linear_maps
 from fabula.models.decoders.transformer import Sizes
 
 GROWTH = 32
@@ -74,8 +74,9 @@ class Network:
     def __init__(self, sizes: Sizes, weights: Weights) -> None:
         self.sizes = sizes
         self.embedding, self.scale = weights["embedding"], weights.get("embedding.scale")
-        self.head = linear_map(weights, "head")
-        self.layers = [Layer(*(linear_map(weights, f"{i}.{name}") for name in FUSED)) for i in range(sizes.layers)]
+        names = [f"{i}.{name}" for i in range(sizes.layers) for name in FUSED]
+        self.head, *maps = linear_maps(weights, ["head", *names])
+        self.layers = [Layer(*maps[begin : begin + len(FUSED)]) for begin in range(0, len(maps), len(FUSED))]
         self.device = self.embedding.device
         self.dtype = self.embedding.dtype if self.scale is None else torch.float32
         self.turn = None if self.scale is None else hadamard(BLOCK)

@@ -75,9 +75,9 @@ class SubwordTokenizer:
     @cached_property
     def texts(self) -> list[str]:
         """What each token spells, without the blank before it; a special token spells nothing."""
-        byte = {character: number for number, character in _characters().items()}
+        byte = str.maketrans({character: chr(number) for number, character in _characters().items()})
         return [
-            bytes(byte[c] for c in piece).decode("utf-8", "replace").strip() if i >= SPECIALS else ""
+            piece.translate(byte).encode("latin-1").decode("utf-8", "replace").strip() if i >= SPECIALS else ""
             for i, piece in enumerate(self.pieces)
         ]
 
