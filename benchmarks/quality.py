@@ -44,9 +44,10 @@ def perplexity(nats: FloatArray, tokens: NDArray[np.int64]) -> dict[str, Any]:
 
 def perplexities(found: Surprise) -> dict[str, Any]:
     figures = {"story_perplexity": perplexity(found.nats, found.tokens)}
-    if (found.given_tokens > 0).any():
+    given_nats, given_tokens = found.nats - found.written_nats, found.tokens - found.written_tokens
+    if (given_tokens > 0).any():
         figures["written_perplexity"] = perplexity(found.written_nats, found.written_tokens)
-        figures["given_perplexity"] = perplexity(found.given_nats, found.given_tokens)
+        figures["given_perplexity"] = perplexity(given_nats, given_tokens)
     return figures
 
 
