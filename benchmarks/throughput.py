@@ -28,7 +28,7 @@ def measure(recipe: Recipe, corpus: Corpus, device: torch.device, limit: int | N
     """Stories per second over a whole epoch (or `limit` batches of it), after a warm-up of 20 steps."""
     with tempfile.TemporaryDirectory() as out:
         run = Run(recipe, corpus, Path(out), device)
-        batches = list(run.train_shelf.bucketed(recipe.train.batch, np.random.default_rng(0)))[:limit]
+        batches = list(run.train_stories.bucketed(recipe.train.batch, np.random.default_rng(0)))[:limit]
         for rows in batches[:20]:
             run.step(rows, len(batches))
         wait(device)

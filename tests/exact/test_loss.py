@@ -56,7 +56,7 @@ def test_loss_is_the_weighted_sum(
     """-E log p(X) + weight (max(KL Z, target) + KL S) - log p(S) - alpha log q(S), means over the batch; 10 steps."""
     run = a_run(toy_corpus, tmp_path, objective)
     run.progress.step = step
-    batch = run.train_shelf.batch(np.arange(2))
+    batch = run.train_stories.batch(np.arange(2))
     assert run.loss(TERMS, batch, None, 10).item() == pytest.approx(expected)
 
 
@@ -66,11 +66,11 @@ def test_head_labels_and_sparsity_enter_the_loss(toy_corpus: Path, tmp_path: Pat
     run = a_run(toy_corpus, tmp_path, {**base, "other_words": 0.3, "labelled_per_step": 5})
     assert isinstance(run.model, SLDS)
     run.model.eval()
-    batch = run.train_shelf.batch(np.arange(2))
+    batch = run.train_stories.batch(np.arange(2))
     Z = torch.randn(*batch.S.shape, 2, generator=torch.Generator().manual_seed(0))
     words = 0.3 * run.heads["other_words"](Z, batch)
     rows = np.random.default_rng([0, 1, 0]).choice(run.labelled, size=5, replace=False)
-    again = run.train_shelf.batch(rows)
+    again = run.train_stories.batch(rows)
     taught = log_q_of(run.model.evidence(again), again.S).mean()
     expected = 7 + (2 + 1) + 3 + 2 - words.mean().item() - taught.item()
     assert run.loss(TERMS, batch, Z, 10).item() == pytest.approx(expected, rel=1e-6)
@@ -85,7 +85,7 @@ def test_the_head_reads_the_words_of_the_other_sentences(toy_corpus: Path, tmp_p
     """Mean log p of content words, by hand."""
     run = a_run(toy_corpus, tmp_path, {"other_words": 1.0})
     head = run.heads["other_words"]
-    batch = run.train_shelf.batch(np.arange(3))
+    batch = run.train_stories.batch(np.arange(3))
     Z = torch.randn(*batch.S.shape, 2, generator=torch.Generator().manual_seed(0))
     log_p: Tensor = head.net(Z).log_softmax(-1)  # type: ignore[operator]
     expected = []
@@ -161,10 +161,10 @@ def test_labels_are_a_seeded_share() -> None:
 
 def test_unlabelled_stories_show_no_tag(toy_corpus: Path, tmp_path: Path) -> None:
     run = a_run(toy_corpus, tmp_path, {"labelled": 0.25})
-    n = len(run.train_shelf)
-    batch = run.train_shelf.batch(np.arange(n))
+    n = len(run.train_stories)
+    batch = run.train_stories.batch(np.arange(n))
     labelled = (batch.S >= 0).any(1)
     assert labelled.nonzero().flatten().tolist() == run.labelled.tolist()
     assert (batch.S[labelled] >= 0)[batch.present[labelled]].all()
     assert len(run.labelled) == round(n / 4)
-    assert (run.valid_shelf.batch(np.arange(3)).S >= 0).any()
+    assert (run.valid_stories.batch(np.arange(3)).S >= 0).any()

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import json
 import math
-import signal
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 
@@ -26,31 +23,16 @@ from fabula.models.build import build
 from fabula.models.protocol import Model, Terms
 from fabula.models.scaffold import UNKNOWN
 from fabula.models.slds import SLDS
-from fabula.training.checkpoint import Checkpoint, load, owners, read_tensors, save, write_file, write_tensors
+from fabula.training.checkpoint import Checkpoint, load, owners, save, write_file
 from fabula.training.heads import WordHead
 from fabula.training.objective import log_q_of, terms
-from fabula.training.recipe import ObjectiveSettings, Recipe, recipe_from
+from fabula.training.recipe import ObjectiveSettings, Recipe
+from fabula.training.resume import Progress, interruptible, read_state, under, write_state
 from fabula.training.swap import NameSwap
 from fabula.training.tags import settle_tags
 
 CHECK_EVERY = 50
 """Steps between two looks at the loss: a look makes the host wait for the device."""
-
-
-@dataclass
-class Progress:
-    """Where a run stands; with the tensors of `Run.tensors` it is all that a resumed run needs."""
-
-    epoch: int = 0
-    step_in_epoch: int = 0
-    step: int = 0
-    best: float = math.inf
-    best_epoch: int = -1
-    scale: float = 1.0
-    """What plateaus have multiplied the learning rates by."""
-    bad_epochs: int = 0
-    sums: dict[str, float] = field(default_factory=dict)
-    stories: int = 0
 
 
 def train(
@@ -72,9 +54,9 @@ def train(
         while p.epoch < settings.epochs and not run.patience_is_out():
             began = time.perf_counter()
             rng = np.random.default_rng([settings.seed, p.epoch])
-            batches = list(run.train_shelf.bucketed(settings.batch, rng))
+            batches = list(run.train_stories.bucketed(settings.batch, rng))
             title = f"epoch {p.epoch + 1}"
-            # Left by its own door, so that what stops us is said on a line of its own.
+            # Closed before an interruption is reported, so that the message has a line of its own.
             with tqdm(batches, desc=title, unit="batch", disable=not bar, leave=False, mininterval=0.5) as shown:
                 for number, rows in enumerate(shown):
                     if number < p.step_in_epoch:
@@ -102,10 +84,10 @@ class Run:
         p_next = torch.from_numpy(np.asarray(corpus.transitions.p_next))
         self.model: Model = build(recipe.model, len(corpus.vocabulary), p_initial, p_next).to(device)
         self.heads = self._heads().to(device)
-        self.train_shelf = StoryDataset(corpus.split("train"), device)
-        self.valid_shelf = StoryDataset(corpus.split("valid"), device)
-        self.labelled = labelled_rows(len(self.train_shelf), recipe.objective)
-        hide_tags(self.train_shelf, self.labelled)
+        self.train_stories = StoryDataset(corpus.split("train"), device)
+        self.valid_stories = StoryDataset(corpus.split("valid"), device)
+        self.labelled = labelled_rows(len(self.train_stories), recipe.objective)
+        hide_tags(self.train_stories, self.labelled)
         groups = parameter_groups(self.model, self.heads, recipe)
         fused = {"fused": True} if device.type == "cuda" else {}
         self.optimiser = torch.optim.AdamW(groups, weight_decay=settings.weight_decay, **fused)  # type: ignore[arg-type]
@@ -125,7 +107,7 @@ class Run:
         """One batch: terms, loss, gradients, weights. Nothing here waits for the device."""
         p, objective, settings = self.progress, self.recipe.objective, self.recipe.train
         self.model.train()
-        batch = self.train_shelf.batch(rows)
+        batch = self.train_stories.batch(rows)
         if self.swap:
             batch = self.swap(batch)
         t, Z = terms(self.model, batch, objective, half=self.half)
@@ -176,7 +158,7 @@ class Run:
     def taught(self, model: SLDS, n: int) -> Tensor:
         """log q(S_i) of labelled stories drawn for this term alone, so that 1 % of labels is met at every step."""
         rng = np.random.default_rng([self.recipe.train.seed, 1, self.progress.step])
-        batch = self.train_shelf.batch(rng.choice(self.labelled, size=min(n, len(self.labelled)), replace=False))
+        batch = self.train_stories.batch(rng.choice(self.labelled, size=min(n, len(self.labelled)), replace=False))
         with torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self.half):
             evidence = model.evidence(batch)
         return log_q_of(evidence, batch.S).mean()
@@ -272,14 +254,14 @@ class Run:
         honest = ObjectiveSettings(kind="collapsed", clamp_tags=False, posterior=self.recipe.objective.posterior)
         sums: dict[str, float] = {}
         total = 0.0
-        for rows in self.valid_shelf.in_order(256):
-            batch = self.valid_shelf.batch(rows)
+        for rows in self.valid_stories.in_order(256):
+            batch = self.valid_stories.batch(rows)
             t, _ = terms(self.model, batch, honest, generator=generator, half=self.half, law=self.recipe.objective.law)
             total -= float(t.bound().sum())
             for name, value in t._asdict().items():
                 sums[name] = sums.get(name, 0.0) + float(value.sum())
         self.model.load_state_dict(own)
-        n = len(self.valid_shelf)
+        n = len(self.valid_stories)
         return total / n, {name: value / n for name, value in sums.items()}
 
     def checkpoint(self) -> Checkpoint:
@@ -299,14 +281,7 @@ class Run:
     def keep(self) -> None:
         """Write what a resumed run needs, whole or not at all."""
         self.look()
-        folder = self.out / "resume"
-        folder.mkdir(parents=True, exist_ok=True)
-        name, entry = write_tensors(folder, "state", self.tensors())
-        content = {"progress": vars(self.progress), "recipe": self.recipe.to_dict(), "corpus": self.corpus.hash}
-        write_file(folder / "state.json", json.dumps({**content, "file": name, "entry": entry}).encode())
-        for stale in folder.glob("state-*.safetensors"):
-            if stale.name != name:
-                stale.unlink()
+        write_state(self.out, self.progress, self.recipe, self.corpus.hash, self.tensors())
 
     def tensors(self) -> dict[str, Tensor]:
         """Weights, averages, moments and the state of the random numbers."""
@@ -322,30 +297,15 @@ class Run:
 
     def restore(self) -> None:
         """Continue where `keep` left off."""
-        path = self.out / "resume" / "state.json"
-        try:
-            content = json.loads(path.read_text(encoding="utf-8"))
-        except FileNotFoundError as error:
-            raise UserError(f"{self.out} has nothing to resume: no {path}; train without --resume") from error
-        except ValueError as error:
-            raise UserError(f"{path} is damaged: {error}; train without --resume") from error
-        try:
-            if recipe_from(content["recipe"]) != self.recipe:
-                raise UserError(f"{self.out} was trained by another recipe; resume with the same one")
-            if content["corpus"] != self.corpus.hash:
-                raise UserError(f"{self.out} was trained on another corpus; resume with the same one")
-            tensors = read_tensors(path.parent / content["file"], content["entry"])
-            self.progress = Progress(**content["progress"])
-        except (KeyError, TypeError) as error:
-            raise UserError(f"{path} is damaged: {error}; train without --resume") from error
+        self.progress, tensors = read_state(self.out, self.recipe, self.corpus.hash)
         # A run that was killed between its log and its state has logged an epoch that will now be run again.
         self.log([entry for entry in self.logged() if entry["epoch"] <= self.progress.epoch])
-        self.model.load_state_dict(_under(tensors, "model."))
-        self.heads.load_state_dict(_under(tensors, "heads."))
-        for name, tensor in _under(tensors, "average.").items():
+        self.model.load_state_dict(under(tensors, "model."))
+        self.heads.load_state_dict(under(tensors, "heads."))
+        for name, tensor in under(tensors, "average.").items():
             self.average[name].copy_(tensor)
         state: dict[int, dict[str, Tensor]] = {}
-        for name, tensor in _under(tensors, "adam.").items():
+        for name, tensor in under(tensors, "adam.").items():
             index, kind = name.split(".", 1)
             state.setdefault(int(index), {})[kind] = tensor
         groups = self.optimiser.state_dict()["param_groups"]
@@ -362,7 +322,7 @@ class Run:
         model = self.model.latent
         if model is not None and self.recipe.model.recognition.tags == "words":
             words, seed = self.corpus.vocabulary.words, self.recipe.train.seed
-            settle_tags(model, self.train_shelf, self.labelled, words, seed)
+            settle_tags(model, self.train_stories, self.labelled, words, seed)
             save(self.out, self.checkpoint())
 
     def _heads(self) -> nn.ModuleDict:
@@ -397,29 +357,3 @@ def parameter_groups(model: Model, heads: nn.Module, recipe: Recipe) -> list[dic
         rate = recipe.train.learning_rate_dynamics
         groups.append({"params": dynamics, "full_rate": rate, "weight_decay": 0.0})
     return cast(list[dict[str, Any]], groups)
-
-
-@contextmanager
-def interruptible() -> Iterator[Callable[[], bool]]:
-    """Ctrl-C sets a flag that the loop reads between two steps; a second Ctrl-C stops at once."""
-    caught = False
-
-    def note(signum: int, frame: Any) -> None:
-        nonlocal caught
-        if caught:
-            raise KeyboardInterrupt
-        caught = True
-
-    try:
-        previous = signal.signal(signal.SIGINT, note)
-    except ValueError:  # not the main thread: nobody can press Ctrl-C on us
-        yield lambda: False
-        return
-    try:
-        yield lambda: caught
-    finally:
-        signal.signal(signal.SIGINT, previous)
-
-
-def _under(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
-    return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}

@@ -37,8 +37,8 @@ from fabula.models.decoders.words import COMMON
 from fabula.models.settings import not_negative, positive, shares
 from fabula.training.adapters import FACTS
 from fabula.training.checkpoint import write_file
-from fabula.training.loop import interruptible
 from fabula.training.recipe import parse
+from fabula.training.resume import interruptible
 
 POOL = 8
 """Batches whose rows are sorted by length together, so that those of one batch are of like lengths."""

@@ -1,0 +1,92 @@
+"""What a stopped run needs to go on: where it stood and every tensor, in RUN/resume, whole or not at all."""
+
+from __future__ import annotations
+
+import json
+import math
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from fabula.errors import UserError
+from fabula.training.checkpoint import read_tensors, write_file, write_tensors
+from fabula.training.recipe import Recipe, recipe_from
+
+
+@dataclass
+class Progress:
+    """Where a run stands; with the tensors of the run it is all that a resumed run needs."""
+
+    epoch: int = 0
+    step_in_epoch: int = 0
+    step: int = 0
+    best: float = math.inf
+    best_epoch: int = -1
+    scale: float = 1.0
+    """What plateaus have multiplied the learning rates by."""
+    bad_epochs: int = 0
+    sums: dict[str, float] = field(default_factory=dict)
+    stories: int = 0
+
+
+def write_state(out: Path, progress: Progress, recipe: Recipe, corpus_hash: str, tensors: dict[str, Tensor]) -> None:
+    """Replacing state.json is the one atomic step; tensors that it no longer names are removed."""
+    folder = out / "resume"
+    folder.mkdir(parents=True, exist_ok=True)
+    name, entry = write_tensors(folder, "state", tensors)
+    content = {"progress": vars(progress), "recipe": recipe.to_dict(), "corpus": corpus_hash}
+    write_file(folder / "state.json", json.dumps({**content, "file": name, "entry": entry}).encode())
+    for stale in folder.glob("state-*.safetensors"):
+        if stale.name != name:
+            stale.unlink()
+
+
+def read_state(out: Path, recipe: Recipe, corpus_hash: str) -> tuple[Progress, dict[str, Tensor]]:
+    """What `write_state` wrote, if it was for the same recipe and corpus."""
+    path = out / "resume" / "state.json"
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise UserError(f"{out} has nothing to resume: no {path}; train without --resume") from error
+    except ValueError as error:
+        raise UserError(f"{path} is damaged: {error}; train without --resume") from error
+    try:
+        if recipe_from(content["recipe"]) != recipe:
+            raise UserError(f"{out} was trained by another recipe; resume with the same one")
+        if content["corpus"] != corpus_hash:
+            raise UserError(f"{out} was trained on another corpus; resume with the same one")
+        return Progress(**content["progress"]), read_tensors(path.parent / content["file"], content["entry"])
+    except (KeyError, TypeError) as error:
+        raise UserError(f"{path} is damaged: {error}; train without --resume") from error
+
+
+def under(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    """The tensors whose names begin with a prefix, named without it."""
+    return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
+
+
+@contextmanager
+def interruptible() -> Iterator[Callable[[], bool]]:
+    """Ctrl-C sets a flag that the loop reads between two steps; a second Ctrl-C stops at once."""
+    caught = False
+
+    def note(signum: int, frame: Any) -> None:
+        nonlocal caught
+        if caught:
+            raise KeyboardInterrupt
+        caught = True
+
+    try:
+        previous = signal.signal(signal.SIGINT, note)
+    except ValueError:  # not the main thread: nobody can press Ctrl-C on us
+        yield lambda: False
+        return
+    try:
+        yield lambda: caught
+    finally:
+        signal.signal(signal.SIGINT, previous)
