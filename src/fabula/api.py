@@ -57,8 +57,7 @@ PACKAGED = Path(__file__).parent / "data"
 SMALL = "small"
 """The model that answers where the default one's base is not installed."""
 EXPLAIN_WORDS, EXPLAIN_SAMPLES = 700, (8, 16)
-"""Words x draws that `explain` reads along a story, and between how many draws of Z it chooses for that: a long story
-gets fewer."""
+"""`explain` draws Z so often that words of the story x draws are about `EXPLAIN_WORDS`, between `EXPLAIN_SAMPLES`."""
 POSTERIOR_SAMPLES = (200, 50)
 """Draws of a posterior: where the free tags are few enough to enumerate, and where blocks alternate for each draw."""
 WRITE_SAMPLES = 10
@@ -391,7 +390,7 @@ class Narrator:
     def _answers(
         self, task: Task, candidates: int, name: str, seed: int, settings: Mapping[str, Any]
     ) -> Iterator[Filling]:
-        """What is wrong with the settings is said at once, not when the first answer is asked for."""
+        """The answers to a task as they come; a mistake in the settings raises at once, not with the first answer."""
         sampler, notes = self._sampler(name)
         notes = self.notes + notes
         said = {key: value for key, value in settings.items() if value is not None}

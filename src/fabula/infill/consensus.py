@@ -26,7 +26,7 @@ def expected_overlap(
 ) -> Float[Tensor, "story sample"]:
     """E of F1 over words plus F1 over pairs of neighbours, of each sample with a sample drawn by these weights.
 
-    Words up to `<eos>` are no words; a word or pair counts once however often it stands.
+    Special tokens (ids up to `<eos>`) are no words; a word or pair counts once however often it stands.
     """
     pairs = words[..., :-1] * (int(words.max()) + 1) + words[..., 1:]
     whole = (words[..., :-1] > EOS) & (words[..., 1:] > EOS)

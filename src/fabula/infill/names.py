@@ -15,8 +15,8 @@ from fabula.corpus.vocabulary import Vocabulary
 from fabula.models.protocol import Model
 from fabula.ties import first_best, ranking
 
-KNOWN = 24
-"""Known names that are tried for each unknown one."""
+TRIED = 24
+"""How many known names are tried for each unknown one."""
 NOT_BEFORE_A_NAME = frozenset(
     ["a", "an", "the", "my", "your", "his", "her", "its", "our", "their", "this", "that", "some", "no"]
 )
@@ -43,7 +43,7 @@ def known_names(model: Model, vocabulary: Vocabulary) -> list[str]:
     words = vocabulary.words
     names = [n for n, w in enumerate(words) if looks_like_a_name(w) and w.lower() not in vocabulary.index]
     order = ranking(model.first_word_scores()[names].tolist())
-    return [words[names[place]] for place in order[:KNOWN]]
+    return [words[names[place]] for place in order[:TRIED]]
 
 
 def stand_ins(

@@ -180,6 +180,8 @@ def router(store: Store, *, curator: str | None = None) -> APIRouter:
 
 
 def _keeper(curator: str) -> Any:
+    """A dependency that refuses requests without the curator's key."""
+
     def keep(x_fabula_curator: Annotated[str, Header()] = "") -> None:
         if not hmac.compare_digest(x_fabula_curator.encode(), curator.encode()):
             raise RefusedError(403, "this is the curator's: open the curator's address that the server printed")

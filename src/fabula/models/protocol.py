@@ -37,7 +37,7 @@ class Terms(NamedTuple):
     log_p_S: Float[Tensor, " batch"]
     """log p(S) of known tags, where they stand apart from Z; 0 where S is summed out with Z."""
     log_q_S: Float[Tensor, " batch"]
-    """log q(S) at the known tags: a teacher's term, no part of the bound."""
+    """log q(S) at the known tags: supervision of the recognition network, no part of the bound."""
 
     def bound(self) -> Float[Tensor, " batch"]:
         """A lower bound on log p(X), or log p(X, S) where S is known (hard or summed-out S only)."""
@@ -99,7 +99,7 @@ class Model(nn.Module, ABC):
 
     @property
     def reads_ahead(self) -> bool:
-        """Whether the decoder knows r(X_missing | X_given, S)."""
+        """Whether the decoder, when it writes, reads the given sentences that follow (`Decoder.reads_ahead`)."""
         return self.decoder is not None and self.decoder.reads_ahead
 
     @property

@@ -31,11 +31,11 @@ from fabula.training.loop import train
 
 FloatArray = NDArray[np.float64]
 STORIES_AT_ONCE = {"cpu": 256, "cuda": 1600}
-"""Of a likelihood: the sentences follow one another, so that a card wants as many stories as it can hold."""
+"""Stories of a batch, by device: sentences are read one after the other, so a GPU needs many stories to be busy."""
 LOOKED_AT = 200
-"""Stories on which the use of Z is measured."""
+"""How many stories the use of Z is measured on."""
 CHANGED = 8
-"""Stories whose second sentence is written under every state."""
+"""How many stories have their second sentence written under every state."""
 
 
 class EnoughError(Exception):

@@ -26,7 +26,7 @@ PAGE = Path(__file__).parent / "page"
 
 
 def warm(narrator: Narrator) -> Iterator[None]:
-    """The first answer of a process costs another second, for the tokeniser and for memory; so nobody waits for it."""
+    """A small fill as a job, run at the start: a process's first fill takes a second longer than later ones."""
     for _ in narrator.fill_iter(["We went home.", None, "We slept."], samples=2):
         yield None
 

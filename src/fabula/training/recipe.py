@@ -56,9 +56,10 @@ class ObjectiveSettings:
 
     @property
     def law(self) -> Law:
-        """The q(Z | X) of a bound: a model that was trained with a sampled S is measured with one that is committed to.
+        """The q(Z | X) with which the trained model's bound is measured.
 
-        Where S was summed out, q mixes the dynamics by q(S | X), as in training.
+        After training with a sampled S (`paper`), S is drawn for every sentence (`switching`). After training with S
+        summed out, q is as in training: the dynamics are mixed by q(S | X).
         """
         return "switching" if self.kind == "paper" and self.posterior == "filtering" else self.posterior
 

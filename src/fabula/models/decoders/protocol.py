@@ -6,7 +6,7 @@ move states from sentence to sentence:
     state = decoder.start(rows, z)                               before the story
     state = decoder.begin_sentence(state, s)                     S_i is known from here on
     state, log_p = decoder.read(state, tokens, lengths, z)       over a given sentence
-    scores, state = decoder.step(state, z); state.then(token)    over a missing one, token by token (`infill.decode`)
+    scores, state = decoder.step(state, z, done); state.then(token)    over a missing one, by tokens (`infill.decode`)
 
 Every tensor of tokens is padded with `PAD` (0), whatever the tokenizer: no sentence contains it. To add a decoder, see
 docs/extending.md.
