@@ -20,6 +20,7 @@ from typing import Any, TypeVar
 import torch
 
 from fabula.corpus.taggers.protocol import tagger_of
+from fabula.corpus.tokenize import tokenise
 from fabula.corpus.vocabulary import UNK
 from fabula.device import pick_device, use_threads
 from fabula.errors import UserError
@@ -426,6 +427,11 @@ class Narrator:
                 )
 
         return answers()
+
+    def count_tokens(self, text: str) -> int:
+        """How many tokens of the model's own a text has."""
+        own = self.model.tokenizer
+        return len(tokenise(text) if own is None else own.encode(text))
 
     def usual_samples(self, sampler: str = DEFAULT) -> int:
         """How many samples `fill` draws where nobody says otherwise."""

@@ -34,6 +34,7 @@ def document(
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("FABULA_MODELS", str(random_models))
         patch.setattr("fabula.api.PACKAGED", random_models / "none")
+        patch.setattr("fabula.studio.completions.USUAL_SAMPLES", 2)
         chosen = StudioSettings(db=tmp_path_factory.mktemp("schema") / "studio.db")
         with serving(create_app(chosen)) as url:
             yield schemathesis.openapi.from_url(f"{url}/api/openapi.json")
@@ -54,6 +55,8 @@ def quick(case: Any) -> Any:
             body["sentences"] = body["sentences"][:3]
         if case.path.endswith(("/fill", "/fill/stream", "/write")):
             body.setdefault("samples", 2)
+        if case.path.endswith("/completions") and isinstance(body.get("fabula", {}), dict):
+            body["fabula"] = {**body.get("fabula", {}), "sentences": 2}
     return case
 
 

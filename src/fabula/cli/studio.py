@@ -26,18 +26,9 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument(
-        "--host", default="127.0.0.1", help="where to listen; 127.0.0.1, unless told, is this machine only"
-    )
-    parser.add_argument("--port", type=int, default=8000, metavar="N", help="0 takes any that is free (default: 8000)")
-    parser.add_argument("--model", default="default", metavar="NAME|DIR", help="an installed model or a checkpoint")
+    add_address(parser, port=8000)
     parser.add_argument(
         "--db", type=Path, metavar="FILE", help="where stories are kept (~/.local/share/fabula/studio.db)"
-    )
-    parser.add_argument(
-        "--token",
-        metavar="T",
-        help="a secret of 8 characters or more that every client has to know; needed off 127.0.0.1",
     )
     add_door(parser)
     options.add_device(parser, "cpu")
@@ -45,8 +36,22 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser.set_defaults(run=run)
 
 
+def add_address(parser: argparse.ArgumentParser, port: int) -> None:
+    """Where a server with a model listens."""
+    parser.add_argument(
+        "--host", default="127.0.0.1", help="where to listen; 127.0.0.1, unless told, is this machine only"
+    )
+    parser.add_argument("--port", type=int, default=port, metavar="N", help=f"0 takes any that is free ({port})")
+    parser.add_argument("--model", default="default", metavar="NAME|DIR", help="an installed model or a checkpoint")
+    parser.add_argument(
+        "--token",
+        metavar="T",
+        help="a secret of 8 characters or more that every client has to know; needed off 127.0.0.1",
+    )
+
+
 def add_door(parser: argparse.ArgumentParser) -> None:
-    """What the studio and the judge are told alike of who may come in."""
+    """What all servers are told alike of who may come in."""
     parser.add_argument(
         "--token-file", type=Path, metavar="FILE",
         help="read the token from here, or make one here; else the variable FABULA_TOKEN is looked at",

@@ -14,7 +14,7 @@ from fabula.api import Narrator
 from fabula.device import use_threads
 from fabula.judge import routes as judging
 from fabula.judge.store import Store as JudgeStore
-from fabula.studio import stories, writing
+from fabula.studio import completions, stories, writing
 from fabula.studio.answers import Health, Limits, Models
 from fabula.studio.jobs import Jobs
 from fabula.studio.narrators import Narrators
@@ -75,6 +75,7 @@ def create_app(settings: StudioSettings) -> FastAPI:
         )  # fmt: skip
 
     app.include_router(writing.router(narrators, jobs))
+    app.include_router(completions.router(narrators, jobs))
     app.include_router(stories.router(store))
     app.include_router(judging.router(judgements), prefix="/api/judge")
     static.mount(app, PAGE)
@@ -82,4 +83,5 @@ def create_app(settings: StudioSettings) -> FastAPI:
     guard.protect(
         app, hosts=guard.hosts_of(settings.host, settings.names), token=settings.token, max_body=settings.max_body
     )
+    completions.install(app)
     return app

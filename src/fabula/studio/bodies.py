@@ -25,7 +25,8 @@ from fabula.studio.settings import (
 )  # fmt: skip
 
 
-def _no_longer(text: str) -> str:
+def sentence_fits(text: str) -> str:
+    """A `ValueError` where one sentence is longer than others may be made to wait for."""
     words = len(text.split())
     if words > WORDS:
         raise ValueError(f"has {words} words; the most is {WORDS}")
@@ -44,7 +45,7 @@ def _sayable(value: Any) -> Any:
     return value
 
 
-Text = Annotated[str, Field(max_length=CHARACTERS), AfterValidator(_no_longer)]
+Text = Annotated[str, Field(max_length=CHARACTERS), AfterValidator(sentence_fits)]
 Tag = Annotated[str, Field(max_length=100)]
 Number = Annotated[str, Field(pattern=r"^[1-9][0-9]?$")]
 Seed = Annotated[int, Field(ge=0, le=SEEDS, description="The same seed gives the same answer.")]

@@ -39,6 +39,8 @@ class StudioSettings:
     token: str | None = None
     names: frozenset[str] = frozenset()
     """Further names that it may be asked for: those of a reverse proxy."""
+    origins: frozenset[str] = frozenset()
+    """Pages of other addresses that may ask (CORS); of `fabula serve` only."""
     workers: int = 1
     """Jobs at once: one thread each, and on two cores a second one only slows the first."""
     queue: int = 32

@@ -78,17 +78,33 @@ def hosts_of(host: str, allowed: Collection[str] = ()) -> frozenset[str]:
 
 
 def protect(
-    app: FastAPI, *, hosts: Collection[str] = LOOPBACK, token: str | None = None, max_body: int = MAX_BODY
+    app: FastAPI,
+    *,
+    hosts: Collection[str] = LOOPBACK,
+    token: str | None = None,
+    max_body: int = MAX_BODY,
+    origins: Collection[str] = (),
 ) -> None:
-    """Put the guard before every route of `app`, and the security headers on every answer. After `errors.install`."""
-    app.add_middleware(Guard, hosts=frozenset(name.lower() for name in hosts), token=token, max_body=max_body)
+    """Put the guard before every route of `app`, and the security headers on every answer. After `errors.install`.
+
+    `origins`: pages of other addresses that may ask.
+    """
+    names = frozenset(name.lower() for name in hosts)
+    app.add_middleware(Guard, hosts=names, token=token, max_body=max_body, origins=frozenset(origins))
 
 
 class Guard:
     """The checks, in the order of what an attacker can least influence."""
 
-    def __init__(self, app: ASGIApp, hosts: frozenset[str], token: str | None, max_body: int) -> None:
-        self.app, self.hosts, self.token, self.max_body = app, hosts, token, max_body
+    def __init__(
+        self,
+        app: ASGIApp,
+        hosts: frozenset[str],
+        token: str | None,
+        max_body: int,
+        origins: frozenset[str] = frozenset(),
+    ) -> None:
+        self.app, self.hosts, self.token, self.max_body, self.origins = app, hosts, token, max_body, origins
         self.throttle = Throttle()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -125,7 +141,8 @@ class Guard:
             return errors.answer(403, "this server is not called that: use the address it printed", "Host")
         if len(headers.getlist("host")) > 1:
             return errors.answer(403, "more than one Host was sent", "Host")
-        if scope["method"] not in SAFE and not _same_origin(headers, host):
+        asks = scope["method"] not in SAFE and headers.get("origin") not in self.origins
+        if asks and not _same_origin(headers, host):
             return errors.answer(403, "a request from another site was refused", "Origin")
         return self._stranger(scope, headers)
 

@@ -1,0 +1,152 @@
+"""Text between a prompt and a suffix: the shape in which general clients ask (OpenAI's completions, the llm plugin).
+
+The prompt is how a story begins and the suffix how it ends, both cut into sentences by rule. A prompt that stops in
+the middle of a sentence is the opening of the first one that is written. What comes back joins both:
+prompt + text + suffix.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from fabula.api import Narrator
+from fabula.corpus.tokenize import normalise, split_paragraph
+from fabula.errors import UserError
+from fabula.infill.settings import whole_number
+from fabula.infill.task import USUAL, Arc, parse_arc
+from fabula.results import Candidate, Filling
+
+ENDED = re.compile(r"""[.!?…]["'”’)\]]*$""")
+"""How a sentence ends that is whole."""
+
+
+@dataclass(frozen=True)
+class Passage:
+    """What was written between a prompt and a suffix."""
+
+    text: str
+    """With the blanks at its ends that join it to its neighbours."""
+    pieces: tuple[str, ...]
+    """The same by sentences."""
+    tags: tuple[str | None, ...]
+    finish: Literal["stop", "length"]
+    """`length` where `max_tokens` cut it off."""
+    tokens: int
+
+
+@dataclass(frozen=True)
+class Completion:
+    """The passages for one prompt, the best first."""
+
+    passages: tuple[Passage, ...]
+    prompt_tokens: int
+    filling: Filling
+    """The whole stories, and how they were found."""
+
+
+@dataclass(frozen=True)
+class Gap:
+    """A prompt and a suffix as a task."""
+
+    before: tuple[str, ...]
+    opening: str
+    """How the first written sentence begins."""
+    after: tuple[str, ...]
+    count: int
+    """Sentences to write."""
+
+    @staticmethod
+    def of(prompt: str, suffix: str, sentences: int | None = None) -> Gap:
+        """As many sentences as are said, else so many that the story has the usual length, one at least."""
+        before, after = split_paragraph(prompt), tuple(split_paragraph(suffix))
+        opening = before.pop() if before and not ENDED.search(before[-1]) else ""
+        if sentences is None:
+            sentences = max(1, USUAL - len(before) - len(after))
+        return Gap(tuple(before), opening, after, whole_number("sentences", sentences, at_least=1))
+
+
+def complete(narrator: Narrator, prompt: str, suffix: str = "", **chosen: Any) -> Completion:
+    """The text between `prompt` and `suffix`; the arguments are those of `complete_iter`."""
+    *_, last = complete_iter(narrator, prompt, suffix, **chosen)
+    return last
+
+
+def complete_iter(
+    narrator: Narrator,
+    prompt: str,
+    suffix: str = "",
+    *,
+    sentences: int | None = None,
+    arc: Arc = None,
+    candidates: int = 1,
+    max_tokens: int | None = None,
+    stop: Sequence[str] = (),
+    seed: int = 0,
+    **settings: Any,
+) -> Iterator[Completion]:
+    """The same as it comes, as `Narrator.fill_iter`.
+
+    `arc` has a mood for each sentence that is written, and says how many there are where `sentences` does not. The text
+    ends before the first of the `stop` strings, and after `max_tokens` tokens of the model's own.
+    """
+    tags = None if arc is None else parse_arc(arc, narrator.labels)
+    gap = Gap.of(prompt, suffix, len(tags) if sentences is None and tags is not None else sentences)
+    if tags is not None and len(tags) != gap.count:
+        raise UserError(f"the arc has {len(tags)} moods for {gap.count} sentences to write", field="arc")
+    most = None if max_tokens is None else whole_number("max_tokens", max_tokens, at_least=1)
+    given = len(gap.before), len(gap.after)
+    whole = None if tags is None else [*[None] * given[0], *tags, *[None] * given[1]]
+    starts = {given[0] + 1: gap.opening} if gap.opening else None
+    chosen = {"arc": whole, "candidates": candidates, "seed": seed, "starts": starts, **settings}
+    if gap.before or gap.after:
+        fillings = narrator.fill_iter([*gap.before, *[None] * gap.count, *gap.after], **chosen)
+    else:
+        fillings = iter([narrator.write(gap.count, **chosen)])
+    asked = narrator.count_tokens(prompt) + narrator.count_tokens(suffix)
+    for filling in fillings:
+        passages = (_passage(narrator, gap, found, prompt, suffix, most, stop) for found in filling.candidates)
+        yield Completion(tuple(passages), asked, filling)
+
+
+def _passage(
+    narrator: Narrator, gap: Gap, found: Candidate, prompt: str, suffix: str, most: int | None, stop: Sequence[str]
+) -> Passage:
+    written = found.sentences[len(gap.before) : len(gap.before) + gap.count]
+    texts = [sentence.text for sentence in written]
+    opening = normalise(gap.opening)
+    if opening and texts[0].startswith(opening):
+        texts[0] = texts[0][len(opening) :]
+        glued = True  # what is left of the sentence has its own blank, or its own mark
+    else:
+        glued = not prompt or prompt[-1].isspace()
+    pieces = [texts[0].lstrip() if prompt[-1:].isspace() else texts[0] if glued else f" {texts[0]}"]
+    pieces += [f" {text}" for text in texts[1:]]
+    if suffix and not suffix[0].isspace():
+        pieces[-1] += " "
+    finish: Literal["stop", "length"] = "stop"
+    ends = [place for mark in stop if mark and (place := "".join(pieces).find(mark)) >= 0]
+    if ends:
+        pieces = _cut(pieces, min(ends))
+    if most is not None and narrator.count_tokens("".join(pieces)) > most:
+        pieces, finish = _cut(pieces, _length_of(narrator, "".join(pieces), most)), "length"
+    text = "".join(pieces)
+    return Passage(text, tuple(pieces), tuple(s.tag for s in written), finish, narrator.count_tokens(text))
+
+
+def _cut(pieces: Sequence[str], length: int) -> list[str]:
+    """The first so many characters."""
+    kept = []
+    for piece in pieces:
+        kept.append(piece[:length])
+        length -= len(kept[-1])
+    return [piece for piece in kept if piece]
+
+
+def _length_of(narrator: Narrator, text: str, most: int) -> int:
+    """How many characters are at most so many tokens, up to the end of a word."""
+    ends = [match.end() for match in re.finditer(r"\S+", text)]
+    fitting = [end for end in ends if narrator.count_tokens(text[:end]) <= most]
+    return fitting[-1] if fitting else 0
