@@ -228,7 +228,7 @@ def latent_tellings(
     """(S, Z) given the observed sentences, then every blank left to right: nothing is weighed or chosen."""
     noise = Noise(generators, blank.sentences, settings.plain, blank.device)
     settled, phi = bridge.observe(model, blank, settings.tags, observed)
-    drawn = draw_latents(model.scaffold, model.dynamics, settled.S, phi, settled.present, noise)
+    drawn = draw_latents(model.scaffold, model.dynamics, settled.allowed, phi, settled.present, noise)
     uniform = noise.uniform(settings.max_words)
     return decode.story(
         model.decoder, rules, settings.decoding(), blank.repeat(settings.plain), drawn.S, drawn.Z, uniform

@@ -17,8 +17,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
+import numpy as np
 import torch
 
+from fabula.corpus.states import UNKNOWN, Arc
 from fabula.corpus.taggers.protocol import tagger_of
 from fabula.corpus.tokenize import tokenise
 from fabula.corpus.vocabulary import UNK
@@ -29,19 +31,18 @@ from fabula.evaluation.fit import fits
 from fabula.infill.batch import evidence, flatten
 from fabula.infill.cast import Cast
 from fabula.infill.driver import fill_story
-from fabula.infill.latents import MAX_PATHS, draw_latents
+from fabula.infill.latents import MAX_PATHS, count_paths, draw_latents
 from fabula.infill.noise import Noise, seeded
 from fabula.infill.protocol import DEFAULT, Sampler, sampler_named, samplers
 from fabula.infill.rules import WordRules
 from fabula.infill.samples import Diagnostics, SampledStory
 from fabula.infill.settings import choose, declared, offered, types_of, whole_number
-from fabula.infill.tags import infer_tags
-from fabula.infill.task import Arc, Task, fill_task, partial_task, story_task, write_task
+from fabula.infill.task import Task, fill_task, partial_task, story_task, write_task
 from fabula.infill.text import TokenText, WordText
 from fabula.models.batch import Batch
 from fabula.models.decoders.base import INSTALL, find_base
 from fabula.models.decoders.words import WordTokenizer
-from fabula.models.scaffold import UNKNOWN, Scaffold
+from fabula.models.scaffold import Scaffold, clamp
 from fabula.results import Candidate, Explanation, Filling, Movement, Posterior, Reasons, Score, Sentence, Tagging, Word
 from fabula.training import checkpoint as checkpoints
 from fabula.training.adapters import facts, is_narrator
@@ -183,14 +184,14 @@ class Narrator:
     def __init__(self, checkpoint: Checkpoint, device: str = "cpu") -> None:
         self.checkpoint, self.device = checkpoint, device
         self.model = checkpoint.model.requires_grad_(False)
-        self.vocabulary, self.labels = checkpoint.vocabulary, checkpoint.labels
+        self.vocabulary, self.labels, self.states = checkpoint.vocabulary, checkpoint.labels, checkpoint.states
         own = self.model.tokenizer
         self.rules = WordRules.of(own or WordTokenizer(self.vocabulary), device, checkpoint.people.names)
         self.cast = Cast(checkpoint.people, self.rules)
         self.text: TokenText | WordText = (
-            WordText(self.model, self.vocabulary, self.labels, self.rules)
+            WordText(self.model, self.vocabulary, self.states, self.rules)
             if own is None
-            else TokenText(own, self.labels, self.rules)
+            else TokenText(own, self.states, self.rules)
         )
         self.notes: tuple[str, ...] = ()
         """Said with every answer: that another model stands in for the one that was asked for."""
@@ -215,7 +216,7 @@ class Narrator:
 
         `arc` has a tag for each sentence, `starts` the first words of missing sentences by their number from 1.
         """
-        task = fill_task(sentences, self.labels, arc, starts)
+        task = fill_task(sentences, self.states, arc, starts)
         return _last(self._answers(task, candidates, sampler, seed, settings))
 
     @with_settings
@@ -231,7 +232,7 @@ class Narrator:
         **settings: Any,
     ) -> Iterator[Filling]:
         """The same as it comes: each answer is at least as good as the one before; the last is what `fill` returns."""
-        task = fill_task(sentences, self.labels, arc, starts)
+        task = fill_task(sentences, self.states, arc, starts)
         return self._answers(task, candidates, sampler, seed, settings)
 
     @with_settings
@@ -248,7 +249,7 @@ class Narrator:
         **settings: Any,
     ) -> Filling:
         """A story from nothing but its length (None: the arc's, else 5) and its arc; 10 samples unless you say."""
-        task = write_task(sentences, self.labels, arc, starts)
+        task = write_task(sentences, self.states, arc, starts)
         settings["samples"] = WRITE_SAMPLES if samples is None else samples
         return _last(self._answers(task, candidates, sampler, seed, settings))
 
@@ -258,7 +259,7 @@ class Narrator:
 
         A sentence alone is no story, and yet has a tag.
         """
-        task = story_task(sentences, self.labels, fewest=1)
+        task = story_task(sentences, self.states, fewest=1)
         if self.model.has_tags:
             batch = self.text.encode(task)
             q = self.model.log_q_S(flatten(batch.X, batch.lengths))[0].exp().tolist()
@@ -274,7 +275,7 @@ class Narrator:
     def score(self, sentences: Sequence[str], *, samples: int = 100, seed: int = 0) -> Score:
         """log p of a story: exact without latents, else a lower bound by importance sampling with S summed out."""
         samples, seed = whole_number("samples", samples, at_least=1), _seed(seed)
-        task = story_task(sentences, self.labels)
+        task = story_task(sentences, self.states)
         encoded = self.text.encode(task)
         batch = flatten(encoded.X, encoded.lengths)
         words = self.model.token_count(int(encoded.lengths.sum()), len(task.sentences))
@@ -299,8 +300,8 @@ class Narrator:
             raise UserError(
                 "a model of whole stories given their tags (s2s) cannot account for a sentence", field="model"
             )
-        task, seed = story_task(sentences, self.labels, arc), _seed(seed)
-        batch = self.text.encode(story_task(sentences, self.labels))
+        task, seed = story_task(sentences, self.states, arc), _seed(seed)
+        batch = self.text.encode(story_task(sentences, self.states))
         if samples is None:
             samples = max(EXPLAIN_SAMPLES[0], min(EXPLAIN_SAMPLES[1], EXPLAIN_WORDS // int(batch.lengths.sum())))
         samples = whole_number("samples", samples, at_least=1)
@@ -309,10 +310,12 @@ class Narrator:
         fit = fits(self.model, batch, samples, torch.Generator(self.device).manual_seed(seed))
         log_q_S = self.model.log_q_S(flatten(batch.X, batch.lengths))[0] if self.model.has_tags else None
         reasons = []
-        for i, (text, tag) in enumerate(zip(_whole(task), task.arc, strict=True)):
+        open_states = self.states.allowed(task.arc)
+        for i, (text, values) in enumerate(zip(_whole(task), task.arc, strict=True)):
             ids = batch.X[0, i, : int(batch.lengths[0, i])].tolist()
             own, figures = figures[: len(ids)], figures[len(ids) :]
-            fits_arc = None if tag is None or log_q_S is None else float(log_q_S[i, self.labels.index(tag)])
+            tag = self.states.label(values)
+            fits_arc = None if tag is None or log_q_S is None else float(log_q_S[i, open_states[i]].logsumexp(0))
             reasons.append(
                 Reasons(
                     text=text, words=self.text.words(text, ids, own), end=own[-1], log_p=math.fsum(own),
@@ -337,20 +340,20 @@ class Narrator:
         Where all are missing this is the model's own law, given the arc.
         """
         model = self.model.latent
-        task, seed = partial_task(sentences, self.labels, arc), _seed(seed)
+        task, seed = partial_task(sentences, self.states, arc), _seed(seed)
         samples = None if samples is None else whole_number("samples", samples, at_least=2)
         if model is None and self.model.reads_ahead:
             return self._tag_posterior(task, seed)
         if model is None:
             raise UserError("a model without latents has no posterior over them", field="model")
         batch = self.text.encode(task)
+        allowed = batch.allowed_of(model.K)
         if samples is None:
-            enumerated = model.K ** sum(tag is None for tag in task.arc) <= MAX_PATHS
+            enumerated = bool(count_paths(allowed, batch.present.to(batch.device)) <= MAX_PATHS)
             samples = POSTERIOR_SAMPLES[0 if enumerated else 1]
         noise = Noise([seeded(seed)], batch.sentences, samples, batch.device)
         phi = evidence(model, batch.X, batch.lengths).phi
-        S = infer_tags(model, batch, "free").S
-        drawn = draw_latents(model.scaffold, model.dynamics, S, phi, batch.present, noise)
+        drawn = draw_latents(model.scaffold, model.dynamics, allowed, phi, batch.present, noise)
         shares = model.one_hot(drawn.S).mean(0).tolist()
         labels = self.labels if model.K > 1 else ("any",)
         return Posterior(
@@ -367,12 +370,14 @@ class Narrator:
         scaffold = self.model.get_submodule("scaffold")
         assert isinstance(scaffold, Scaffold)
         read = self._read_tags([sentence or "" for sentence in task.sentences])
-        asked = [UNKNOWN if tag is None else self.labels.index(tag) for tag in task.arc]
-        S = [s if s >= 0 or blank else seen for s, seen, blank in zip(asked, read, task.missing, strict=True)]
-        known = torch.tensor([S], device=self.device)
-        flat = torch.zeros(*known.shape, scaffold.K, device=self.device)
-        shares = scaffold.posterior(scaffold.clamp(flat, known), torch.ones_like(known, dtype=torch.bool))[0].tolist()
-        empty: tuple[tuple[float, ...], ...] = ((),) * len(S)
+        # What the arc leaves open of a given sentence is read off it, factor by factor.
+        seen = self.states.decode([UNKNOWN if blank else s for s, blank in zip(read, task.missing, strict=True)])
+        values = np.where(np.asarray(task.arc) < 0, seen, np.asarray(task.arc))
+        allowed = torch.from_numpy(self.states.allowed(values))[None].to(self.device)
+        log_evidence = clamp(torch.zeros(allowed.shape, device=self.device), allowed)
+        everywhere = torch.ones(allowed.shape[:2], dtype=torch.bool, device=self.device)
+        shares = scaffold.posterior(log_evidence, everywhere)[0].tolist()
+        empty: tuple[tuple[float, ...], ...] = ((),) * len(values)
         return Posterior(
             tags=tuple(dict(zip(self.labels, row, strict=True)) for row in shares), Z_mean=empty, Z_deviation=empty,
             samples=1, seed=seed, model=self.name,

@@ -12,7 +12,7 @@ from fabula.infill import bridge, latents
 from fabula.infill.noise import Noise, seeded
 from fabula.models.dynamics import Dynamics, dynamics
 from fabula.models.gaussian import Potential
-from fabula.models.scaffold import Scaffold
+from fabula.models.scaffold import Scaffold, allowed_states
 
 D, K, N = 2, 3, 4
 
@@ -61,12 +61,13 @@ def test_path_weights_are_the_exact_posterior_of_S(noise: str) -> None:
     each = [phi, Potential(phi.mean + 1, phi.precision), phi, Potential(phi.mean.flip(0), phi.precision)]
     all_phi = Potential(torch.stack([p.mean for p in each]), torch.stack([p.precision for p in each]))
     S = torch.tensor(GIVEN)
-    tables = latents.enumerate_paths(scaffold, moves, S, all_phi, torch.ones_like(S, dtype=torch.bool))
+    allowed = allowed_states(S, K)
+    tables = latents.enumerate_paths(scaffold, moves, allowed, all_phi, torch.ones_like(S, dtype=torch.bool))
     assert sorted(tuple(table.stories) for table in tables) == [(0,), (1, 3), (2,)]
     for table in tables:
         for row, story in enumerate(table.stories):
-            rows, numbers = torch.full((len(table.choices),), row), torch.arange(len(table.choices))
-            paths = [tuple(path) for path in table.put(S[story].repeat(len(rows), 1), rows, numbers).tolist()]
+            paths = [tuple(path) for path in table.S[row].tolist()]
+            assert len(set(paths)) == len(paths)
             assert set(paths) == {
                 path
                 for path in itertools.product(range(K), repeat=N)
@@ -77,6 +78,22 @@ def test_path_weights_are_the_exact_posterior_of_S(noise: str) -> None:
             assert torch.allclose(found, torch.tensor(expected).double().log_softmax(0), atol=1e-6)
 
 
+def test_paths_run_over_the_states_that_are_allowed() -> None:
+    """In the order of `itertools.product`, stories whose sentences differ in how much they leave open side by side."""
+    scaffold, moves, phi = parts("diagonal")
+    states = [[[0, 2], [1], [0, 1, 2], [1]], [[1], [0, 1], [2], [0, 1, 2]], [[0, 1, 2], [0, 1], [1], [0, 1, 2]]]
+    allowed = torch.tensor([[[k in each for k in range(K)] for each in story] for story in states])
+    wide = Potential(phi.mean.expand(3, -1, -1), phi.precision.expand(3, -1, -1))
+    present = torch.tensor([[True] * 4, [True] * 4, [True, True, True, False]])
+    expected = [list(itertools.product(*story)) for story in states]
+    expected[2] = [(*path, -1) for path in itertools.product(*states[2][:3])]
+    (table,) = latents.enumerate_paths(scaffold, moves, allowed, wide, present)
+    assert table.stories == [0, 1, 2]
+    for found, paths in zip(table.S.tolist(), expected, strict=True):
+        assert [tuple(path) for path in found] == paths
+    assert latents.count_paths(allowed, present).tolist() == [6, 6, 6]
+
+
 def log_p_path(scaffold: Scaffold, moves: Dynamics, S: tuple[int, ...], phi: Potential) -> float:
     log_p = scaffold.initial()[S[0]] + sum(scaffold.transition()[a, b] for a, b in itertools.pairwise(S))
     return float(log_p + dense_log_evidence(moves, list(S), phi))
@@ -84,17 +101,17 @@ def log_p_path(scaffold: Scaffold, moves: Dynamics, S: tuple[int, ...], phi: Pot
 
 def test_path_weights_do_not_depend_on_where_the_job_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     scaffold, moves, phi = parts("full")
-    S = torch.tensor(GIVEN)
+    allowed = allowed_states(torch.tensor(GIVEN), K)
     present = torch.tensor([[True] * 4, [True] * 4, [True] * 4, [True, True, True, False]])
     wide = Potential(phi.mean.expand(4, -1, -1), phi.precision.expand(4, -1, -1))
-    whole = latents.enumerate_paths(scaffold, moves, S, wide, present)
+    whole = latents.enumerate_paths(scaffold, moves, allowed, wide, present)
     monkeypatch.setattr(latents, "MATRICES_AT_ONCE", 6 * N * D * D * 5)
-    for a, b in zip(whole, latents.enumerate_paths(scaffold, moves, S, wide, present), strict=True):
+    for a, b in zip(whole, latents.enumerate_paths(scaffold, moves, allowed, wide, present), strict=True):
         assert torch.allclose(a.log_weights, b.log_weights, atol=1e-12)
     for story in range(4):
         one = slice(story, story + 1)
         (alone,) = latents.enumerate_paths(
-            scaffold, moves, S[one], Potential(wide.mean[one], wide.precision[one]), present[one]
+            scaffold, moves, allowed[one], Potential(wide.mean[one], wide.precision[one]), present[one]
         )
         (table,) = (table for table in whole if story in table.stories)
         assert torch.allclose(alone.log_weights[0], table.log_weights[table.stories.index(story)], atol=1e-12)
@@ -102,11 +119,11 @@ def test_path_weights_do_not_depend_on_where_the_job_is_cut(monkeypatch: pytest.
 
 def test_given_tags_stay() -> None:
     scaffold, moves, phi = parts("diagonal")
-    S = torch.tensor([[2, -1, 0, -1], [1, 1, -1, -1]])
+    allowed = allowed_states(torch.tensor([[2, -1, 0, -1], [1, 1, -1, -1]]), K)
     present = torch.tensor([[True] * 4, [True, True, True, False]])
     both = Potential(phi.mean.expand(2, -1, -1).float(), phi.precision.expand(2, -1, -1).float())
     noise = Noise([seeded(0), seeded(1)], [4, 3], 50, "cpu")
-    drawn = latents.draw_latents(scaffold.float(), moves.float(), S, both, present, noise).S.view(2, 50, 4)
+    drawn = latents.draw_latents(scaffold.float(), moves.float(), allowed, both, present, noise).S.view(2, 50, 4)
     assert (drawn[0][:, [0, 2]] == torch.tensor([2, 0])).all()
     assert (drawn[1][:, :2] == 1).all()
     assert (drawn[1][:, 3] == -1).all()

@@ -18,6 +18,7 @@ from fabula.infill.settings import BridgeFillSettings, FillSettings, GibbsFillSe
 from fabula.models.build import build
 from fabula.models.decoders.words import WordTokenizer
 from fabula.models.protocol import Model
+from fabula.models.scaffold import allowed_states
 from fabula.models.settings import DynamicsSettings, LanguageSettings, ModelSettings, RecognitionSettings
 from fabula.models.slds import SLDS
 
@@ -62,7 +63,7 @@ def a_model(kind: str, encoder: str) -> Model:
 
 
 def a_page(numbers: range) -> InfillBatch:
-    return infill_batch([STORIES[n] for n in numbers], [TAGS[n] for n in numbers])
+    return infill_batch([STORIES[n] for n in numbers], [allowed_states(torch.tensor(TAGS[n]), 3) for n in numbers])
 
 
 def fill(

@@ -11,15 +11,17 @@ from hypothesis import strategies as st
 
 from fabula.api import Filling, Narrator
 from fabula.corpus.people import looks_like_a_name
+from fabula.corpus.states import StateSpace
 from fabula.corpus.tokenize import tokenise
 from fabula.corpus.vocabulary import SPECIALS, Vocabulary
 from fabula.errors import UserError
-from fabula.infill.task import fill_task, parse_arc
+from fabula.infill.task import fill_task
 from fabula.models.build import build
 from fabula.training.checkpoint import Checkpoint
 from fabula.training.recipe import recipe_from
 
 LABELS = ("negative", "neutral", "positive")
+STATES = StateSpace.single("vader", LABELS)
 WORDS = [
     *[".", "!", "?", ",", "'", '"', "'s", "n't", "I", "He", "She", "They", "Tom", "Anna", "Ben", "Mary", "was", "did"],
     *[
@@ -116,9 +118,10 @@ def test_so_do_the_other_models(story: list[str | None], kind: str, seed: int) -
 )
 def test_an_arc_reads_the_same_in_signs_and_in_words(tags: list[str | None], blanks: str) -> None:
     signs = {"positive": "+", "negative": "-", "neutral": ".", None: "?"}
-    assert parse_arc(blanks.join(signs[tag] for tag in tags), LABELS) == tuple(tags)
-    assert parse_arc([tag or "?" for tag in tags], LABELS) == tuple(tags)
-    assert parse_arc(" ".join((tag or "?").upper() for tag in tags), LABELS) == tuple(tags)
+    values = tuple((-1 if tag is None else LABELS.index(tag),) for tag in tags)
+    assert STATES.parse(blanks.join(signs[tag] for tag in tags)) == values
+    assert STATES.parse([tag or "?" for tag in tags]) == values
+    assert STATES.parse(" ".join((tag or "?").upper() for tag in tags)) == values
 
 
 @settings(max_examples=20, deadline=None)
@@ -177,10 +180,10 @@ def test_answers_improve_and_end_at_what_fill_returns() -> None:
 @given(st.lists(st.sampled_from(["Tom ran .", "_"]), min_size=0, max_size=70))
 def test_a_task_is_taken_or_refused_in_one_line(story: list[str]) -> None:
     if 2 <= len(story) <= 64 and len(set(story)) == 2:
-        assert fill_task(story, LABELS).missing == tuple(s == "_" for s in story)
+        assert fill_task(story, STATES).missing == tuple(s == "_" for s in story)
     else:
         with pytest.raises(UserError) as caught:
-            fill_task(story, LABELS)
+            fill_task(story, STATES)
         assert "\n" not in str(caught.value)
 
 

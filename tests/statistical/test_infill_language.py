@@ -110,7 +110,7 @@ def enumerated(model: SLDS, story: InfillBatch, draws: int) -> tuple[Tensor, Ten
     """p(the missing sentences | the given) with S and Z integrated out by draws from the prior, and its error."""
     N, blanks = story.X.shape[1], story.missing[0].nonzero().squeeze(1).tolist()
     noise = Noise([seeded(99)], [N], draws, "cpu")
-    free = torch.full((1, N), -1)
+    free = torch.ones(1, N, model.K, dtype=torch.bool)
     silent = evidence(model, story.X, torch.zeros_like(story.lengths)).phi
     prior = draw_latents(model.scaffold, model.dynamics, free, silent, story.present, noise)
     columns = []
@@ -202,7 +202,7 @@ def test_context_gain_is_what_the_story_saves_a_written_sentence() -> None:
         noise = Noise([seeded(3)], story.sentences, particles, "cpu")
         phi = evidence(model, story.X, story.lengths).phi
         latents = draw_latents(
-            model.scaffold, model.dynamics, torch.full((1, 4), -1), phi, story.present,
+            model.scaffold, model.dynamics, torch.ones(1, 4, model.K, dtype=torch.bool), phi, story.present,
             Noise([seeded(3)], story.sentences, particles, "cpu"),
         )  # fmt: skip
         found, _ = bridge.island(model, RULES, story, phi, settings, noise)

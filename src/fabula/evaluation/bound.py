@@ -14,10 +14,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from fabula.corpus.states import UNKNOWN
 from fabula.evaluation.record import log_mean_exp
 from fabula.models.batch import Batch
 from fabula.models.protocol import Model
-from fabula.models.scaffold import UNKNOWN
 from fabula.models.slds import SLDS
 from fabula.training.objective import gumbel_softmax
 

@@ -76,7 +76,7 @@ def write_along(
     generator = torch.Generator(device).manual_seed(seed)
     for start in range(0, len(S), piece):
         tags = S[start : start + piece].to(device)
-        blanks = infill_batch([[None] * tags.shape[1]] * len(tags), tags=tags.tolist(), device=device)
+        blanks = infill_batch([[None] * tags.shape[1]] * len(tags), device=device)
         seeds = [seeded(seed * 1_000_003 + start + row) for row in range(len(tags))]
         uniform = Noise(seeds, blanks.sentences, 1, blanks.device).uniform(decoding.max_words)
         Z = None

@@ -9,11 +9,11 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from fabula.corpus.states import UNKNOWN
 from fabula.corpus.vocabulary import EOS, PAD
 from fabula.models.batch import Batch
 from fabula.models.gaussian import Potential
 from fabula.models.recognition import Evidence, SentenceEncoder
-from fabula.models.scaffold import UNKNOWN
 from fabula.models.slds import SLDS
 
 
@@ -28,8 +28,8 @@ class InfillBatch:
     """The given sentences, each with its `<eos>`, padded; all `<pad>` where missing."""
     lengths: Int[Tensor, "batch sent"]
     """Words of each given sentence with its `<eos>`; 0 where missing or absent."""
-    S: Int[Tensor, "batch sent"]
-    """The given tags, -1 where free."""
+    allowed: Bool[Tensor, "batch sent state"]
+    """The states that the arc leaves each sentence; a single column where there is no arc, and all are."""
     opening: Int[Tensor, "batch sent opening"]
     """Words a missing sentence has to begin with, padded."""
     present: Bool[Tensor, "batch sent"]
@@ -40,6 +40,18 @@ class InfillBatch:
     @property
     def given(self) -> Bool[Tensor, "batch sent"]:
         return self.present & ~self.missing
+
+    @property
+    def S(self) -> Int[Tensor, "batch sent"]:
+        """The tags that are given: the one state that is allowed, -1 where there are more."""
+        one = (self.allowed.sum(2) == 1) & (self.allowed.shape[2] > 1)
+        return torch.where(one, self.allowed.int().argmax(2), UNKNOWN)
+
+    def allowed_of(self, K: int) -> Bool[Tensor, "batch sent state"]:
+        """The same for a model of K states; one that has a single state follows no arc."""
+        if K == 1 or self.allowed.shape[2] == 1:
+            return torch.ones(*self.lengths.shape, K, dtype=torch.bool, device=self.device)
+        return self.allowed
 
     @property
     def sentences(self) -> list[int]:
@@ -61,25 +73,28 @@ class InfillBatch:
         return replace(cut, barred_names=None if self.barred_names is None else self.barred_names[start:stop])
 
     def _each(self, change: Callable[[Tensor], Tensor]) -> InfillBatch:
-        X, lengths, S, opening = (change(t) for t in (self.X, self.lengths, self.S, self.opening))
+        X, lengths, allowed, opening = (change(t) for t in (self.X, self.lengths, self.allowed, self.opening))
         barred_names = None if self.barred_names is None else change(self.barred_names)
-        return InfillBatch(X, lengths, S, opening, change(self.present), change(self.missing), barred_names)
+        return InfillBatch(X, lengths, allowed, opening, change(self.present), change(self.missing), barred_names)
 
 
 def infill_batch(
     stories: Sequence[Sequence[Sequence[int] | None]],
-    tags: Sequence[Sequence[int]] | None = None,
+    allowed: Sequence[Tensor] | None = None,
     openings: Sequence[Mapping[int, Sequence[int]]] | None = None,
     device: torch.device | str = "cpu",
     end: int = EOS,
 ) -> InfillBatch:
-    """Stories as lists of sentences, each a list of tokens without `end`, or None where missing."""
+    """Stories as lists of sentences, each a list of tokens without `end`, or None where missing.
+
+    `allowed` has the states that every sentence may have, [sent, state] for each story.
+    """
     n, N = len(stories), max(len(story) for story in stories)
     W = 1 + max((len(s) for story in stories for s in story if s is not None), default=0)
     first = max((len(words) for starts in openings or () for words in starts.values()), default=0)
     X = torch.full((n, N, W), PAD)
     lengths, opening = torch.zeros(n, N, dtype=torch.int64), torch.full((n, N, first), PAD)
-    S = torch.full((n, N), UNKNOWN)
+    states = torch.ones(n, N, 1 if allowed is None else allowed[0].shape[1], dtype=torch.bool)
     present, missing = torch.zeros(n, N, dtype=torch.bool), torch.zeros(n, N, dtype=torch.bool)
     for row, story in enumerate(stories):
         present[row, : len(story)] = True
@@ -88,11 +103,11 @@ def infill_batch(
             if words is not None:
                 X[row, i, : len(words) + 1] = torch.tensor([*words, end])
                 lengths[row, i] = len(words) + 1
-        if tags is not None:
-            S[row, : len(story)] = torch.tensor(list(tags[row]))
+        if allowed is not None:
+            states[row, : len(story)] = allowed[row]
         for i, words in (openings[row] if openings else {}).items():
             opening[row, i, : len(words)] = torch.tensor(list(words))
-    return InfillBatch(X.to(device), lengths.to(device), S.to(device), opening.to(device), present, missing)
+    return InfillBatch(X.to(device), lengths.to(device), states.to(device), opening.to(device), present, missing)
 
 
 def flatten(X: Int[Tensor, "batch sent word"], lengths: Int[Tensor, "batch sent"]) -> Batch:

@@ -30,11 +30,11 @@ from fabula.infill import decode
 from fabula.infill.batch import InfillBatch, evidence
 from fabula.infill.cast import Cast
 from fabula.infill.decode import TOP_15, DecodingConfig
-from fabula.infill.latents import Latents, Paths, draw_latents, enumerate_paths
+from fabula.infill.latents import Paths, draw_latents, enumerate_paths
 from fabula.infill.noise import Noise
 from fabula.infill.rules import WordRules
 from fabula.infill.samples import Diagnostics, SampledStories, effective_size, score_following
-from fabula.infill.tags import TagSource, infer_tags
+from fabula.infill.tags import TagSource, infer_tags, tags_to_write
 from fabula.models.decoders.protocol import Decoder, Given
 from fabula.models.gaussian import Potential
 from fabula.models.protocol import Model
@@ -84,8 +84,8 @@ def observe(
     """The batch with its tags inferred, and phi of the observed sentences: 1 for the others, given or not."""
     seen = blanks.given & ((blanks.missing.cumsum(1) == 0) | (observed == "given"))
     lengths = blanks.lengths * seen.to(blanks.device)
-    S = infer_tags(model, replace(blanks, lengths=lengths), tags, gold).S
-    return replace(blanks, S=S), evidence(model, blanks.X, lengths).phi
+    allowed = infer_tags(model, replace(blanks, lengths=lengths), tags, gold).allowed
+    return replace(blanks, allowed=allowed), evidence(model, blanks.X, lengths).phi
 
 
 def without_latents(blanks: InfillBatch) -> Potential:
@@ -110,7 +110,7 @@ def run(
     latent, paths, phi = model.latent, None, without_latents(blanks)
     if latent is not None:
         blanks, phi = observe(latent, blanks, settings.tags, settings.z_observes, gold)
-        paths = enumerate_paths(latent.scaffold, latent.dynamics, blanks.S, phi, blanks.present)
+        paths = enumerate_paths(latent.scaffold, latent.dynamics, blanks.allowed, phi, blanks.present)
     first = settings.particles // FIRST
     islands = [n for n in (first, settings.particles - first) if n]
     seen: list[Diagnostics] = []
@@ -173,15 +173,18 @@ def island(
     """Independent particles: draw (S, Z); for every sentence propose, weigh and, where few count, resample; rank."""
     stories, N = blanks.X.shape[:2]
     P, device = noise.chains, blanks.device
-    latents, S = None, blanks.S  # without Z, a tag that is free stays free: the decoder has S_i summed out
-    latent = model.latent
+    latent, latents = model.latent, None
     if latent is not None:
-        latents = draw_latents(latent.scaffold, latent.dynamics, S, phi, blanks.present, noise, settings.rounds, paths)
+        allowed = blanks.allowed_of(latent.K)
+        latents = draw_latents(
+            latent.scaffold, latent.dynamics, allowed, phi, blanks.present, noise, settings.rounds, paths
+        )  # fmt: skip
+    S = tags_to_write(model, blanks, noise) if latents is None else latents.S
     wide = blanks.repeat(P)
     uniform = None if settings.decoding.top_k == 1 else noise.uniform(settings.decoding.max_words)
     # One number a sentence and story, drawn whether needed or not: neighbours must not move a story's generator.
     resampling = noise.uniform().view(stories, P, -1)[:, 0]
-    particles = start(model, blanks, wide, latents, settings.decoding)
+    particles = start(model, blanks, wide, S, None if latents is None else latents.Z, settings.decoding)
     following = next_given(blanks)
     ess = torch.full((stories,), float(P))
     for i in range(N):
@@ -205,11 +208,10 @@ def island(
 
 
 def start(
-    model: Model, blanks: InfillBatch, wide: InfillBatch, latents: Latents | None, decoding: DecodingConfig
+    model: Model, blanks: InfillBatch, wide: InfillBatch, S: Tensor, Z: Tensor | None, decoding: DecodingConfig
 ) -> Particles:
     """Before the first sentence. What a decoder reads ahead it reads once for all particles of a story."""
     decoder, rows, device = decoder_of(model), len(wide.X), wide.device
-    S, Z = (wide.S, None) if latents is None else (latents.S, latents.Z)
     state = decoder.start(rows, None if Z is None else Z[:, 0], bf16=decoding.bf16)
     proposal = None
     if decoder.reads_ahead:

@@ -1,4 +1,4 @@
-"""The full conditionals that the samplers draw from: Z_i (the paper's Eq. 1), S given Z."""
+"""The full conditional of Z_i (the paper's Eq. 1), which the Gibbs sampler draws from."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from torch import Tensor
 
 from fabula.models.dynamics import Dynamics
 from fabula.models.gaussian import Dense, Potential
-from fabula.models.scaffold import Scaffold
 
 
 class LatentConditional:
@@ -78,28 +77,3 @@ def sweep_Z(
         z_prev = p.rsample(noise[:, i])
         new.append(z_prev)
     return torch.stack(new, 1)
-
-
-def draw_S(
-    scaffold: Scaffold,
-    log_evidence: Float[Tensor, "batch sent state"],
-    present: Bool[Tensor, "batch sent"],
-    uniform: Float[Tensor, "batch sent"],
-) -> Int[Tensor, "batch sent"]:
-    """S ~ p(S | evidence): messages forward, draws backward, exact; one uniform number per sentence."""
-    forward = scaffold.forward_messages(log_evidence, present)
-    transition = scaffold.transition()
-    s = pick(forward[:, -1], uniform[:, -1])
-    S = [s]
-    for i in range(forward.shape[1] - 1, 0, -1):
-        earlier = pick(forward[:, i - 1] + transition[:, s].T, uniform[:, i - 1])
-        s = torch.where(present[:, i], earlier, s)
-        S.append(s)
-    return torch.stack(S[::-1], dim=1)
-
-
-def pick(log_weights: Float[Tensor, "batch choices"], uniform: Float[Tensor, " batch"]) -> Int[Tensor, " batch"]:
-    """One of the choices for each row, with probability in proportion to its weight."""
-    cumulative = log_weights.softmax(-1).cumsum(-1)
-    below = (cumulative <= uniform[:, None] * cumulative[:, -1:]).sum(-1)
-    return below.clamp(max=log_weights.shape[-1] - 1)

@@ -15,9 +15,10 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from fabula.corpus.states import UNKNOWN
 from fabula.infill import decode
 from fabula.infill.batch import InfillBatch, evidence
-from fabula.infill.conditionals import LatentConditional, draw_S, pick, sweep_Z
+from fabula.infill.conditionals import LatentConditional, sweep_Z
 from fabula.infill.decode import GREEDY, DecodingConfig
 from fabula.infill.noise import Noise
 from fabula.infill.rules import WordRules
@@ -25,7 +26,7 @@ from fabula.infill.samples import Diagnostics, SampledStories, changes, score_gi
 from fabula.infill.tags import TagSource, infer_tags
 from fabula.models.gaussian import Potential
 from fabula.models.recognition import Evidence
-from fabula.models.scaffold import UNKNOWN
+from fabula.models.scaffold import clamp, pick
 from fabula.models.slds import SLDS
 
 
@@ -69,8 +70,9 @@ def initialise(model: SLDS, rules: WordRules, blanks: InfillBatch, settings: Gib
     Tags that are free come from p(S) with the given ones in their places.
     """
     present = blanks.present.to(blanks.device)
-    flat = torch.zeros(*blanks.S.shape, model.K, device=blanks.device)
-    S = draw_S(model.scaffold, model.scaffold.clamp(flat, blanks.S), present, noise.uniform())
+    allowed = blanks.allowed_of(model.K)
+    flat = torch.zeros(allowed.shape, device=blanks.device)
+    S = model.scaffold.sample(clamp(flat, allowed), present, noise.uniform())
     S = S.masked_fill(~present, UNKNOWN)
     # A story's chains begin with the same sentences: they are read once.
     P = noise.chains
@@ -94,8 +96,8 @@ def sweep(
     present = blanks.present.to(blanks.device)
     phi = evidence(model, state.X, state.lengths).phi
     Z = sweep_Z(conditional, state.Z, state.S, phi, present, noise.normal(model.D))
-    log_evidence = model.scaffold.clamp(model.log_p_Z_each(Z), blanks.S)
-    S = draw_S(model.scaffold, log_evidence, present, noise.uniform()).masked_fill(~present, UNKNOWN)
+    log_evidence = clamp(model.log_p_Z_each(Z), blanks.allowed_of(model.K))
+    S = model.scaffold.sample(log_evidence, present, noise.uniform()).masked_fill(~present, UNKNOWN)
     if settings.x_step == "greedy":
         written = decode.story(model.decoder, rules, settings.decoding, blanks, S, Z, _words(settings, noise))
     else:

@@ -13,6 +13,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from fabula.corpus.states import UNKNOWN
 from fabula.corpus.vocabulary import BOS, EOS, PAD
 from fabula.infill import decode
 from fabula.infill.batch import InfillBatch
@@ -21,9 +22,9 @@ from fabula.infill.noise import Noise
 from fabula.infill.rules import WordRules
 from fabula.infill.samples import Diagnostics, SampledStories, score_following
 from fabula.infill.settings import WAVE
+from fabula.infill.tags import tags_to_write
 from fabula.models.protocol import Model
 from fabula.models.s2s import S2S
-from fabula.models.scaffold import UNKNOWN
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,8 +55,10 @@ def run(
         chains = min(WAVE, left)
         left -= chains
         wide = blanks.repeat(chains)
-        uniform = Noise(generators, blanks.sentences, chains, blanks.device).uniform(settings.decoding.max_words)
-        S = wide.S if model.reads_tags or model.K > 1 else torch.full_like(wide.S, UNKNOWN)
+        noise = Noise(generators, blanks.sentences, chains, blanks.device)
+        told = model.reads_tags or model.K > 1
+        S = tags_to_write(model, blanks, noise) if told else torch.full_like(wide.lengths, UNKNOWN)
+        uniform = noise.uniform(settings.decoding.max_words)
         written = write_left_to_right(model, rules, settings.decoding, wide, S, None, uniform)
         score = score_following(written.log_p, written.lengths, wide)
         found = SampledStories(written.X, written.lengths, S, written.log_p, score, torch.zeros_like(score))
@@ -73,7 +76,7 @@ def write_left_to_right(
 ) -> decode.Written:
     """Every missing sentence given those before it and Z, by whichever decoder the model has; top-k 1 is greedy."""
     if model.story_decoder is not None:
-        return write_joined(model.story_decoder, rules, decoding, blanks, uniform)
+        return write_joined(model.story_decoder, rules, decoding, blanks, S, uniform)
     assert model.decoder is not None, "a model without latents writes by a decoder"
     return decode.story(model.decoder, rules, decoding, blanks, S, Z, None if decoding.top_k == 1 else uniform)
 
@@ -83,6 +86,7 @@ def write_joined(
     rules: WordRules,
     decoding: DecodingConfig,
     blanks: InfillBatch,
+    S: Int[Tensor, "batch sent"] | None,
     uniform: Float[Tensor, "batch sent word"],
 ) -> decode.Written:
     """Stories from p(X | S), whose sentences are joined: there is an `<eos>` only at the very end.
@@ -95,7 +99,7 @@ def write_joined(
     rows, N, W = blanks.X.shape
     V, device = len(rules.anywhere), blanks.device
     present, missing = blanks.present.to(device), blanks.missing.to(device)
-    memory, state = model.encode(blanks.S, present)
+    memory, state = model.encode(torch.full_like(blanks.lengths, UNKNOWN) if S is None else S, present)
     width = max(W, decoding.max_words + 1)
     X = torch.nn.functional.pad(blanks.X, (0, width - W))
     log_p, log_q = (torch.zeros(rows, N, device=device) for _ in range(2))

@@ -5,26 +5,52 @@ from __future__ import annotations
 from dataclasses import replace
 
 import torch
+from jaxtyping import Int
+from torch import Tensor
 
 from fabula.infill.batch import InfillBatch, evidence
+from fabula.infill.noise import Noise
 from fabula.infill.settings import TagSource
-from fabula.models.scaffold import UNKNOWN
+from fabula.models.protocol import Model
+from fabula.models.scaffold import Scaffold, allowed_states, clamp
 from fabula.models.slds import SLDS
 
-__all__ = ["TagSource", "infer_tags"]
+__all__ = ["TagSource", "infer_tags", "tags_to_write"]
 
 
 def infer_tags(model: SLDS, blanks: InfillBatch, source: TagSource, gold: InfillBatch | None = None) -> InfillBatch:
-    """The batch with the tags that their source decides; the rest stay free (-1)."""
-    if model.K == 1:
-        return replace(blanks, S=torch.where(blanks.present, 0, UNKNOWN).to(blanks.device))
-    if source == "free":
+    """The batch with the tags that their source decides, among the allowed states; all else is left open."""
+    allowed = blanks.allowed_of(model.K)
+    blanks = replace(blanks, allowed=allowed)
+    if model.K == 1 or source == "free":
         return blanks
     if source == "peek" and gold is None:
         raise ValueError('tags="peek" needs the true story')
     seen = blanks if source == "read" or gold is None else gold
     if not (seen.lengths > 0).any():
         return blanks
-    likeliest = evidence(model, seen.X, seen.lengths).log_q_S.argmax(-1)
-    readable = (blanks.S == UNKNOWN) & (seen.lengths > 0)
-    return replace(blanks, S=torch.where(readable, likeliest, blanks.S))
+    likeliest = clamp(evidence(model, seen.X, seen.lengths).log_q_S, allowed).argmax(-1)
+    readable = (seen.lengths > 0).unsqueeze(-1)
+    return replace(blanks, allowed=torch.where(readable, allowed_states(likeliest, model.K), allowed))
+
+
+def tags_to_write(model: Model, blanks: InfillBatch, noise: Noise) -> Int[Tensor, "batch sent"]:
+    """The tags that a model without latents writes under, for every chain of every story.
+
+    A tag that is wholly free stays so (-1): the decoder has S_i summed out. Where the arc fixes one factor and leaves
+    another free, S ~ p(S | arc) decides; a model that has no p(S) takes the open states for equally likely.
+    """
+    S, allowed = blanks.S.repeat_interleave(noise.chains, 0), blanks.allowed
+    K, count = allowed.shape[2], allowed.sum(2)
+    partly = (count > 1) & (count < K)
+    stories = partly.any(1).nonzero().flatten().tolist()
+    if stories:
+        scaffold = getattr(model, "scaffold", None)
+        if not isinstance(scaffold, Scaffold):
+            scaffold = Scaffold(torch.full((K,), 1 / K), torch.full((K, K), 1 / K)).to(blanks.device)
+        rows = torch.arange(len(S), device=blanks.device).view(-1, noise.chains)[stories].flatten()
+        open_states, here = (t.repeat_interleave(noise.chains, 0)[rows] for t in (allowed, blanks.present.to(S.device)))
+        flat = torch.zeros(open_states.shape, device=blanks.device)
+        drawn = scaffold.sample(clamp(flat, open_states), here, noise.of(stories).uniform())
+        S[rows] = torch.where(partly.repeat_interleave(noise.chains, 0)[rows], drawn, S[rows])
+    return S

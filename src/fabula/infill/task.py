@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from fabula.corpus.states import Arc, StateSpace, Values
 from fabula.errors import UserError
 from fabula.infill.settings import whole_number
 
@@ -17,16 +17,14 @@ MAX_CHARACTERS = 4_000
 BLANK = "_"
 """What a person types for a missing sentence."""
 
-SIGNS = {"+": "positive", "-": "negative", ".": "neutral"}
-FREE = "?"
-
 
 @dataclass(frozen=True)
 class Task:
-    """A story with blanks; `None` is a missing sentence, a tag that is `None` is free."""
+    """A story with blanks; `None` is a missing sentence."""
 
     sentences: tuple[str | None, ...]
-    arc: tuple[str | None, ...]
+    arc: Values
+    """The value of each factor of the state, for each sentence; -1 where it is free."""
     starts: Mapping[int, str] = field(default_factory=dict)
     """Opening words of missing sentences, by their number from 1."""
 
@@ -35,12 +33,8 @@ class Task:
         return tuple(sentence is None for sentence in self.sentences)
 
 
-Arc = str | Sequence[str | None] | None
-"""A tag for each sentence, as one text or as a sequence; None: all are free."""
-
-
 def fill_task(
-    sentences: Sequence[str | None], labels: Sequence[str], arc: Arc = None, starts: Mapping[int, str] | None = None
+    sentences: Sequence[str | None], states: StateSpace, arc: Arc = None, starts: Mapping[int, str] | None = None
 ) -> Task:
     """A task for `fill`: at least one sentence given, at least one missing."""
     stated = _stated(sentences)
@@ -48,67 +42,38 @@ def fill_task(
         raise UserError("no sentence is missing: put _ where one is to be written", field="sentences")
     if not any(stated):
         raise UserError("every sentence is missing: use `fabula write` to begin from nothing", field="sentences")
-    return _task(stated, labels, arc, starts)
+    return _task(stated, states, arc, starts)
 
 
-def write_task(N: int | None, labels: Sequence[str], arc: Arc = None, starts: Mapping[int, str] | None = None) -> Task:
+def write_task(N: int | None, states: StateSpace, arc: Arc = None, starts: Mapping[int, str] | None = None) -> Task:
     """A task for `write`: nothing given. The length is the arc's where nobody says it, without an arc `USUAL`."""
     if N is None:
-        N = USUAL if arc is None else len(parse_arc(arc, labels))
+        N = USUAL if arc is None else len(states.parse(arc))
     _check_count(whole_number("sentences", N))
-    return _task((None,) * N, labels, arc, starts)
+    return _task((None,) * N, states, arc, starts)
 
 
-def story_task(sentences: Sequence[str], labels: Sequence[str], arc: Arc = None, fewest: int = MIN_SENTENCES) -> Task:
+def story_task(sentences: Sequence[str], states: StateSpace, arc: Arc = None, fewest: int = MIN_SENTENCES) -> Task:
     """A whole story, nothing missing, of at least so many sentences."""
     stated = _stated(sentences, fewest)
     if None in stated:
         raise UserError(f"sentence {stated.index(None) + 1} is missing: this takes whole stories", field="sentences")
-    return _task(stated, labels, arc, None)
+    return _task(stated, states, arc, None)
 
 
-def partial_task(sentences: Sequence[str | None], labels: Sequence[str], arc: Arc = None) -> Task:
+def partial_task(sentences: Sequence[str | None], states: StateSpace, arc: Arc = None) -> Task:
     """A story of which some, all or no sentences are given."""
-    return _task(_stated(sentences), labels, arc, None)
-
-
-def parse_arc(arc: str | Sequence[str | None], labels: Sequence[str]) -> tuple[str | None, ...]:
-    """One tag per sentence: signs `+ - .`, `?` for free, or the labels by name, between blanks or commas.
-
-    An arc of signs needs no blanks: `--.++`.
-    """
-    if isinstance(arc, str):
-        words: Sequence[str | None] = re.split(r"[\s,]+", arc.strip()) if arc.strip() else ()
-        if len(words) == 1 and words[0] not in labels and words[0] and set(words[0]) <= {*SIGNS, FREE}:
-            words = tuple(words[0])
-    elif isinstance(arc, Sequence) and all(word is None or isinstance(word, str) for word in arc):
-        words = arc
-    else:
-        raise UserError(f"an arc is a text or a list of texts, such as '- ? +', not {arc!r}"[:200], field="arc")
-    return tuple(_tag(word, labels) for word in words)
-
-
-def _tag(word: str | None, labels: Sequence[str]) -> str | None:
-    if word is None or word == FREE:
-        return None
-    if word in labels:
-        return word
-    named = SIGNS.get(word, word.lower())
-    if named in labels:
-        return named
-    signs = [sign for sign, label in SIGNS.items() if label in labels]
-    known = ", ".join([*labels, *signs])
-    raise UserError(f"unknown tag {word!r} in the arc; this model knows {known} and ? (free)", field="arc")
+    return _task(_stated(sentences), states, arc, None)
 
 
 def _task(
     sentences: tuple[str | None, ...],
-    labels: Sequence[str],
+    states: StateSpace,
     arc: Arc,
     starts: Mapping[int, str] | None,
 ) -> Task:
     N = len(sentences)
-    tags = (None,) * N if arc is None else parse_arc(arc, labels)
+    tags = states.parse((None,) * N if arc is None else arc)
     if len(tags) != N:
         raise UserError(f"the arc has {len(tags)} tags for {N} sentences", field="arc")
     if not isinstance(starts, Mapping | None):

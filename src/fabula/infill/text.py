@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 
 import torch
 
+from fabula.corpus.states import StateSpace
 from fabula.corpus.tokenize import detokenise, normalise, tokenise
 from fabula.corpus.vocabulary import EOS, PAD, UNK, Vocabulary
 from fabula.errors import UserError
@@ -21,7 +22,6 @@ from fabula.infill.samples import SampledStory
 from fabula.infill.task import Task
 from fabula.models.decoders.protocol import Tokenizer
 from fabula.models.protocol import Model
-from fabula.models.scaffold import UNKNOWN
 from fabula.results import Word
 
 Names = Mapping[str, str]
@@ -31,15 +31,15 @@ Names = Mapping[str, str]
 class TokenText:
     """Tasks as a model with a tokenizer of its own reads them, and what it wrote as text; it can spell every word."""
 
-    def __init__(self, tokenizer: Tokenizer, labels: Sequence[str], rules: WordRules) -> None:
-        self.tokenizer, self.labels, self.rules = tokenizer, tuple(labels), rules
+    def __init__(self, tokenizer: Tokenizer, states: StateSpace, rules: WordRules) -> None:
+        self.tokenizer, self.states, self.rules = tokenizer, states, rules
 
     def encode(self, task: Task, names: Names | None = None) -> InfillBatch:
         """A batch of this one task."""
         rows = [None if s is None else self.tokenizer.encode(s) for s in task.sentences]
-        tags = [UNKNOWN if tag is None else self.labels.index(tag) for tag in task.arc]
+        allowed = torch.from_numpy(self.states.allowed(task.arc))
         openings = {number - 1: self.tokenizer.encode(words) for number, words in task.starts.items()}
-        return infill_batch([rows], [tags], [openings], self.rules.anywhere.device, end=self.tokenizer.end)
+        return infill_batch([rows], [allowed], [openings], self.rules.anywhere.device, end=self.tokenizer.end)
 
     def decode(self, task: Task, story: SampledStory, names: Names) -> list[str]:
         """Every sentence of a sampled story: given ones as they were typed."""
@@ -77,15 +77,15 @@ class TokenText:
 class WordText:
     """Tasks as a model over words reads them, and what it wrote as text."""
 
-    def __init__(self, model: Model, vocabulary: Vocabulary, labels: Sequence[str], rules: WordRules) -> None:
-        self.model, self.vocabulary, self.labels, self.rules = model, vocabulary, tuple(labels), rules
+    def __init__(self, model: Model, vocabulary: Vocabulary, states: StateSpace, rules: WordRules) -> None:
+        self.model, self.vocabulary, self.states, self.rules = model, vocabulary, states, rules
 
     def encode(self, task: Task, names: Names | None = None) -> InfillBatch:
         """A batch of this one task."""
         rows = [None if s is None else self._ids(s, names) for s in task.sentences]
-        tags = [UNKNOWN if tag is None else self.labels.index(tag) for tag in task.arc]
+        allowed = torch.from_numpy(self.states.allowed(task.arc))
         openings = {number - 1: self._ids(words, names) for number, words in task.starts.items()}
-        return infill_batch([rows], [tags], [openings], self.rules.anywhere.device)
+        return infill_batch([rows], [allowed], [openings], self.rules.anywhere.device)
 
     def decode(self, task: Task, story: SampledStory, names: Names) -> list[str]:
         """Every sentence of a sampled story: given ones as they were typed, written ones with the unknown names."""

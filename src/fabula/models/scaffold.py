@@ -6,8 +6,12 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-UNKNOWN = -1
-"""The tag of a sentence whose switching state nobody gave."""
+from fabula.corpus.states import UNKNOWN
+
+
+def allowed_states(S: Int[Tensor, "*batch"], K: int) -> Bool[Tensor, "*batch state"]:
+    """The states that tags leave open: the tag alone where it is known, all K where it is -1."""
+    return (S.unsqueeze(-1) == UNKNOWN) | (S.unsqueeze(-1) == torch.arange(K, device=S.device))
 
 
 class Scaffold(nn.Module):
@@ -42,12 +46,6 @@ class Scaffold(nn.Module):
         first = self.initial()[S[:, 0]]
         later = self.transition()[S[:, :-1], S[:, 1:]]
         return first + (later * present[:, 1:]).sum(-1)
-
-    def clamp(self, log_evidence: Float[Tensor, "batch sent state"], S: Int[Tensor, "batch sent"]) -> Tensor:
-        """Evidence that rules out every state but the given one, where one is given."""
-        states = torch.arange(self.K, device=S.device)
-        ruled_out = (S.unsqueeze(-1) != UNKNOWN) & (S.unsqueeze(-1) != states)
-        return log_evidence.masked_fill(ruled_out, float("-inf"))
 
     def forward_messages(
         self, log_evidence: Float[Tensor, "batch sent state"], present: Bool[Tensor, "batch sent"]
@@ -86,20 +84,29 @@ class Scaffold(nn.Module):
         self,
         log_evidence: Float[Tensor, "batch sent state"],
         present: Bool[Tensor, "batch sent"],
-        generator: torch.Generator | None,
+        uniform: Float[Tensor, "batch sent"],
     ) -> Int[Tensor, "batch sent"]:
-        """S ~ p(S | evidence): messages forward, draws backward, exact."""
+        """S ~ p(S | evidence): messages forward, draws backward, exact; one uniform number per sentence."""
         forward = self.forward_messages(log_evidence, present)
-        N = forward.shape[1]
-        s = _draw(forward[:, -1], generator)
-        S = [s]
         transition = self.transition()
-        for i in range(N - 1, 0, -1):
-            earlier = _draw(forward[:, i - 1] + transition[:, s].T, generator)
+        s = pick(forward[:, -1], uniform[:, -1])
+        S = [s]
+        for i in range(forward.shape[1] - 1, 0, -1):
+            earlier = pick(forward[:, i - 1] + transition[:, s].T, uniform[:, i - 1])
             s = torch.where(present[:, i], earlier, s)
             S.append(s)
         return torch.stack(S[::-1], dim=1)
 
 
-def _draw(logits: Float[Tensor, "batch state"], generator: torch.Generator | None) -> Int[Tensor, " batch"]:
-    return torch.multinomial(logits.softmax(-1), 1, generator=generator).squeeze(-1)
+def clamp(
+    log_evidence: Float[Tensor, "batch sent state"], allowed: Bool[Tensor, "batch sent state"]
+) -> Float[Tensor, "batch sent state"]:
+    """Evidence that rules out every state that is not allowed."""
+    return log_evidence.masked_fill(~allowed, float("-inf"))
+
+
+def pick(log_weights: Float[Tensor, "batch choices"], uniform: Float[Tensor, " batch"]) -> Int[Tensor, " batch"]:
+    """One of the choices for each row, with probability in proportion to its weight."""
+    cumulative = log_weights.softmax(-1).cumsum(-1)
+    below = (cumulative <= uniform[:, None] * cumulative[:, -1:]).sum(-1)
+    return below.clamp(max=log_weights.shape[-1] - 1)

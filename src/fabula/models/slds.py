@@ -20,7 +20,7 @@ from fabula.models.dynamics import dynamics
 from fabula.models.gaussian import Potential
 from fabula.models.protocol import Model, register_model
 from fabula.models.recognition import Evidence, Recognition
-from fabula.models.scaffold import Scaffold
+from fabula.models.scaffold import Scaffold, allowed_states, clamp
 from fabula.models.settings import ModelSettings
 
 
@@ -208,7 +208,7 @@ class SLDS(Model):
         self, Z: Float[Tensor, "batch sent latent"], batch: Batch, S: Int[Tensor, "batch sent"]
     ) -> Float[Tensor, " batch"]:
         """log sum_S p(S) p(Z | S) over all S that agree with the known tags."""
-        evidence = self.scaffold.clamp(self.log_p_Z_each(Z), S)
+        evidence = clamp(self.log_p_Z_each(Z), allowed_states(S, self.K))
         return self.scaffold.log_marginal(evidence, batch.present)
 
     def log_p_words(

@@ -21,6 +21,7 @@ from fabula.infill.samples import SampledStory
 from fabula.infill.settings import BridgeFillSettings, FillSettings, GibbsFillSettings, RerankFillSettings
 from fabula.models.decoders.words import WordTokenizer
 from fabula.models.protocol import Model
+from fabula.models.scaffold import allowed_states
 from fabula.reproduce.bench import Bench
 from fabula.reproduce.plan import BY_NAME, MIDDLE, SENTENCES, SETTINGS, Scale, System, Unit
 
@@ -67,8 +68,10 @@ def blanked(
     """The stories with blanks, and whole; S2S is told all tags (the paper: gold), the others none."""
     whole = [bench.words(row) for row in rows]
     blank = [[None if i in missing else words for i, words in enumerate(story)] for story in whole]
-    tags = [bench.tags(row) for row in rows] if system.reads_tags else None
-    return infill_batch(blank, tags=tags, device=bench.device), infill_batch(whole, device=bench.device)
+    allowed = None
+    if system.reads_tags:
+        allowed = [allowed_states(torch.tensor(bench.tags(row)), bench.corpus.states.K) for row in rows]
+    return infill_batch(blank, allowed, device=bench.device), infill_batch(whole, device=bench.device)
 
 
 def sample(bench: Bench, unit: Unit) -> None:

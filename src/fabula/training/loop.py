@@ -16,12 +16,12 @@ from tqdm import tqdm
 
 from fabula.corpus.dataset import Corpus
 from fabula.corpus.people import People
+from fabula.corpus.states import UNKNOWN
 from fabula.device import pick_device
 from fabula.errors import UserError
 from fabula.models.batch import Batch, IntArray, StoryDataset
 from fabula.models.build import build
 from fabula.models.protocol import Model, Terms
-from fabula.models.scaffold import UNKNOWN
 from fabula.models.slds import SLDS
 from fabula.training.checkpoint import Checkpoint, load, owners, save, write_file
 from fabula.training.heads import WordHead
