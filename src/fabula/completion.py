@@ -13,10 +13,11 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from fabula.api import Narrator
+from fabula.corpus.states import Arc
 from fabula.corpus.tokenize import normalise, split_paragraph
 from fabula.errors import UserError
 from fabula.infill.settings import whole_number
-from fabula.infill.task import USUAL, Arc, parse_arc
+from fabula.infill.task import USUAL
 from fabula.results import Candidate, Filling
 
 ENDED = re.compile(r"""[.!?…]["'”’)\]]*$""")
@@ -92,7 +93,7 @@ def complete_iter(
     `arc` has a mood for each sentence that is written, and says how many there are where `sentences` does not. The text
     ends before the first of the `stop` strings, and after `max_tokens` tokens of the model's own.
     """
-    tags = None if arc is None else parse_arc(arc, narrator.labels)
+    tags = None if arc is None else [narrator.states.label(values) for values in narrator.states.parse(arc)]
     gap = Gap.of(prompt, suffix, len(tags) if sentences is None and tags is not None else sentences)
     if tags is not None and len(tags) != gap.count:
         raise UserError(f"the arc has {len(tags)} moods for {gap.count} sentences to write", field="arc")
