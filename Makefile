@@ -33,7 +33,7 @@ $(READY): pyproject.toml constraints.txt scorers.txt
 	@echo "Installing Fabula into $(VENV) ..."
 	@$(BIN)/python -m pip install --quiet --upgrade uv
 	@$(UV) $(TORCH) torch
-	@$(UV) -e '.[studio,eval,dev]'
+	@$(UV) -e '.[studio,mcp,eval,dev]'
 	@$(UV) --no-deps -r scorers.txt
 	@touch $(READY)
 
@@ -53,8 +53,8 @@ demo: $(READY)
 	@$(BIN)/python -m fabula demo
 
 lint: $(READY)
-	$(BIN)/ruff check src tests benchmarks
-	$(BIN)/ruff format --check src tests benchmarks
+	$(BIN)/ruff check src tests benchmarks plugins
+	$(BIN)/ruff format --check src tests benchmarks plugins
 
 types: $(READY)
 	$(BIN)/mypy

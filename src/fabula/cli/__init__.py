@@ -29,6 +29,7 @@ COMMANDS = {
     "demo": "fill in a story; trains a toy model first where none is installed",
     "studio": "write along an arc in the browser",
     "serve": "fill in for other programs, by OpenAI's completions API",
+    "mcp": "tools for assistants that speak the Model Context Protocol",
     "judge": "let people judge two stories side by side",
 }
 """The files of this folder with what the help says of each, in its order; they are imported when they are needed."""

@@ -1,0 +1,88 @@
+"""An MCP server: the model's five uses as tools for assistants that speak the Model Context Protocol.
+
+Each tool is a method of `Narrator` and answers what the command prints with --json. Schemas come from signatures.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Annotated, Any
+
+from mcp.server import MCPServer
+from mcp.server.mcpserver.exceptions import ToolError
+from pydantic import Field
+
+from fabula import __version__
+from fabula.api import Narrator, load
+from fabula.errors import UserError
+from fabula.infill.task import MAX_SENTENCES, MIN_SENTENCES
+
+INSTRUCTIONS = (
+    "Fabula writes and fills in short stories of everyday life, sentence by sentence, along an emotional arc. Give the "
+    "sentences you have and null where one is missing; an arc has a label or null for every sentence of the story."
+)
+
+Blanks = Annotated[
+    list[str | None],
+    Field(min_length=MIN_SENTENCES, max_length=MAX_SENTENCES, description="The sentences, null where one is missing."),
+]
+Story = Annotated[
+    list[str], Field(min_length=1, max_length=MAX_SENTENCES, description="The sentences of a whole story.")
+]
+Arc = Annotated[
+    list[str | None] | None,
+    Field(description="A mood for each sentence (negative, neutral, positive), null where it is free."),
+]
+Seed = Annotated[int, Field(description="The same seed gives the same answer.")]
+Candidates = Annotated[int, Field(ge=1, le=10, description="How many stories, the best first.")]
+
+
+def create_mcp_server(model: str = "default", device: str = "cpu", threads: int | None = None) -> MCPServer[Any]:
+    """The server of one model, which is loaded when a tool is first called; one call at a time."""
+    turn = threading.Lock()
+    held: list[Narrator] = []
+
+    def answer(call: Callable[[Narrator], Any]) -> dict[str, Any]:
+        with turn:
+            try:
+                if not held:
+                    held.append(load(model, device, threads))
+                told: dict[str, Any] = call(held[0]).to_json()
+                return told
+            except UserError as error:
+                raise ToolError(str(error)) from error
+
+    server: MCPServer[Any] = MCPServer("fabula", instructions=INSTRUCTIONS, version=__version__, log_level="WARNING")
+
+    @server.tool()
+    def fill(sentences: Blanks, arc: Arc = None, candidates: Candidates = 3, seed: Seed = 0) -> dict[str, Any]:
+        """Write the missing sentences of a story so that they lead to the given ones. Takes some seconds."""
+        return answer(lambda narrator: narrator.fill(sentences, arc=arc, candidates=candidates, seed=seed))
+
+    @server.tool()
+    def write(
+        sentences: Annotated[int | None, Field(ge=MIN_SENTENCES, le=MAX_SENTENCES)] = None,
+        arc: Arc = None,
+        candidates: Candidates = 1,
+        seed: Seed = 0,
+    ) -> dict[str, Any]:
+        """Write a story from nothing but its length (the arc's, else 5) and its arc."""
+        return answer(lambda narrator: narrator.write(sentences, arc=arc, candidates=candidates, seed=seed))
+
+    @server.tool()
+    def tag(sentences: Story) -> dict[str, Any]:
+        """Say the mood of every sentence."""
+        return answer(lambda narrator: narrator.tag(sentences))
+
+    @server.tool()
+    def score(sentences: Story, seed: Seed = 0) -> dict[str, Any]:
+        """Say how probable a story is, in nats (larger is more probable)."""
+        return answer(lambda narrator: narrator.score(sentences, seed=seed))
+
+    @server.tool()
+    def explain(sentences: Story, arc: Arc = None, seed: Seed = 0) -> dict[str, Any]:
+        """Say how each sentence fits what comes before, what follows and the arc, with the log-probability of words."""
+        return answer(lambda narrator: narrator.explain(sentences, arc=arc, seed=seed))
+
+    return server
