@@ -202,7 +202,7 @@ def candidates(path: Path) -> tuple[list[list[list[list[int]]]], dict[str, Any]]
 
 
 def score(args: argparse.Namespace) -> None:
-    from fabula.evaluation.overlap import meteor_sets
+    from fabula.evaluation.overlap import meteor
     from fabula.reproduce.scoring import rouges
     from fabula.reproduce.stories import english
 
@@ -219,8 +219,8 @@ def score(args: argparse.Namespace) -> None:
         true = [told([story[i] for i in SETTINGS[setting]]) for story in stories]
         mine = [told(own[0]) for own in found]
         figures = rouges(mine, true, perl=False)
-        meteor = meteor_sets([(mine, true)])[0].aggregate * 100
-        row = [figures["rouge1"], figures["rouge2"], figures["rougeLsum"], meteor]
+        of_all = meteor((mine, true))[0].aggregate * 100
+        row = [figures["rouge1"], figures["rouge2"], figures["rougeLsum"], of_all]
         words = sum(len(line.split()) for line in mine) / len(mine)
         print(path.stem.ljust(28), *(f"{value:6.2f}" for value in row), f"{words:5.1f} words", flush=True)
 

@@ -15,8 +15,8 @@ from pydantic import Field
 
 from fabula import __version__
 from fabula.api import Narrator, load
+from fabula.corpus.read import MAX_SENTENCES, MIN_SENTENCES
 from fabula.errors import UserError
-from fabula.infill.task import MAX_SENTENCES, MIN_SENTENCES
 
 INSTRUCTIONS = (
     "Fabula writes and fills in short stories of everyday life, sentence by sentence, along an emotional arc. Give the "

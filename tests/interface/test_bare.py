@@ -138,7 +138,7 @@ names = [module.name for module in pkgutil.iter_modules(fabula.evaluation.__path
 modules = {name: importlib.import_module(f"fabula.evaluation.{name}") for name in names}
 calls = [
     lambda: modules["overlap"].rouge(["a"], ["a"]),
-    lambda: modules["overlap"].meteor(["a"], ["a"]),
+    lambda: modules["overlap"].meteor((["a"], ["a"])),
     lambda: modules["pretrained"].story_perplexity([["A dog ran."]]),
     lambda: modules["lexicon"].LexiconTagger().tag(["A dog ran."]),
 ]

@@ -25,7 +25,6 @@ from fabula.evaluation.bound import Draws, weigh
 from fabula.models.batch import StoryDataset
 from fabula.models.protocol import Model
 
-BoolArray = NDArray[np.bool_]
 FloatArray = NDArray[np.float64]
 
 

@@ -6,7 +6,6 @@ training text, so after the first few words next to nothing is left.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -30,17 +29,6 @@ class TrainingText:
     def of_split(cls, stories: Stories, vocabulary: Vocabulary) -> TrainingText:
         """A split of a prepared corpus."""
         return cls(np.asarray(stories.tokens).astype(np.int64), dict(vocabulary.index))
-
-    @classmethod
-    def of_words(cls, stories: Iterable[Sequence[Sequence[str]]]) -> TrainingText:
-        """Tokenised stories."""
-        index: dict[str, int] = {}
-        tokens: list[int] = []
-        for story in stories:
-            for sentence in story:
-                tokens += [index.setdefault(word, EOS + 1 + len(index)) for word in sentence]
-                tokens.append(EOS)
-        return cls(np.array(tokens, dtype=np.int64), index)
 
 
 @dataclass(frozen=True)

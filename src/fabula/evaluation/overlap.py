@@ -104,13 +104,10 @@ def rouge_paper(written: Sequence[str], true: Sequence[str], *, by_lines: bool =
     return RougePaper(**found, intervals=intervals, n=len(written))
 
 
-def meteor(written: Sequence[str], true: Sequence[str]) -> Meteor:
-    """The paper's route: the PTB tokeniser, then the METEOR 1.5 jar with `-l en -norm`, by pycocoevalcap."""
-    return meteor_sets([(written, true)])[0]
-
-
-def meteor_sets(sets: Sequence[tuple[Sequence[str], Sequence[str]]]) -> list[Meteor]:
-    """`meteor` of several sets of pairs at the price of little more than one: Java starts once for all of them."""
+def meteor(*sets: tuple[Sequence[str], Sequence[str]]) -> list[Meteor]:
+    """The paper's route, for each set of written and true texts: the PTB tokeniser, then the METEOR 1.5 jar with
+    `-l en -norm`, by pycocoevalcap. Several sets cost little more than one: Java starts once for all of them.
+    """
     for written, true in sets:
         _check_pairs(written, true)
     _need("pycocoevalcap")

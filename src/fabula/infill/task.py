@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from fabula.corpus.read import MAX_CHARACTERS, MAX_SENTENCES, MAX_WORDS, MIN_SENTENCES
 from fabula.corpus.states import Arc, StateSpace, Values
 from fabula.errors import UserError
 from fabula.infill.settings import whole_number
 
-MIN_SENTENCES, MAX_SENTENCES = 2, 64
 USUAL = 5
 """Sentences of a story of which nobody says how long it is."""
-MAX_WORDS = 200
-MAX_CHARACTERS = 4_000
 BLANK = "_"
 """What a person types for a missing sentence."""
 

@@ -28,6 +28,7 @@ from fabula.reproduce.plan import BY_NAME, Unit
 from fabula.reproduce.records import rounded_list
 from fabula.training.checkpoint import load
 from fabula.training.loop import train
+from fabula.training.resume import read_log
 
 FloatArray = NDArray[np.float64]
 STORIES_AT_ONCE = {"cpu": 256, "cuda": 1600}
@@ -66,7 +67,7 @@ def train_system(bench: Bench, unit: Unit) -> None:
             stopped = "time"
     checkpoint = load(folder, bench.device)
     bench._held.clear()
-    entries = read_log(folder / "log.jsonl")
+    entries = read_log(folder)
     if stopped == "epochs" and entries and entries[-1]["epoch"] < checkpoint.recipe.train.epochs:
         stopped = "patience"
     record = {
@@ -83,14 +84,6 @@ def train_system(bench: Bench, unit: Unit) -> None:
         "weights": weights_of(folder),
     }
     bench.records.write(unit.name, record)
-
-
-def read_log(path: Any) -> list[dict[str, Any]]:
-    import json
-
-    if not path.exists():
-        return []
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
 def measure_system(bench: Bench, unit: Unit) -> None:

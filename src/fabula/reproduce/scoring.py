@@ -100,7 +100,7 @@ class Scorer:
         return told, ["\n".join(story[place] for place in SETTINGS[setting]) for story in true]
 
     def do_overlap(self, outcome: Outcome, systems: set[str]) -> Iterator[tuple[str, dict[str, Any]]]:
-        from fabula.evaluation.overlap import meteor_sets
+        from fabula.evaluation.overlap import meteor
 
         names = [name.removeprefix("sample/") for name in self.written if name.startswith("sample/")]
         names = [name for name in names if name.split(".")[1] in TABLE_SETTINGS]
@@ -112,7 +112,7 @@ class Scorer:
             some = names[start : start + step]
             began = time.perf_counter()
             sets = [self.pairs(f"sample/{name}") for name in some]
-            meteors = meteor_sets(sets)
+            meteors = meteor(*sets)
             for name, pair, m in zip(some, sets, meteors, strict=True):
                 record = {
                     **rouges(*pair, perl=self.by_perl(name)),

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from fabula.corpus.read import MAX_SENTENCES, MIN_SENTENCES
 from fabula.infill.settings import MOST_OVER_HTTP
-from fabula.infill.task import MAX_SENTENCES, MIN_SENTENCES
 from fabula.web.database import default_path
 from fabula.web.guard import MAX_BODY
 

@@ -27,7 +27,7 @@ from fabula.training.checkpoint import Checkpoint, load, owners, save, write_fil
 from fabula.training.heads import WordHead
 from fabula.training.objective import log_q_of, terms
 from fabula.training.recipe import ObjectiveSettings, Recipe
-from fabula.training.resume import Progress, interruptible, read_state, under, write_state
+from fabula.training.resume import Progress, interruptible, read_log, read_state, under, write_state
 from fabula.training.swap import NameSwap
 from fabula.training.tags import settle_tags
 
@@ -218,18 +218,10 @@ class Run:
             if settings.schedule == "plateau":
                 p.scale *= settings.decay
         p.epoch, p.step_in_epoch, p.stories, p.sums = p.epoch + 1, 0, 0, {}
-        self.log([*self.logged(), entry])
+        self.log([*read_log(self.out), entry])
         self.keep()
         if report:
             report(entry)
-
-    def logged(self) -> list[dict[str, Any]]:
-        """The epochs in the log."""
-        path = self.out / "log.jsonl"
-        try:
-            return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
-        except (OSError, ValueError) as error:
-            raise UserError(f"{path} is damaged: {error}") from error
 
     def log(self, entries: list[dict[str, Any]]) -> None:
         """Write the log whole, so that a full disk or a kill leaves no half line."""
@@ -299,7 +291,7 @@ class Run:
         """Continue where `keep` left off."""
         self.progress, tensors = read_state(self.out, self.recipe, self.corpus.hash)
         # A run that was killed between its log and its state has logged an epoch that will now be run again.
-        self.log([entry for entry in self.logged() if entry["epoch"] <= self.progress.epoch])
+        self.log([entry for entry in read_log(self.out) if entry["epoch"] <= self.progress.epoch])
         self.model.load_state_dict(under(tensors, "model."))
         self.heads.load_state_dict(under(tensors, "heads."))
         for name, tensor in under(tensors, "average.").items():

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 from fabula.errors import UserError
+from fabula.training.resume import read_log
 
 
 def plot(run: Path) -> Path:
     """Draw RUN/curves.png: the validation figure and every term over the epochs."""
-    path = Path(run) / "log.jsonl"
-    try:
-        entries = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-    except FileNotFoundError as error:
-        raise UserError(f"{run} has no log.jsonl: it is not a training run") from error
-    except ValueError as error:
-        raise UserError(f"{path} is damaged: {error}") from error
+    if not (Path(run) / "log.jsonl").exists():
+        raise UserError(f"{run} has no log.jsonl: it is not a training run")
+    entries = read_log(Path(run))
     if not entries:
-        raise UserError(f"{path} is empty: no epoch has ended yet")
+        raise UserError(f"{run}/log.jsonl is empty: no epoch has ended yet")
     try:
         import matplotlib
     except ImportError as error:

@@ -70,6 +70,15 @@ def under(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
     return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
 
 
+def read_log(folder: Path) -> list[dict[str, Any]]:
+    """The epochs that a run has logged, one JSON object each; none where it has not begun."""
+    path = folder / "log.jsonl"
+    try:
+        return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
+    except (OSError, ValueError) as error:
+        raise UserError(f"{path} is damaged: {error}") from error
+
+
 @contextmanager
 def interruptible() -> Iterator[Callable[[], bool]]:
     """Ctrl-C sets a flag that the loop reads between two steps; a second Ctrl-C stops at once."""
