@@ -22,7 +22,7 @@ help:
 	@echo "make test-long  kill tests, fuzzing, long statistics (under 40 minutes)"
 	@echo "make test-cuda  the CPU against a GPU               (needs a GPU)"
 	@echo "make coverage   branches that no test takes"
-	@echo "make wheel      build dist/fabula-*.whl"
+	@echo "make wheel      build dist/fabula_stories-*: wheel and sdist, checked"
 
 install: $(READY)
 
@@ -80,8 +80,9 @@ coverage: $(READY)
 
 wheel: $(READY)
 	@rm -rf dist
-	$(BIN)/python -m build --quiet --wheel --no-isolation
-	@ls -l dist/*.whl
+	$(BIN)/python -m build --quiet --wheel --sdist --no-isolation
+	$(BIN)/twine check --strict dist/*
+	@ls -l dist
 
 clean:
 	rm -rf $(VENV) dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -9,7 +9,7 @@ from fabula.errors import UserError
 if TYPE_CHECKING:
     from fabula.api import Narrator, load
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 __all__ = ["Narrator", "UserError", "__version__", "load"]
 
 

@@ -82,7 +82,7 @@ def test_a_missing_extra_is_named(name: str) -> None:
     words = ["studio", "--port", "0"]
     done = subprocess.run([sys.executable, "-c", hide, *words], capture_output=True, text=True, timeout=SECONDS)
     assert done.returncode == 2
-    assert done.stderr == f"fabula studio: the studio needs {name}: pip install 'fabula[studio]'\n"
+    assert done.stderr == f"fabula studio: the studio needs {name}: pip install 'fabula-stories[studio]'\n"
 
 
 def test_it_says_where_it_is_and_ends_when_told(random_models: Path, tmp_path: Path, started: list[Studio]) -> None:

@@ -147,7 +147,7 @@ def _extra() -> Iterator[None]:
     try:
         yield
     except ModuleNotFoundError as error:
-        raise UserError(f"judging needs {error.name}: pip install 'fabula[studio]'") from error
+        raise UserError(f"judging needs {error.name}: pip install 'fabula-stories[studio]'") from error
 
 
 def _store(args: argparse.Namespace, *, create: bool = False) -> Store:

@@ -15,7 +15,7 @@ EXAMPLES = """examples:
 """
 
 EXTRA = ("fastapi", "uvicorn", "sse_starlette", "choix", "krippendorff")
-"""What `fabula[studio]` brings."""
+"""What `fabula-stories[studio]` brings."""
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -74,7 +74,7 @@ def run(args: argparse.Namespace) -> int:
     except ModuleNotFoundError as error:
         if error.name not in EXTRA:
             raise
-        raise UserError(f"the studio needs {error.name}: pip install 'fabula[studio]'") from error
+        raise UserError(f"the studio needs {error.name}: pip install 'fabula-stories[studio]'") from error
     file = {} if args.db is None else {"db": args.db}
     names = frozenset(args.allow_host)
     settings = StudioSettings(

@@ -66,7 +66,7 @@ def read_lexicon(name: str) -> dict[str, float]:
     spec = importlib.util.find_spec(package)
     path = Path(spec.origin).parent / inside if spec is not None and spec.origin is not None else None
     if path is None or not path.is_file():
-        how = "pip install 'fabula[eval]'" if name == "afinn" else "pip install --no-deps -r scorers.txt"
+        how = "pip install 'fabula-stories[eval]'" if name == "afinn" else "pip install --no-deps -r scorers.txt"
         raise UserError(f"the lexicon {name} is not installed: {how}")
     text = path.read_text(encoding="utf-8")
     if name == "afinn":

@@ -32,7 +32,7 @@ def mauve(written: Features, human: Features, *, draws: int = 500, seed: int = 0
     try:
         from mauve import compute_mauve
     except ImportError as error:
-        raise UserError("MAUVE needs mauve-text: pip install 'fabula[eval]'") from error
+        raise UserError("MAUVE needs mauve-text: pip install 'fabula-stories[eval]'") from error
     with no_stderr():  # faiss would like more texts for a bucket than MAUVE's authors take
         found = compute_mauve(
             p_features=np.ascontiguousarray(written, dtype=np.float32),

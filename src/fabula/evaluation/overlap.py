@@ -28,7 +28,7 @@ FloatArray = NDArray[np.float64]
 KINDS = ("rouge1", "rouge2", "rougeL")
 FLAGS = "-c 95 -2 -1 -U -r 1000 -n 4 -w 1.2 -a"
 """pyrouge's own, and so the paper's; pyrouge adds -m, the stemmer, itself."""
-SCORERS = "pip install 'fabula[eval]' && pip install --no-deps -r scorers.txt"
+SCORERS = "pip install 'fabula-stories[eval]' && pip install --no-deps -r scorers.txt"
 
 
 @dataclass(frozen=True)

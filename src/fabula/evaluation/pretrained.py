@@ -27,7 +27,7 @@ FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 BATCH_TOKENS = {"cpu": 1024, "cuda": 32768}
 """Tokens of one batch, padding included: larger ones are no faster on a CPU, and their scores (49,152 wide) are big."""
-SCORERS = "pip install 'fabula[eval]' && pip install --no-deps -r scorers.txt"
+SCORERS = "pip install 'fabula-stories[eval]' && pip install --no-deps -r scorers.txt"
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ def plot(run: Path) -> Path:
     try:
         import matplotlib
     except ImportError as error:
-        raise UserError("drawing needs matplotlib: install fabula[eval]") from error
+        raise UserError("drawing needs matplotlib: install fabula-stories[eval]") from error
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
