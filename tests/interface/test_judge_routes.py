@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -358,6 +359,8 @@ def test_the_pages_and_all_they_name_are_served_under_a_strict_policy(client: Te
         assert "default-src 'self'" in page.headers["Content-Security-Policy"]
         assert "<style" not in page.text
         assert "style=" not in page.text
+        for file in re.findall(r'(?:href|src)="(/(?:page|shared)/[^"]+)"', page.text):
+            assert client.get(file).status_code == 200, file
     for file in PAGE.iterdir():
         assert client.get(f"/page/{file.name}").status_code == 200
         assert "innerHTML" not in file.read_text(encoding="utf-8")

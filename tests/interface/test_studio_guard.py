@@ -193,6 +193,8 @@ def test_every_answer_is_dressed(url: str, path: str) -> None:
 
 def test_page_files(url: str) -> None:
     index, script = httpx.get(f"{url}/"), httpx.get(f"{url}/page/main.js")
+    for file in re.findall(r'(?:href|src)="(/(?:page|shared)/[^"]+)"', index.text):
+        assert httpx.get(f"{url}{file}").status_code == 200, file
     assert index.headers["Content-Type"].startswith("text/html")
     assert script.headers["Content-Type"].startswith("text/javascript")
     assert script.headers["Cache-Control"] == "no-cache"

@@ -37,11 +37,16 @@ class PageFiles(StaticFiles):
         return response
 
 
+SHARED = Path(__file__).parent / "page"
+"""What every server's pages share."""
+
+
 def mount(app: FastAPI, folder: Path) -> None:
-    """`folder`/index.html at /, all its files below /page."""
+    """`folder`/index.html at /, all its files below /page, the shared ones below /shared."""
 
     async def index() -> FileResponse:
         return FileResponse(folder / "index.html", media_type="text/html", headers=CACHE)
 
     app.add_api_route("/", index, methods=["GET", "HEAD"], include_in_schema=False)
     app.mount("/page", PageFiles(directory=folder), name="page")
+    app.mount("/shared", PageFiles(directory=SHARED), name="shared")
