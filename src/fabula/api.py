@@ -15,7 +15,7 @@ import math
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import torch
@@ -28,15 +28,15 @@ from fabula.device import pick_device, use_threads
 from fabula.errors import UserError
 from fabula.evaluation.bound import Weighed, shared_draws, weigh
 from fabula.evaluation.fit import fits
-from fabula.infill.batch import evidence, flatten
+from fabula.infill.batch import InfillBatch, evidence, flatten
 from fabula.infill.cast import Cast
-from fabula.infill.driver import fill_story
+from fabula.infill.driver import Answer, fill_stories
 from fabula.infill.latents import MAX_PATHS, count_paths, draw_latents
 from fabula.infill.noise import Noise, seeded
 from fabula.infill.protocol import DEFAULT, Sampler, sampler_named, samplers
 from fabula.infill.rules import WordRules
 from fabula.infill.samples import Diagnostics, SampledStory
-from fabula.infill.settings import choose, declared, offered, types_of, whole_number
+from fabula.infill.settings import FillSettings, choose, declared, offered, types_of, whole_number
 from fabula.infill.task import Task, fill_task, partial_task, story_task, write_task
 from fabula.infill.text import TokenText, WordText
 from fabula.models.batch import Batch
@@ -53,6 +53,8 @@ __all__ = [
     "Tagging", "Word", "describe", "find", "installed", "load", "models_fault", "models_folder",
 ]  # fmt: skip
 
+TASK_ARGUMENTS = frozenset(["sentences", "arc", "starts", "candidates", "sampler", "seed"])
+"""Arguments of `fill` that are not settings of a sampler."""
 Method = TypeVar("Method", bound=Callable[..., Any])
 MODELS_VARIABLE = "FABULA_MODELS"
 PACKAGED = Path(__file__).parent / "data"
@@ -178,6 +180,19 @@ def with_settings(method: Method) -> Method:
     return method
 
 
+class _Ready(NamedTuple):
+    """A task that can be drawn at once: checked, with its tensors."""
+
+    task: Task
+    batch: InfillBatch
+    names: Mapping[str, str]
+    sampler: str
+    settings: FillSettings
+    candidates: int
+    seed: int
+    notes: tuple[str, ...]
+
+
 class Narrator:
     """A loaded model with everything needed to use it on raw text."""
 
@@ -234,6 +249,30 @@ class Narrator:
         """The same as it comes: each answer is at least as good as the one before; the last is what `fill` returns."""
         task = fill_task(sentences, self.states, arc, starts)
         return self._answers(task, candidates, sampler, seed, settings)
+
+    def fill_together(self, calls: Sequence[Mapping[str, Any]]) -> Iterator[list[Filling | UserError]]:
+        """`fill_iter` of several calls with the same settings at once; a call's answer is what it would be alone.
+
+        Each call has the arguments of `fill` by name. One that is wrong has its error in place of its answers.
+        """
+        ready: list[_Ready | UserError] = []
+        for call in calls:
+            try:
+                said = {key: value for key, value in call.items() if key not in TASK_ARGUMENTS}
+                task = fill_task(call["sentences"], self.states, call.get("arc"), call.get("starts"))
+                sampler, seed = call.get("sampler", DEFAULT), call.get("seed", 0)
+                ready.append(self._ready(task, call.get("candidates", 3), sampler, seed, said))
+            except UserError as error:
+                ready.append(error)
+        tasks = [one for one in ready if isinstance(one, _Ready)]
+        if len({task.settings for task in tasks}) > 1:
+            raise ValueError("only calls with equal settings are filled in together")
+        if not tasks:
+            yield [one for one in ready if isinstance(one, UserError)]
+            return
+        for fillings in self._rounds(tasks):
+            told = iter(fillings)
+            yield [one if isinstance(one, UserError) else next(told) for one in ready]
 
     @with_settings
     def write(
@@ -393,10 +432,8 @@ class Narrator:
             raise UserError("this model cannot tag, and no tagger knows its labels", field="model")
         return [s or 0 for s in tagger.tag(list(texts))]
 
-    def _answers(
-        self, task: Task, candidates: int, name: str, seed: int, settings: Mapping[str, Any]
-    ) -> Iterator[Filling]:
-        """The answers to a task as they come; a mistake in the settings raises at once, not with the first answer."""
+    def _ready(self, task: Task, candidates: int, name: str, seed: int, settings: Mapping[str, Any]) -> _Ready:
+        """A task with its sampler and tensors: what is wrong with either is said here, before anything is drawn."""
         sampler, notes = self._sampler(name)
         notes = self.notes + notes
         said = {key: value for key, value in settings.items() if value is not None}
@@ -410,28 +447,32 @@ class Narrator:
             what = "word is new to this model and was" if len(unknown) == 1 else "words are new to this model and were"
             listed = ", ".join(unknown[:UNKNOWN_SHOWN]) + (", ..." if len(unknown) > UNKNOWN_SHOWN else "")
             notes += (f"{len(unknown)} {what} read as unknown: {listed}",)
+        return _Ready(task, batch, names, sampler.name, chosen, candidates, seed, notes)
 
-        def answers() -> Iterator[Filling]:
-            for stories, diagnostics, drawn in fill_story(
-                self.model, self.rules, batch, chosen, seeded(seed), candidates, self.cast
-            ):
-                few: tuple[str, ...] = ()
-                if drawn == chosen.samples and len(stories) < candidates:
-                    what = f"only {len(stories)} of the {candidates} candidates"
-                    few = (f"{what}: no other story was among the samples ({drawn}); draw more of them",)
-                yield Filling(
-                    candidates=tuple(self._candidate(task, names, story) for story in stories),
-                    model=self.name,
-                    sampler=sampler.name,
-                    samples=chosen.samples,
-                    drawn=drawn,
-                    seed=seed,
-                    diagnostics=_movement(diagnostics, len(task.sentences)),
-                    notes=notes + few,
-                    names=names,
-                )
+    def _answers(
+        self, task: Task, candidates: int, name: str, seed: int, settings: Mapping[str, Any]
+    ) -> Iterator[Filling]:
+        ready = self._ready(task, candidates, name, seed, settings)
+        return (filling for (filling,) in self._rounds([ready]))
 
-        return answers()
+    def _rounds(self, tasks: Sequence[_Ready]) -> Iterator[list[Filling]]:
+        """Answers to tasks with equal settings, drawn together, round by round."""
+        batch = tasks[0].batch if len(tasks) == 1 else InfillBatch.join([task.batch for task in tasks])
+        generators, wanted = [seeded(task.seed) for task in tasks], [task.candidates for task in tasks]
+        for answers in fill_stories(self.model, self.rules, batch, tasks[0].settings, generators, wanted, self.cast):
+            yield [self._filling(task, answer) for task, answer in zip(tasks, answers, strict=True)]
+
+    def _filling(self, asked: _Ready, answer: Answer) -> Filling:
+        few: tuple[str, ...] = ()
+        stories, diagnostics, drawn = answer
+        if drawn == asked.settings.samples and len(stories) < asked.candidates:
+            what = f"only {len(stories)} of the {asked.candidates} candidates"
+            few = (f"{what}: no other story was among the samples ({drawn}); draw more of them",)
+        return Filling(
+            candidates=tuple(self._candidate(asked.task, asked.names, story) for story in stories),
+            model=self.name, sampler=asked.sampler, samples=asked.settings.samples, drawn=drawn, seed=asked.seed,
+            diagnostics=_movement(diagnostics, len(asked.task.sentences)), notes=asked.notes + few, names=asked.names,
+        )  # fmt: skip
 
     def count_tokens(self, text: str) -> int:
         """How many tokens of the model's own a text has."""
@@ -461,7 +502,8 @@ class Narrator:
 
     def _candidate(self, task: Task, names: Mapping[str, str], story: SampledStory) -> Candidate:
         sentences, texts = [], self.text.decode(task, story, names)
-        free = self.model.reads_ahead and bool((story.S < 0).any())  # S was summed out: the tags are read off the text
+        # Where S was summed out the tags are read off the text.
+        free = self.model.reads_ahead and bool((story.S[: len(texts)] < 0).any())
         read = self._read_tags(texts) if free else [-1] * len(texts)
         for i, text in enumerate(texts):
             s = int(story.S[i]) if int(story.S[i]) >= 0 else read[i]

@@ -183,7 +183,7 @@ def stop(*arguments):
     heavy = {"vaderSentiment", "fastapi", "uvicorn", "transformers", "sklearn", "scipy", "matplotlib"}
     print(sorted(heavy & set(sys.modules)))
     raise SystemExit(0)
-api.fill_story = stop
+api.fill_stories = stop
 main(["fill", "Tom was sad.", "_", "Tom smiled."])
 """
     ended = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=False)

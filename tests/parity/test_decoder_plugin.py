@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -130,3 +131,23 @@ def sentences(limit: int) -> list[tuple[int, ...]]:
 
     grow(())
     return found
+
+
+def test_given_lines_that_are_read_once_for_all_particles_change_no_answer(folder: Path) -> None:
+    """Alone a story's first lines are read once; beside one that begins with a blank every particle reads them."""
+    narrator = fabula.load(folder)
+    calls: list[dict[str, Any]] = [
+        {"sentences": ["ab ac.", "bb ab.", None, "bc."], "seed": 3, "samples": 8},
+        {"sentences": [None, "ac ac.", None, None, "ab."], "seed": 4, "samples": 8, "candidates": 2},
+        {"sentences": ["ab.", "what?", "bb."], "samples": 8},
+    ]
+    *_, together = narrator.fill_together(calls)
+    assert "no sentence is missing" in str(together[2])
+    for call, found in zip(calls, together[:2], strict=False):
+        alone = narrator.fill(**call)
+        assert isinstance(found, fabula.api.Filling)
+        assert [c.text for c in found.candidates] == [c.text for c in alone.candidates]
+        assert [c.score for c in found.candidates] == pytest.approx([c.score for c in alone.candidates], rel=1e-5)
+        assert found.diagnostics.changed == alone.diagnostics.changed
+    with pytest.raises(ValueError, match="equal settings"):
+        list(narrator.fill_together([calls[0], calls[0] | {"samples": 9}]))

@@ -72,6 +72,25 @@ class InfillBatch:
         cut = self._each(lambda t: t[start:stop, :N])
         return replace(cut, barred_names=None if self.barred_names is None else self.barred_names[start:stop])
 
+    @staticmethod
+    def join(batches: Sequence[InfillBatch]) -> InfillBatch:
+        """The stories of several batches side by side, padded to the longest; none of them bars names yet."""
+
+        def field(of: Callable[[InfillBatch], Tensor], fill: int | bool) -> Tensor:
+            tensors = [of(batch) for batch in batches]
+            size = [max(t.shape[axis] for t in tensors) for axis in range(1, tensors[0].dim())]
+            joined = tensors[0].new_full((sum(len(t) for t in tensors), *size), fill)
+            row = 0
+            for t in tensors:
+                joined[(slice(row, row + len(t)), *(slice(n) for n in t.shape[1:]))] = t
+                row += len(t)
+            return joined
+
+        return InfillBatch(
+            field(lambda b: b.X, PAD), field(lambda b: b.lengths, 0), field(lambda b: b.allowed, True),
+            field(lambda b: b.opening, PAD), field(lambda b: b.present, False), field(lambda b: b.missing, False),
+        )  # fmt: skip
+
     def _each(self, change: Callable[[Tensor], Tensor]) -> InfillBatch:
         X, lengths, allowed, opening = (change(t) for t in (self.X, self.lengths, self.allowed, self.opening))
         barred_names = None if self.barred_names is None else change(self.barred_names)

@@ -181,13 +181,22 @@ def island(
         )  # fmt: skip
     S = tags_to_write(model, blanks, noise) if latents is None else latents.S
     wide = blanks.repeat(P)
+    shared = 0 if latents is not None else alike(blanks, S.view(stories, P, -1))
     uniform = None if settings.decoding.top_k == 1 else noise.uniform(settings.decoding.max_words)
     # One number a sentence and story, drawn whether needed or not: neighbours must not move a story's generator.
     resampling = noise.uniform().view(stories, P, -1)[:, 0]
-    particles = start(model, blanks, wide, S, None if latents is None else latents.Z, settings.decoding)
+    Z = None if latents is None else latents.Z
+    own = S.view(stories, P, -1)[:, 0] if shared else S
+    particles = start(model, blanks, blanks if shared else wide, own, Z, settings.decoding)
     following = next_given(blanks)
     ess = torch.full((stories,), float(P))
-    for i in range(N):
+    for i in range(shared):
+        particles, new = propose(model, rules, settings.decoding, particles, blanks, i, None)
+        alone = Potential(phi.mean[:, i], phi.precision[:, i])
+        particles = weigh(model, settings, particles, new, blanks, i, alone, following[:, i])
+    if shared:
+        particles = particles.select(torch.arange(stories, device=device).repeat_interleave(P))._replace(S=S)
+    for i in range(shared, N):
         drawn = None if uniform is None else uniform[:, i]
         particles, new = propose(model, rules, settings.decoding, particles, wide, i, drawn)
         phi_i = Potential(phi.mean[:, i].repeat_interleave(P, 0), phi.precision[:, i].repeat_interleave(P, 0))
@@ -205,6 +214,15 @@ def island(
     diagnostics = Diagnostics.none(stories, N)
     diagnostics = diagnostics._replace(ess=ess, changed=_differing(particles.X, blanks, P))
     return found, diagnostics if latents is None else diagnostics._replace(tag_r_hat=latents.tag_r_hat)
+
+
+def alike(blanks: InfillBatch, S: Int[Tensor, "story sample sent"]) -> int:
+    """Sentences that a story's particles have in common, without Z: those before the first gap, under the same tags.
+
+    They are read once for all particles.
+    """
+    differ = blanks.missing.any(0) | (S[:, :1] != S).any(1).any(0).cpu()
+    return int(differ.int().argmax())
 
 
 def start(
@@ -234,7 +252,8 @@ def propose(
 ) -> tuple[Particles, decode.Sentences]:
     """Sentence i of every particle, written where missing; its `log_p` is under p, its `log_q` under its proposal."""
     decoder, s, z = decoder_of(model), particles.S[:, i], particles.z(i)
-    state, proposal = particles.state, particles.proposal
+    # Where nothing is left to write the proposal has served.
+    state, proposal = particles.state, particles.proposal if blanks.missing[:, i:].any() else None
     drawn_from = state if proposal is None else proposal
     drawn_from, new = decode.sentence(
         decoder, rules, decoding, drawn_from, blanks, i, s, z, uniform, particles.X

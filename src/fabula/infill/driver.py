@@ -1,7 +1,7 @@
 """The one driver of filling in: it runs the sampler that the settings are for and ranks what comes.
 
-`fill_batch` answers many tasks, in pieces that fit the memory; `fill_story` answers one task again and again while its
-samples come. A task's answer depends neither on the tasks beside it nor on where the batch is cut.
+`fill_batch` answers many tasks, in pieces that fit the memory; `fill_stories` answers the tasks of a batch again and
+again while their samples come. A task's answer depends neither on the tasks beside it nor on where the batch is cut.
 """
 
 from __future__ import annotations
@@ -43,12 +43,15 @@ def draw(
     return sampler_of(settings).run(model, batch, settings, generators, rules=rules, cast=cast, gold=gold)
 
 
-def fill_story(
-    model: Model, rules: WordRules, batch: InfillBatch, settings: FillSettings, generator: torch.Generator,
-    candidates: int, cast: Cast | None = None,
-) -> Iterator[Answer]:  # fmt: skip
-    """Answers to the one task of a batch, each from more samples than the one before."""
-    drawing = draw(model, rules, batch, settings, [generator], cast=cast)
+def fill_stories(
+    model: Model, rules: WordRules, batch: InfillBatch, settings: FillSettings, generators: Sequence[torch.Generator],
+    candidates: Sequence[int], cast: Cast | None = None,
+) -> Iterator[list[Answer]]:  # fmt: skip
+    """An answer to every task of a batch, again and again, each from more samples than the one before.
+
+    `candidates` are the stories wanted for each task. The whole batch is worked on at once: it has to fit the memory.
+    """
+    drawing = draw(model, rules, batch, settings, generators, cast=cast)
     rounds: list[SampledStories] = []
     while True:
         # The mode is entered anew for each round: between answers the caller's own mode holds.
@@ -57,8 +60,15 @@ def fill_story(
         if stories is None:
             return
         rounds.append(stories)
-        drawn = min(settings.samples, sum(len(r.score) for r in rounds))
-        yield Answer(best_stories(rounds, 0, batch.missing, candidates), diagnostics, drawn)
+        drawn = min(settings.samples, sum(len(r.score) for r in rounds) // len(batch.X))
+        yield [
+            Answer(best_stories(rounds, story, batch.missing, n), _of_story(diagnostics, story), drawn)
+            for story, n in enumerate(candidates)
+        ]
+
+
+def _of_story(diagnostics: Diagnostics | None, story: int) -> Diagnostics | None:
+    return None if diagnostics is None else Diagnostics(*(figure[story : story + 1] for figure in diagnostics))
 
 
 @torch.inference_mode()
@@ -84,8 +94,7 @@ def fill_batch(
             rounds = by_consensus(rounds, stories, own.missing)
         for story in range(stories):
             best = best_stories(rounds, story, own.missing, candidates)
-            moved = Diagnostics(*(figure[story : story + 1] for figure in movement))
-            answers.append(Answer(best, moved, settings.samples))
+            answers.append(Answer(best, _of_story(movement, story), settings.samples))
     return answers
 
 

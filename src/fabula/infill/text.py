@@ -43,7 +43,7 @@ class TokenText:
 
     def decode(self, task: Task, story: SampledStory, names: Names) -> list[str]:
         """Every sentence of a sampled story: given ones as they were typed."""
-        pairs = zip(task.sentences, story.X, story.lengths.tolist(), strict=True)
+        pairs = zip(task.sentences, story.X, story.lengths.tolist(), strict=False)  # longer ones may stand beside it
         return [self.tokenizer.decode(X[:length].tolist()) if typed is None else typed for typed, X, length in pairs]
 
     def stand_ins(self, task: Task) -> dict[str, str]:

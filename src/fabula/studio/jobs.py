@@ -5,6 +5,9 @@ many jobs as there are workers run at a time. A job looks up at every operation 
 when its client has left or its time is spent, and there it hands its turn on when somebody waits who has had much less:
 a short job never waits for a long one to end. Jobs that have had about as much follow one another, and waiting counts a
 little, so that a long one is not forgotten.
+
+Jobs of one kind (`Together`) that wait at the same time are done in one batch, of at most ROWS rows: the first of them
+leads, the others come along, and each has its own answers, its own mistakes and its own way to leave.
 """
 
 from __future__ import annotations
@@ -13,10 +16,10 @@ import asyncio
 import math
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from types import TracebackType
-from typing import Any
+from typing import Any, NamedTuple
 
 from torch.overrides import TorchFunctionMode
 
@@ -28,6 +31,8 @@ SHORT_SECONDS = 1.0
 """A job that has had less than this gives its turn to nobody: to slice equal short jobs makes them all late."""
 PATIENCE = 0.02
 """Levels that a second of waiting is worth, when turns are given: a minute, a bit more than one doubling."""
+ROWS = 64
+"""Stories at once in a batch of jobs: from about fifty rows on a row costs what it costs in any larger batch."""
 
 _here = threading.local()
 
@@ -67,11 +72,29 @@ class Attentive(TorchFunctionMode):
         return func(*args, **(kwargs or {}))
 
 
+class Together(NamedTuple):
+    """Work that can be done at once with other work of its kind."""
+
+    kind: Hashable
+    """Jobs of equal kind go together."""
+    rows: int
+    """Its share of a batch's `ROWS`."""
+    call: Any
+    """What this job asks."""
+    work: Callable[[Sequence[Any]], Iterator[Sequence[Any]]]
+    """Rounds of answers, one for each call; an exception in the place of an answer ends that job alone."""
+
+
 class Job:
     """One piece of work and the way back from it: `async with job: async for answer in job`."""
 
-    def __init__(self, jobs: Jobs, work: Callable[[], Iterator[Any]]) -> None:
-        self.jobs, self.work = jobs, work
+    def __init__(self, jobs: Jobs, work: Callable[[], Iterator[Any]] | Together) -> None:
+        self.jobs = jobs
+        self.together = work if isinstance(work, Together) else None
+        self.work = None if isinstance(work, Together) else work
+        self.party: list[Job] = [self]
+        """Those that it leads, itself first."""
+        self.leader: Job = self
         self.left = threading.Event()
         self.started = False
         self.steps = 0
@@ -85,25 +108,57 @@ class Job:
     def run(self) -> None:
         """In a thread: every answer goes back, then the end or what went wrong."""
         _here.job = self
+        going = list(self.party)
         try:
             with Attentive():
-                for answer in self.work():
-                    self._tell("answer", answer)
+                for answers in self._rounds():
+                    for job, answer in zip(self.party, answers, strict=True):
+                        if job in going:
+                            job._tell("error" if isinstance(answer, Exception) else "answer", answer)
+                    going = [
+                        job for job, answer in zip(self.party, answers, strict=True)
+                        if job in going and not isinstance(answer, Exception)
+                    ]  # fmt: skip
                     check()
-            self._tell("end", None)
+            self._tell_all(going, "end", None)
         except LeftError:
-            self._tell("end", None)
+            self._tell_all(going, "end", None)
         except BaseException as error:
-            self._tell("error", error)
+            self._tell_all(going, "error", error)
         finally:
             _here.job = None
 
+    def _rounds(self) -> Iterator[Sequence[Any]]:
+        """The answers of the whole party, round by round."""
+        if self.together is not None:
+            return self.together.work([job.together.call for job in self.party if job.together is not None])
+        assert self.work is not None
+        return ([answer] for answer in self.work())
+
+    @staticmethod
+    def _tell_all(party: Sequence[Job], kind: str, value: Any) -> None:
+        for job in party:
+            job._tell(kind, value)
+
+    @property
+    def kind(self) -> Hashable:
+        return None if self.together is None else self.together.kind
+
+    @property
+    def deserted(self) -> bool:
+        """Whether everybody in the party has left."""
+        return all(job.left.is_set() for job in self.party)
+
+    def had(self, seconds: float) -> float:
+        """What each of the party has had of so many seconds."""
+        return seconds / len(self.party)
+
     def look_up(self) -> None:
         self.steps += 1
-        if self.left.is_set():
+        if self.deserted:
             raise LeftError
         held = time.monotonic() - self.turn_since
-        if self.spent + held > self.jobs.limit:
+        if self.had(self.spent + held) > self.jobs.limit:
             told = f"this took more than {self.jobs.limit:.0f} seconds of computing: ask for fewer lines or samples"
             raise RefusedError(503, told)
         if held > self.next_look and not self.unbroken and self.jobs.wanted:
@@ -183,7 +238,7 @@ class Jobs:
             order = sorted(self._waiting, key=lambda one: _need(one, now))
             return order.index(job) + len(self._running) if job in order else 0
 
-    def submit(self, work: Callable[[], Iterator[Any]]) -> Job:
+    def submit(self, work: Callable[[], Iterator[Any]] | Together) -> Job:
         """Take a place in the queue, or be told when to come back."""
         job = Job(self, work)
         with self._changed:
@@ -209,13 +264,15 @@ class Jobs:
         """Where somebody waits who needs the turn more, the job waits until it is given one again."""
         with self._changed:
             now = time.monotonic()
-            own = _level(job.spent + now - job.turn_since)
-            if all(_need(one, now) >= own for one in self._waiting):
+            own = _level(job.had(job.spent + now - job.turn_since))
+            # Never to one of its own kind: to slice equal jobs makes them all late.
+            others = [one for one in self._waiting if one.together is None or one.kind != job.kind]
+            if all(_need(one, now) >= own for one in others):
                 return
             self._put_down(job)
             self._waiting.append(job)
             self._pass_on()
-            while job not in self._running and not job.left.is_set():
+            while job not in self._running and not job.deserted:
                 self._changed.wait()
             if job in self._waiting:  # it left: it ends at once, out of turn
                 self._waiting.remove(job)
@@ -226,7 +283,8 @@ class Jobs:
         with self._changed:
             self._closed = True
             for job in (*self._waiting, *self._running):
-                job.left.set()
+                for one in job.party:
+                    one.left.set()
             for job in [job for job in self._waiting if not job.started]:
                 self._waiting.remove(job)
                 job._tell("end", None)
@@ -250,10 +308,26 @@ class Jobs:
             job.turn_since, job.next_look = now, SLICE_SECONDS
             if not job.started:
                 job.started = True
+                self._gather(job, now)
                 thread = threading.Thread(target=self._work, args=(job,), name="fabula-job", daemon=True)
                 self._threads.add(thread)
                 thread.start()
         self._changed.notify_all()
+
+    def _gather(self, leader: Job, now: float) -> None:
+        """Those of the leader's kind that wait come along, who waits longest first, while there is room."""
+        own = leader.together
+        if own is None:
+            return
+        rows = own.rows
+        for job in sorted(self._waiting, key=lambda one: _need(one, now)):
+            other = job.together
+            if other is None or job.started or job.kind != leader.kind or rows + other.rows > ROWS:
+                continue
+            rows += other.rows
+            self._waiting.remove(job)
+            job.started, job.leader = True, leader
+            leader.party.append(job)
 
     def _work(self, job: Job) -> None:
         if self._begin is not None:
@@ -266,7 +340,7 @@ class Jobs:
                     self._put_down(job)
                 self._threads.discard(threading.current_thread())
                 # A running mean that forgets: what the next Retry-After is reckoned by.
-                self._seconds += 0.2 * (job.spent - self._seconds)
+                self._seconds += 0.2 * (job.had(job.spent) - self._seconds)
                 self._pass_on()
 
 
@@ -277,4 +351,4 @@ def _level(spent: float) -> float:
 
 def _need(job: Job, now: float) -> float:
     """Who has had least is first; of those who had about the same, who has waited longest."""
-    return _level(job.spent) - PATIENCE * (now - job.waits_since)
+    return _level(job.had(job.spent)) - PATIENCE * (now - job.waits_since)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -41,8 +42,8 @@ class StudioSettings:
     """Further names that it may be asked for: those of a reverse proxy."""
     origins: frozenset[str] = frozenset()
     """Pages of other addresses that may ask (CORS); of `fabula serve` only."""
-    workers: int = 1
-    """Jobs at once: one thread each, and on two cores a second one only slows the first."""
+    workers: int = field(default_factory=lambda: min(2, os.cpu_count() or 1))
+    """Batches of jobs at once, one thread each."""
     queue: int = 32
     """Jobs that may wait; beyond, 429."""
     limit: float = 300.0

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Iterator
+import math
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -17,10 +18,14 @@ from fabula.api import Explanation, Filling, Narrator, Score, Tagging
 from fabula.errors import UserError
 from fabula.studio.answers import Moods
 from fabula.studio.bodies import ExplainBody, FillBody, PosteriorBody, ScoreBody, TagBody, WriteBody
-from fabula.studio.jobs import Job, Jobs
+from fabula.studio.jobs import ROWS, Job, Jobs, Together
 from fabula.studio.narrators import Narrators
 from fabula.web import errors
 
+LONG = 16
+"""Lines of a story above which it is filled in alone: the others would wait for its end."""
+NARRATOR_SAMPLES = 16
+"""What a story counts in a batch where the number of its samples is left to the model."""
 PING_SECONDS = 15
 TOLD_SECONDS = 0.3
 """How often a stream says where its job stands."""
@@ -48,10 +53,23 @@ def router(narrators: Narrators, jobs: Jobs) -> APIRouter:
 
         return await answered(request, jobs.submit(work))
 
+    def filled(body: FillBody) -> Together:
+        """Filling in, together with others of about this length who want the same of the same model."""
+
+        def work(bodies: Sequence[FillBody]) -> Iterator[list[dict[str, Any] | UserError]]:
+            narrator = narrators.get(body.model)
+            for answers in narrator.fill_together([one.arguments_for(narrator) for one in bodies]):
+                yield [one if isinstance(one, UserError) else one.to_json() for one in answers]
+
+        own = {"sentences", "arc", "starts", "seed", "candidates"}
+        length = math.ceil(math.log2(len(body.sentences)))
+        rows = ROWS if len(body.sentences) > LONG else body.samples or NARRATOR_SAMPLES
+        return Together((length, body.model_dump_json(exclude=own)), rows, body, work)
+
     @routes.post("/fill", summary="Fill in the missing sentences", response_model=Filling)
     async def fill(request: Request, body: FillBody) -> JSONResponse:
         """What `fabula fill --json` prints for the same seed."""
-        return await one(request, body.model, lambda narrator: narrator.fill(**body.arguments_for(narrator)))
+        return await answered(request, jobs.submit(filled(body)))
 
     @routes.post(
         "/fill/stream",
@@ -64,13 +82,7 @@ def router(narrators: Narrators, jobs: Jobs) -> APIRouter:
         (an answer so far, each at least as good as the one before), at last `done` (what /api/fill answers) or `error`
         (the error shape). Whoever leaves ends the job.
         """
-
-        def work() -> Iterator[dict[str, Any]]:
-            narrator = narrators.get(body.model)
-            for filling in narrator.fill_iter(**body.arguments_for(narrator)):
-                yield filling.to_json()
-
-        job = jobs.submit(work)
+        job = jobs.submit(filled(body))
 
         async def gone(_: Message) -> None:
             job.close()  # also where the client has left before its first event
@@ -157,7 +169,8 @@ async def events(job: Job, samples: int) -> AsyncIterator[ServerSentEvent]:
                 if kind == "end":
                     break
                 if kind == "answer":
-                    last, round_steps, round_begun = value, job.steps - round_begun, job.steps
+                    steps = job.leader.steps
+                    last, round_steps, round_begun = value, steps - round_begun, steps
                     samples = last["samples"]
                     drawn, shown = last["drawn"], max(shown, last["drawn"])
                     yield event("progress", {"drawn": shown, "samples": last["samples"]})
@@ -166,7 +179,7 @@ async def events(job: Job, samples: int) -> AsyncIterator[ServerSentEvent]:
                     ahead = now_ahead
                     yield event("waiting", {"ahead": ahead})
                 elif round_steps and drawn < samples:
-                    share = min(0.95, (job.steps - round_begun) / round_steps)
+                    share = min(0.95, (job.leader.steps - round_begun) / round_steps)
                     guess = drawn + int(share * (samples - drawn))
                     if guess > shown:
                         shown = guess
