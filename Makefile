@@ -53,8 +53,8 @@ demo: $(READY)
 	@$(BIN)/python -m fabula demo
 
 lint: $(READY)
-	$(BIN)/ruff check src tests benchmarks plugins
-	$(BIN)/ruff format --check src tests benchmarks plugins
+	$(BIN)/ruff check src tests benchmarks plugins schema docs
+	$(BIN)/ruff format --check src tests benchmarks plugins schema docs
 
 types: $(READY)
 	$(BIN)/mypy

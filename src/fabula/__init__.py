@@ -1,22 +1,66 @@
-"""Fabula writes and fills in short stories along an emotional arc."""
+"""Fabula writes and fills in short stories along an emotional arc.
+
+import fabula
+
+narrator = fabula.load()
+filling = narrator.fill(["Mia's car would not start.", None, "Mia made it to work."], seed=7)
+"""
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from fabula.errors import UserError
 
 if TYPE_CHECKING:
-    from fabula.api import Narrator, load
+    from fabula.api import Narrator, installed, load
+    from fabula.completion import Completion, Passage, complete, complete_iter
+    from fabula.results import (
+        Candidate,
+        Explanation,
+        Filling,
+        Movement,
+        Posterior,
+        Reasons,
+        Score,
+        Sentence,
+        Tagging,
+        Word,
+    )
 
 __version__ = "0.2.0"
-__all__ = ["Narrator", "UserError", "__version__", "load"]
+
+HOMES = {
+    "api": ["Narrator", "installed", "load"],
+    "completion": ["Completion", "Passage", "complete", "complete_iter"],
+    "errors": ["UserError"],
+    "results": [
+        "Candidate",
+        "Explanation",
+        "Filling",
+        "Movement",
+        "Posterior",
+        "Reasons",
+        "Score",
+        "Sentence",
+        "Tagging",
+        "Word",
+    ],
+}
+"""Where the public names live: they are found when asked for, because importing fabula must not wait for torch."""
+__all__ = [  # noqa: RUF022 (by their homes)
+    "Narrator", "installed", "load", "Completion", "Passage", "complete", "complete_iter", "UserError", "Candidate",
+    "Explanation", "Filling", "Movement", "Posterior", "Reasons", "Score", "Sentence", "Tagging", "Word", "__version__",
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:
-    """`fabula.load` and `fabula.Narrator`, found when asked for: importing fabula must not wait for torch."""
-    if name in ("Narrator", "load"):
-        from fabula import api
-
-        return getattr(api, name)
+    for module, names in HOMES.items():
+        if name in names:
+            return getattr(import_module(f"fabula.{module}"), name)
     raise AttributeError(f"module 'fabula' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -230,6 +230,17 @@ class Narrator:
         """The missing sentences (None or "_") written, best candidates first.
 
         `arc` has a tag for each sentence, `starts` the first words of missing sentences by their number from 1.
+
+        >>> import fabula
+        >>> narrator = fabula.load("small")
+        >>> story = ["Tom was sad.", None, "Tom smiled."]
+        >>> filling = narrator.fill(story, arc="- ? +", starts={2: "His friend"}, candidates=1, samples=2, seed=7)
+        >>> [sentence.written for sentence in filling.candidates[0].sentences]
+        [False, True, False]
+        >>> filling.candidates[0].sentences[1].text.startswith("His friend")
+        True
+        >>> sorted(filling.rows()[0])
+        ['candidate', 'log_p', 'score', 'sentence', 'tag', 'text', 'written']
         """
         task = fill_task(sentences, self.states, arc, starts)
         return _last(self._answers(task, candidates, sampler, seed, settings))
@@ -297,6 +308,9 @@ class Narrator:
         """The tag of every sentence: argmax q(S_i | X), or the corpus's own tagger for a model that has no q(S).
 
         A sentence alone is no story, and yet has a tag.
+
+        >>> fabula.load("small").tag(["Tom was sad and cried.", "Tom was happy."]).tags
+        ('negative', 'positive')
         """
         task = story_task(sentences, self.states, fewest=1)
         if self.model.has_tags:

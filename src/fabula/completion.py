@@ -70,7 +70,13 @@ class Gap:
 
 
 def complete(narrator: Narrator, prompt: str, suffix: str = "", **chosen: Any) -> Completion:
-    """The text between `prompt` and `suffix`; the arguments are those of `complete_iter`."""
+    """The text between `prompt` and `suffix`; the arguments are those of `complete_iter`.
+
+    >>> import fabula
+    >>> found = fabula.complete(fabula.load("small"), "Tom was sad. His friend", "Tom smiled.", sentences=1, samples=2)
+    >>> found.passages[0].finish, len(found.passages[0].tags)
+    ('stop', 1)
+    """
     *_, last = complete_iter(narrator, prompt, suffix, **chosen)
     return last
 

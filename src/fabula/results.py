@@ -1,4 +1,17 @@
-"""What the api answers: plain records, each with a `to_json` that the command line prints and HTTP sends."""
+"""What the api answers: plain records.
+
+Each has `to_json`, which the command line prints and HTTP sends (four decimals; schema/ says its form), `to_dict` with
+every digit, and `rows` for a table: `pandas.DataFrame(filling.rows())`.
+
+>>> given, written = Sentence("Tom was sad.", False, "negative", -9.5), Sentence("He smiled.", True, "positive", -7.25)
+>>> candidate = Candidate((given, written), -3.0)
+>>> candidate.text
+'Tom was sad. He smiled.'
+>>> candidate.arc
+('negative', 'positive')
+>>> Tagging(("He smiled.",), ("positive",), ({"positive": 0.9},), "small").rows()
+[{'sentence': 1, 'text': 'He smiled.', 'tag': 'positive', 'p_positive': 0.9}]
+"""
 
 from __future__ import annotations
 
@@ -6,6 +19,22 @@ import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
+
+
+class Answer:
+    """What all answers can do."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values to four decimals, no times: the same seed gives the same bytes."""
+        return plain(self)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields as plain values, numbers as they are; lists for tuples."""
+        return {key: _listed(value) for key, value in asdict(self).items()}  # type: ignore[call-overload]
+
+    def rows(self) -> list[dict[str, Any]]:
+        """A row for every sentence, as a table takes them."""
+        raise NotImplementedError
 
 
 @dataclass(frozen=True)
@@ -51,7 +80,7 @@ class Movement:
 
 
 @dataclass(frozen=True)
-class Filling:
+class Filling(Answer):
     """The ranked candidates of one task, and how they were found."""
 
     candidates: tuple[Candidate, ...]
@@ -66,13 +95,17 @@ class Filling:
     names: Mapping[str, str] = field(default_factory=dict)
     """Unknown names and the known ones the model saw in their place."""
 
-    def to_json(self) -> dict[str, Any]:
-        """Plain values, no times: the same seed gives the same bytes."""
-        return plain(self)
+    def rows(self) -> list[dict[str, Any]]:
+        """A row for every sentence of every candidate."""
+        return [
+            {"candidate": number, "score": found.score, "sentence": i, **asdict(sentence)}
+            for number, found in enumerate(self.candidates, start=1)
+            for i, sentence in enumerate(found.sentences, start=1)
+        ]
 
 
 @dataclass(frozen=True)
-class Tagging:
+class Tagging(Answer):
     """The tag of every sentence."""
 
     sentences: tuple[str, ...]
@@ -82,12 +115,18 @@ class Tagging:
     model: str
     notes: tuple[str, ...] = ()
 
-    def to_json(self) -> dict[str, Any]:
-        return plain(self)
+    def rows(self) -> list[dict[str, Any]]:
+        """A row for every sentence, with q(S_i | X) by label."""
+        return [
+            {"sentence": i, "text": text, "tag": tag, **{f"p_{label}": share for label, share in shares.items()}}
+            for i, (text, tag, shares) in enumerate(
+                zip(self.sentences, self.tags, self.probabilities, strict=True), start=1
+            )
+        ]
 
 
 @dataclass(frozen=True)
-class Score:
+class Score(Answer):
     """The log-probability of a story, in nats."""
 
     sentences: tuple[str, ...]
@@ -104,8 +143,10 @@ class Score:
     seed: int
     model: str
 
-    def to_json(self) -> dict[str, Any]:
-        return plain(self)
+    def rows(self) -> list[dict[str, Any]]:
+        """A row for every sentence."""
+        pairs = zip(self.sentences, self.log_p_sentences, strict=True)
+        return [{"sentence": i, "text": text, "log_p": log_p} for i, (text, log_p) in enumerate(pairs, start=1)]
 
 
 @dataclass(frozen=True)
@@ -143,7 +184,7 @@ class Reasons:
 
 
 @dataclass(frozen=True)
-class Explanation:
+class Explanation(Answer):
     """Every sentence of a story accounted for."""
 
     sentences: tuple[Reasons, ...]
@@ -154,12 +195,17 @@ class Explanation:
     seed: int
     model: str
 
-    def to_json(self) -> dict[str, Any]:
-        return plain(self)
+    def rows(self) -> list[dict[str, Any]]:
+        """A row for every word, with what is said of its sentence."""
+        return [
+            {"sentence": i, "word": place, **asdict(word), **{name: getattr(reasons, name) for name in FITS}}
+            for i, reasons in enumerate(self.sentences, start=1)
+            for place, word in enumerate(reasons.words, start=1)
+        ]
 
 
 @dataclass(frozen=True)
-class Posterior:
+class Posterior(Answer):
     """What a story says about its latents: p(S_i | X+) and the moments of Z_i, missing sentences included."""
 
     tags: tuple[Mapping[str, float], ...]
@@ -169,8 +215,20 @@ class Posterior:
     seed: int
     model: str
 
-    def to_json(self) -> dict[str, Any]:
-        return plain(self)
+    def rows(self) -> list[dict[str, Any]]:
+        """A row for every sentence: p(S_i | X+) by label, and the mean of Z_i."""
+        return [
+            {
+                "sentence": i,
+                **{f"p_{label}": share for label, share in shares.items()},
+                **{f"z{d}": value for d, value in enumerate(mean, start=1)},
+            }
+            for i, (shares, mean) in enumerate(zip(self.tags, self.Z_mean, strict=True), start=1)
+        ]
+
+
+FITS = ("fits_before", "fits_after", "fits_arc", "tag")
+"""What an explanation says of a whole sentence."""
 
 
 def plain(answer: Any) -> dict[str, Any]:
@@ -187,3 +245,9 @@ def _rounded(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_rounded(item) for item in value]
     return value
+
+
+def _listed(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _listed(item) for key, item in value.items()}
+    return [_listed(item) for item in value] if isinstance(value, list | tuple) else value

@@ -1,0 +1,34 @@
+"""Everything public is in `fabula.__all__`, is found, has a docstring; and the examples in docstrings run."""
+
+from __future__ import annotations
+
+import doctest
+import inspect
+
+import pytest
+
+import fabula
+from fabula import api, completion, results
+
+
+def test_all_is_complete_and_every_name_says_what_it_is() -> None:
+    assert {name for names in fabula.HOMES.values() for name in names} | {"__version__"} == set(fabula.__all__)
+    for name in fabula.__all__:
+        found = getattr(fabula, name)
+        assert name == "__version__" or inspect.getdoc(found), name
+    kinds = {
+        name for name, kind in vars(results).items() if inspect.isclass(kind) and kind.__module__ == results.__name__
+    }
+    assert kinds - {"Answer"} <= set(fabula.__all__)
+    assert set(fabula.__all__) <= set(dir(fabula))
+    with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
+        fabula.nothing  # noqa: B018
+    for name, method in inspect.getmembers(fabula.Narrator, inspect.isfunction):
+        assert name.startswith("_") or method.__doc__, name
+
+
+@pytest.mark.parametrize("module", [api, completion, results], ids=lambda module: module.__name__)
+def test_the_examples_of_docstrings_run(module: object) -> None:
+    found = doctest.testmod(module, extraglobs={"fabula": fabula})  # type: ignore[arg-type]
+    assert found.attempted
+    assert not found.failed

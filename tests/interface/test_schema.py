@@ -1,0 +1,64 @@
+"""The schemas of schema/ are those of the code, and what the code writes fits them."""
+
+from __future__ import annotations
+
+import json
+import runpy
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+import fabula
+
+FOLDER = Path(__file__).parents[2] / "schema"
+STORY = ["Tom was sad.", "He made it to work.", "Tom was glad."]
+
+
+def fits(name: str, answer: Any) -> None:
+    schema = json.loads((FOLDER / f"{name}.v1.json").read_text(encoding="utf-8"))
+    jsonschema.Draft202012Validator.check_schema(schema)
+    jsonschema.validate(json.loads(json.dumps(answer)), schema)
+
+
+def test_the_files_are_up_to_date() -> None:
+    made = runpy.run_path(str(FOLDER / "make.py"))["schemas"]()
+    kept = {path.name: path.read_text(encoding="utf-8") for path in FOLDER.glob("*.json")}
+    assert kept == made, "python schema/make.py writes them anew"
+
+
+def test_every_answer_fits(random_models: Path) -> None:
+    narrator = fabula.load(random_models / "default")
+    fits("filling", narrator.fill([STORY[0], None, STORY[2]], samples=3).to_json())
+    fits("filling", narrator.write(3, samples=2, sampler="gibbs").to_json())
+    fits("tagging", narrator.tag(STORY).to_json())
+    fits("score", narrator.score(STORY, samples=2).to_json())
+    fits("explanation", narrator.explain(STORY, arc="- ? +").to_json())
+    fits("posterior", narrator.posterior([STORY[0], None], samples=2).to_json())
+    with pytest.raises(jsonschema.ValidationError):
+        fits("filling", {"candidates": []})
+
+
+def test_rows_are_a_table_and_dicts_have_every_digit(random_models: Path) -> None:
+    narrator = fabula.load(random_models / "default")
+    filling = narrator.fill([STORY[0], None, STORY[2]], samples=3, candidates=2)
+    answers = [filling, narrator.tag(STORY), narrator.score(STORY, samples=2), narrator.posterior(STORY, samples=2)]
+    for answer in [*answers, narrator.explain(STORY)]:
+        rows = answer.rows()
+        assert rows
+        assert all(row.keys() == rows[0].keys() for row in rows)
+        assert all(isinstance(value, str | int | float | bool | None) for row in rows for value in row.values())
+    assert [row["text"] for row in filling.rows()][:3:2] == [STORY[0], STORY[2]]
+    assert filling.to_dict()["candidates"][0]["score"] == filling.candidates[0].score
+    json.dumps(filling.to_dict())
+
+
+def test_a_state_of_before_still_opens() -> None:
+    """What a studio of 0.1 kept: no tray, no model."""
+    from fabula.studio.bodies import State
+
+    old = {"lines": [{"text": "Tom was sad."}, {"write": True}], "seed": 3, "undo": [{"lines": []}]}
+    state = State.model_validate(old)
+    assert state.tray == []
+    fits("story", state.model_dump())
