@@ -8,6 +8,7 @@ from statistics import fmean
 
 from fabula.judge.judgement import Judgement
 from fabula.judge.pairs import Pair
+from fabula.judge.store import ErrorSheet
 
 STORIES = 20
 """The paper's number."""
@@ -48,3 +49,41 @@ def lowest(
 def systems_of(pairs: Sequence[Pair]) -> list[str]:
     """Every system that a study compares, by name."""
     return sorted({name for pair in pairs for name in pair.systems or ()})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Errors:
+    """Appendix B's counts for one system, or for all."""
+
+    system: str | None
+    stories: int
+    """With a sheet, among the lowest-rated."""
+    ending: int
+    off_topic: int
+    sentences: int
+    """Written sentences of those stories."""
+    ungrammatical: int
+
+
+def count_errors(pairs: Sequence[Pair], judgements: Sequence[Judgement], sheets: Sequence[ErrorSheet]) -> list[Errors]:
+    """Counts over those of the lowest-rated stories that a curator has answered for: of all systems, then of each."""
+    answered = {(sheet.pair, sheet.story): sheet for sheet in sheets}
+    found = []
+    for system in (None, *systems_of(pairs)):
+        chosen = [
+            answered[low.pair.id, low.story]
+            for low in lowest(pairs, judgements, system=system, number=STORIES)
+            if (low.pair.id, low.story) in answered
+        ]
+        if chosen:
+            found.append(
+                Errors(
+                    system=system,
+                    stories=len(chosen),
+                    ending=sum(sheet.ending for sheet in chosen),
+                    off_topic=sum(sheet.off_topic for sheet in chosen),
+                    sentences=sum(len(sheet.ungrammatical) for sheet in chosen),
+                    ungrammatical=sum(sum(sheet.ungrammatical) for sheet in chosen),
+                )
+            )
+    return found

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
@@ -11,7 +11,7 @@ import numpy as np
 
 from fabula.errors import UserError
 from fabula.judge.judgement import HIGHEST, LOWEST, Judgement
-from fabula.judge.lowest import STORIES, lowest, systems_of
+from fabula.judge.lowest import Errors, count_errors
 from fabula.judge.pairs import Pair
 from fabula.judge.statistics import (
     REPEATS,
@@ -26,7 +26,8 @@ from fabula.judge.statistics import (
     strength_intervals,
     strengths,
 )
-from fabula.judge.store import ErrorSheet, Store
+from fabula.judge.store import Store
+from fabula.reproduce.paper import paper
 
 Range = tuple[float, float] | None
 
@@ -41,17 +42,16 @@ class PaperRow:
     ties: float
 
 
+def _paper_row(name: str, ties: float) -> PaperRow:
+    mean, sd, best = paper()["human"][name]
+    return PaperRow(mean=mean, sd=sd, best=best, ties=ties)
+
+
 PAPER = {
-    ("LM", "SLDS"): (
-        PaperRow(mean=1.68, sd=1.01, best=35.0, ties=13.7),
-        PaperRow(mean=1.89, sd=0.96, best=51.3, ties=13.7),
-    ),
-    ("S2S", "SLDS"): (
-        PaperRow(mean=1.67, sd=1.00, best=35.1, ties=13.0),
-        PaperRow(mean=1.87, sd=0.97, best=51.9, ties=13.0),
-    ),
+    (rival.upper(), "SLDS"): (_paper_row(rival, ties), _paper_row(f"slds-vs-{rival}", ties))
+    for rival, ties in zip(("lm", "s2s"), paper()["human"]["ties"], strict=True)
 }
-PAPER_ERRORS = {"ending": (16, 20), "off_topic": (14, 20), "ungrammatical": (9, 60)}
+PAPER_ERRORS = dict(zip(("ending", "off_topic", "ungrammatical"), map(tuple, paper()["errors"].values()), strict=True))
 """Appendix B: so many of so many."""
 
 
@@ -137,20 +137,6 @@ class Times:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Errors:
-    """Appendix B's counts for one system, or for all."""
-
-    system: str | None
-    stories: int
-    """With a sheet, among the lowest-rated."""
-    ending: int
-    off_topic: int
-    sentences: int
-    """Written sentences of those stories."""
-    ungrammatical: int
-
-
-@dataclass(frozen=True, kw_only=True)
 class Report:
     pairs: int
     wanted: int
@@ -192,9 +178,7 @@ def report(store: Store, *, pass_share: float = PASS_SHARE, repeats: int = REPEA
     if failed:
         kept = [one for one in proper if one.annotator not in failed]
         groups.append(_group("without those who failed", kept, pairs, repeats, seed))
-    people: dict[str, int] = {}
-    for one in proper:
-        people[one.pair] = people.get(one.pair, 0) + 1
+    people = Counter(one.pair for one in proper)
     return Report(
         pairs=sum(not pair.is_check for pair in pairs.values()),
         wanted=settings.annotators,
@@ -205,7 +189,7 @@ def report(store: Store, *, pass_share: float = PASS_SHARE, repeats: int = REPEA
         groups=groups,
         annotators=annotators,
         times=_times([one.seconds for one in proper]),
-        errors=_errors(list(pairs.values()), proper, store.error_sheets()),
+        errors=count_errors(list(pairs.values()), proper, store.error_sheets()),
         paper_errors=PAPER_ERRORS,
     )
 
@@ -255,7 +239,9 @@ def _group(
     seed: int,
 ) -> Group:
     rng = np.random.default_rng(seed)
-    by_pair = {key: list(of) for key, of in itertools.groupby(sorted(judgements, key=_pair_of), key=_pair_of)}
+    by_pair: dict[str, list[Judgement]] = {}
+    for one in sorted(judgements, key=lambda one: one.pair):
+        by_pair.setdefault(one.pair, []).append(one)
     totals = _totals(by_pair, pairs)
     ratings, preferences = _units(by_pair, pairs)
 
@@ -277,10 +263,6 @@ def _group(
     )
 
 
-def _pair_of(judgement: Judgement) -> str:
-    return judgement.pair
-
-
 def _totals(by_pair: dict[str, list[Judgement]], pairs: dict[str, Pair]) -> dict[tuple[str, str], Floats]:
     """For each comparison a row of totals for each pair, systems in the order of their names."""
     rows: dict[tuple[str, str], list[list[float]]] = {}
@@ -291,8 +273,8 @@ def _totals(by_pair: dict[str, list[Judgement]], pairs: dict[str, Pair]) -> dict
         row: list[float] = []
         for story in order:
             given = [rating for one in judged for rating in one.ratings[story]]
-            row += [sum(given), sum(rating**2 for rating in given), len(given)]
-            row.append(sum(one.better == story for one in judged))
+            best = sum(one.better == story for one in judged)
+            row += [sum(given), sum(rating**2 for rating in given), len(given), best]
         row += [len(judged), sum(one.better is None for one in judged)]
         rows.setdefault((systems[order[0]], systems[order[1]]), []).append(row)
     return {systems: np.asarray(of, dtype=np.float64) for systems, of in rows.items()}
@@ -377,30 +359,3 @@ def _strengths(totals: dict[tuple[str, str], Floats], repeats: int, rng: np.rand
         Strength(system=name, strength=Figure(value=float(found[place[name]]), interval=intervals[place[name]]))
         for name in names
     ]
-
-
-# --- appendix B ------------------------------------------------------------------------------------------------------
-
-
-def _errors(pairs: Sequence[Pair], judgements: Sequence[Judgement], sheets: Sequence[ErrorSheet]) -> list[Errors]:
-    """Counts over those of the lowest-rated stories that a curator has answered for: of all systems, then of each."""
-    answered = {(sheet.pair, sheet.story): sheet for sheet in sheets}
-    found = []
-    for system in (None, *systems_of(pairs)):
-        chosen = [
-            answered[low.pair.id, low.story]
-            for low in lowest(pairs, judgements, system=system, number=STORIES)
-            if (low.pair.id, low.story) in answered
-        ]
-        if chosen:
-            found.append(
-                Errors(
-                    system=system,
-                    stories=len(chosen),
-                    ending=sum(sheet.ending for sheet in chosen),
-                    off_topic=sum(sheet.off_topic for sheet in chosen),
-                    sentences=sum(len(sheet.ungrammatical) for sheet in chosen),
-                    ungrammatical=sum(sum(sheet.ungrammatical) for sheet in chosen),
-                )
-            )
-    return found

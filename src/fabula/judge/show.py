@@ -7,7 +7,8 @@ import io
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from fabula.judge.report import Errors, Figure, Group, Report
+from fabula.judge.lowest import Errors
+from fabula.judge.report import Figure, Group, Report
 
 
 class NoPaper(NamedTuple):

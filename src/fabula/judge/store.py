@@ -2,6 +2,7 @@
 
 Every write is one transaction, on disk when the call returns: an answer that was acknowledged is there after a crash.
 Tables are called judge_…, so that a study can live in the studio's file too.
+Over 400 lines: one class, whose methods share one schema, and the checks within its transactions.
 """
 
 from __future__ import annotations

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from importlib import resources
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fabula.evaluation.bootstrap import Interval, difference, mean, ratio
+from fabula.reproduce.paper import paper
 from fabula.reproduce.plan import (
     JUDGE,
     MIDDLE,
@@ -107,9 +106,9 @@ class Found:
             self._seen[name] = self.records.read(name)
         return self._seen[name]
 
-    @cached_property
+    @property
     def paper(self) -> dict[str, Any]:
-        return tomllib.loads((resources.files("fabula.reproduce") / "paper.toml").read_text(encoding="utf-8"))
+        return paper()
 
     @cached_property
     def systems(self) -> list[System]:
