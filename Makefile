@@ -13,7 +13,7 @@ JOBS   ?= $(shell env -u OMP_NUM_THREADS nproc 2>/dev/null || echo 2)
 SUDO   := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) --dist worksteal
 
-.PHONY: demo test check browser scorers test-long test-cuda coverage lint types wheel install clean help
+.PHONY: demo test check browser scorers test-long test-cuda coverage lint types docs wheel install clean help
 
 help:
 	@echo "make demo       install into .venv and fill in a story"
@@ -22,6 +22,7 @@ help:
 	@echo "make test-long  kill tests, fuzzing, long statistics (under 40 minutes)"
 	@echo "make test-cuda  the CPU against a GPU               (needs a GPU)"
 	@echo "make coverage   branches that no test takes"
+	@echo "make docs       the documentation as pages, docs/_build/index.html"
 	@echo "make wheel      build dist/fabula_stories-*: wheel and sdist, checked"
 
 install: $(READY)
@@ -33,7 +34,7 @@ $(READY): pyproject.toml constraints.txt scorers.txt
 	@echo "Installing Fabula into $(VENV) ..."
 	@$(BIN)/python -m pip install --quiet --upgrade uv
 	@$(UV) $(TORCH) torch
-	@$(UV) -e '.[studio,mcp,eval,dev]'
+	@$(UV) -e '.[studio,mcp,docs,eval,dev]'
 	@$(UV) --no-deps -r scorers.txt
 	@touch $(READY)
 
@@ -78,6 +79,12 @@ coverage: $(READY)
 	$(PYTEST) -q -m "not long" tests/exact tests/statistical tests/parity tests/property tests/smoke \
 	  $(foreach part,models training infill evaluation,--cov=fabula.$(part)) --cov-branch --cov-report=term-missing:skip-covered
 
+# A warning is an error; the pages of routes and commands are made from the code.
+docs: $(READY)
+	@rm -rf docs/_build docs/generated
+	PYTHONPATH=src $(BIN)/python -m sphinx -q -W --keep-going -b html docs docs/_build
+	@echo "docs/_build/index.html"
+
 wheel: $(READY)
 	@rm -rf dist
 	$(BIN)/python -m build --quiet --wheel --sdist --no-isolation
@@ -85,4 +92,4 @@ wheel: $(READY)
 	@ls -l dist
 
 clean:
-	rm -rf $(VENV) dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) dist build docs/_build docs/generated .mypy_cache .ruff_cache .pytest_cache .hypothesis

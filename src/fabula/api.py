@@ -167,7 +167,9 @@ def with_settings(method: Method) -> Method:
     for sampler in samplers().values():
         own = offered(sampler.settings, "python")
         lines.append(f"        {sampler.name} ({sampler.about}): {', '.join(own)}.")
-        for name in own.keys() - known:
+        for name in own:
+            if name in known:
+                continue
             known.add(name)
             hint = types_of(sampler.settings)[name] | None
             parameters.append(inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=hint))

@@ -22,7 +22,7 @@ from fabula.corpus.toy import toy_stories
 HEADER = "storyid,storytitle,sentence1,sentence2,sentence3,sentence4,sentence5\n"
 GOOD = "id,Title,Mira ran.,She fell.,She cried.,Tom came.,She was happy.\n"
 # A process of its own with this one command: the others need packages that are beside the point here.
-PROGRAM = "import sys, fabula.cli; fabula.cli.COMMANDS = ('prepare',); sys.exit(fabula.cli.main())"
+PROGRAM = "import sys, fabula.cli; sys.exit(fabula.cli.main())"
 
 Fabula = Callable[..., tuple[int, str, str]]
 
@@ -30,7 +30,6 @@ Fabula = Callable[..., tuple[int, str, str]]
 @pytest.fixture
 def fabula_prepare(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Fabula:
     """Run `fabula prepare` here: exit code, standard output, standard error."""
-    monkeypatch.setattr(fabula.cli, "COMMANDS", ("prepare",))
 
     def run(*arguments: str | Path) -> tuple[int, str, str]:
         code = fabula.cli.main(["prepare", *map(str, arguments)])
@@ -115,7 +114,7 @@ def test_an_option_that_makes_no_sense(fabula_prepare: Fabula, good: Path, tmp_p
     assert os.listdir(tmp_path) == ["in"]
 
 
-def test_faults_of_rows_are_kept_out_counted_and_listed(fabula_prepare: Fabula, tmp_path: Path) -> None:
+def test_faults_of_rows_are_kept_out_counted_and_listed(fabula_prepare: Fabula, good: Path, tmp_path: Path) -> None:
     path = tmp_path / "rows.csv"
     long = "word " * 10_000
     punctuated = "a.b," * 150  # few blanks, many words
@@ -123,7 +122,7 @@ def test_faults_of_rows_are_kept_out_counted_and_listed(fabula_prepare: Fabula, 
     path.write_text(HEADER + GOOD + "".join(bad) + GOOD + "id,T,A.\n" * 12)
     text = tmp_path / "one.txt"
     text.write_text("Alone.\n\nMira ran.\nShe fell.\n")
-    code, out, error = fabula_prepare(path, text, "--out", tmp_path / "out")
+    code, out, error = fabula_prepare(path, text, "--valid", good, "--out", tmp_path / "out")
     assert (code, error) == (0, "")
     assert "3 stories" in out
     assert "rejected rows: 16" in out
@@ -134,7 +133,7 @@ def test_faults_of_rows_are_kept_out_counted_and_listed(fabula_prepare: Fabula, 
     assert listed[2].startswith("rows.csv, line 5: sentence 2 has ")
     assert listed[3] == "rows.csv, line 7: 3 fields where the header has 7"
     assert "and 6 more" in out
-    report = json.loads(fabula_prepare(path, text, "--out", tmp_path / "again", "--json")[1])
+    report = json.loads(fabula_prepare(path, text, "--valid", good, "--out", tmp_path / "again", "--json")[1])
     assert report["splits"]["train"]["rejected"] == 16
     assert len(report["rejected"]) == 10
     assert len(Corpus.open(tmp_path / "out").split("train")) == 3
@@ -298,3 +297,22 @@ def test_every_option_is_documented_and_shown_in_an_example_or_explained() -> No
     text = parser.format_help()
     assert "examples:" in text
     assert "fabula prepare train.csv --valid valid.csv" in text
+
+
+def test_stories_to_validate_on_are_drawn_and_said(fabula_prepare: Fabula, tmp_path: Path) -> None:
+    """The examples of the help name no --valid, and what they prepare has to be trainable."""
+    stories = [f"Tom saw {number} dogs.\nHe ran home.\n" for number in range(40)]
+    (tmp_path / "mine.txt").write_text("\n".join(stories))
+    code, _, told = fabula_prepare(tmp_path / "mine.txt", "--out", tmp_path / "out", "--cutoff", "1")
+    assert code == 0
+    assert "2 of the stories were drawn (seed 0) to validate on; name others with --valid" in told
+    corpus = Corpus.open(tmp_path / "out")
+    first = (tmp_path / "out" / "valid.ids.txt").read_text()
+    assert (len(corpus.split("train")), len(corpus.split("valid"))) == (38, 2)
+    assert fabula_prepare(tmp_path / "mine.txt", "--out", tmp_path / "same", "--cutoff", "1")[0] == 0
+    assert (tmp_path / "same" / "valid.ids.txt").read_text() == first
+    assert fabula_prepare(tmp_path / "mine.txt", "--out", tmp_path / "other", "--cutoff", "1", "--seed", "1")[0] == 0
+    assert (tmp_path / "other" / "valid.ids.txt").read_text() != first
+    (tmp_path / "one.txt").write_text(stories[0])
+    code, _, told = fabula_prepare(tmp_path / "one.txt", "--out", tmp_path / "single", "--cutoff", "1")
+    assert (code, "name some with --valid" in told) == (0, True)

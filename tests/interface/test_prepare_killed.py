@@ -16,7 +16,7 @@ from fabula.corpus.toy import toy_stories
 from fabula.errors import UserError
 
 pytestmark = pytest.mark.long
-PROGRAM = "import sys, fabula.cli; fabula.cli.COMMANDS = ('prepare',); sys.exit(fabula.cli.main())"
+PROGRAM = "import sys, fabula.cli; sys.exit(fabula.cli.main())"
 
 
 def _alive(group: int) -> bool:

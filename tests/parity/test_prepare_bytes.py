@@ -62,7 +62,6 @@ def test_the_command_is_the_function(
     files: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     report = _prepare(files, tmp_path / "function")
-    monkeypatch.setattr(fabula.cli, "COMMANDS", ("prepare",))
     rest = ["--valid", str(files["valid"]), "--test", str(files["test"]), "--cutoff", "2", "--json"]
     assert fabula.cli.main(["prepare", str(files["train"]), "--out", str(tmp_path / "command"), *rest]) == 0
     assert _bytes(tmp_path / "function") == _bytes(tmp_path / "command")

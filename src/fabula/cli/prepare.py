@@ -13,6 +13,9 @@ from fabula.corpus.taggers.sentiment import VaderTagger
 from fabula.corpus.transitions import SMOOTHING
 from fabula.errors import UserError
 
+HOLD_OUT = 0.05
+"""Share of the stories to validate on where nobody names any: training needs some to know when to stop."""
+
 _DESCRIPTION = f"""\
 Read stories, tokenise and tag them, and write a folder that `fabula train` and `fabula evaluate` read.
 
@@ -43,11 +46,15 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     )
     parser.add_argument("files", nargs="*", metavar="FILE", help="story files of the training split")
     parser.add_argument("--out", required=True, metavar="DIR", help="the folder to write; it must not exist yet")
-    parser.add_argument("--valid", metavar="FILE", help="stories of the validation split")
+    parser.add_argument("--valid", metavar="FILE", help="stories of the validation split (default: drawn from FILE)")
     parser.add_argument("--test", metavar="FILE", help="stories of the test split")
     parser.add_argument("--toy", type=int, metavar="N", help="prepare N stories of the built-in toy grammar instead")
     parser.add_argument(
-        "--seed", type=int, default=0, metavar="S", help="seed of the toy stories (default: %(default)s)"
+        "--seed",
+        type=int,
+        default=0,
+        metavar="S",
+        help="of the toy stories, and of the validation stories drawn from FILE (%(default)s)",
     )
     parser.add_argument(
         "--cutoff",
@@ -143,10 +150,19 @@ def run(args: argparse.Namespace) -> int:
                 force=args.force,
                 jobs=args.jobs,
                 progress=progress,
+                hold_out=HOLD_OUT,
+                seed=args.seed,
             )
     finally:
         signal.signal(signal.SIGTERM, previous)
     print(report.to_json() if args.json else render(report))
+    if args.toy is None and args.valid is None:
+        drawn = report.splits["valid"].stories if "valid" in report.splits else 0
+        told = f"note: {drawn:,} of the stories were drawn (seed {args.seed}) to validate on; name others with --valid"
+        print(
+            told if drawn else "note: training also needs stories to validate on: name some with --valid",
+            file=sys.stderr,
+        )
     return 0
 
 

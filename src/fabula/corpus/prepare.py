@@ -29,6 +29,7 @@ from fabula.corpus.dataset import (
 )
 from fabula.corpus.encode import Encoded, cores, encoder
 from fabula.corpus.folder import check_target, faults_of, move_into_place, npy, temporary_folder, write
+from fabula.corpus.holdout import hold_out_stories
 from fabula.corpus.read import MAX_WORDS, Rejected, Story, read_stories
 from fabula.corpus.states import StateSpace
 from fabula.corpus.taggers.protocol import OWN, Tagger, states_of
@@ -105,8 +106,12 @@ def prepare(
     force: bool = False,
     jobs: int | None = None,
     progress: bool = True,
+    hold_out: float = 0.0,
+    seed: int = 0,
 ) -> Report:
     """Prepare story files into the folder `out`, which appears complete or not at all.
+
+    Without a `valid` file this share of the stories, one at least, is drawn from `files` by `seed` to be that split.
 
     Tags come from the files themselves where `own_tags` is True, from `tagger` (VADER unless another is given) where it
     is False; None takes the files' own where the training files have any. `jobs` is the number of processes, one per
@@ -124,10 +129,16 @@ def prepare(
             for path in group:
                 yield from read_stories(path, paragraphs=paragraphs, format=format, watch=bar.update)
 
+        splits = {split: stories(group) for split, group in paths.items()}
+        provenance = {"sources": sources, "paragraphs": paragraphs}
+        if valid is None and hold_out > 0:
+            kept, drawn = hold_out_stories(splits["train"], hold_out, seed)
+            splits = {**splits, "train": iter(kept)} | ({"valid": iter(drawn)} if drawn else {})
+            provenance["held_out"] = {"share": hold_out, "seed": seed}
         return _prepare(
-            {split: stories(group) for split, group in paths.items()},
+            splits,
             out,
-            provenance={"sources": sources, "paragraphs": paragraphs},
+            provenance=provenance,
             weight=weight,
             cutoff=cutoff,
             tagger=tagger,
