@@ -27,7 +27,7 @@ from fabula import api
 def stop(*arguments):
     print(time.time(), flush=True)
     os._exit(0)
-api.fill_story = stop
+api.fill_stories = stop
 from fabula.cli import main
 main(["fill", "Tom was afraid of dogs.", "_", "_", "_", "Now the two of them sleep in the same bed.", "--model", {!r}])
 """
