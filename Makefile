@@ -74,9 +74,11 @@ test-cuda: $(READY)
 	@$(BIN)/python -c 'import sys, torch; sys.exit(not torch.cuda.is_available())' || { echo "fabula: no CUDA device here; the comparisons with a GPU need one"; exit 1; }
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q tests/cuda
 
-# A target of its own, for tracing slows the tests; those of pages and servers would add nothing to these folders.
+# A target of its own, for tracing slows the tests; those of pages and servers would add nothing to these folders, those
+# of commands, files and settings do: that is where mistakes are met.
 coverage: $(READY)
-	$(PYTEST) -q -m "not long" tests/exact tests/statistical tests/parity tests/property tests/smoke \
+	$(PYTEST) -q -m "not long" tests/exact tests/statistical tests/parity tests/property tests/smoke tests/interface \
+	  --ignore-glob='*studio*' --ignore-glob='*judge*' --ignore-glob='*completions*' \
 	  $(foreach part,models training infill evaluation,--cov=fabula.$(part)) --cov-branch --cov-report=term-missing:skip-covered
 
 # A warning is an error; the pages of routes and commands are made from the code.

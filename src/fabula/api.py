@@ -5,6 +5,7 @@
     print(filling.candidates[0].text)
 
 Command line, HTTP and Python are three doors to these functions.
+Over 400 lines: all that is public stands here, each method a few lines around the parts that do the work.
 """
 
 from __future__ import annotations
