@@ -15,6 +15,8 @@ import json
 import math
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -43,7 +45,9 @@ from fabula.infill.text import TokenText, WordText
 from fabula.models.batch import Batch
 from fabula.models.decoders.base import INSTALL, find_base
 from fabula.models.decoders.words import WordTokenizer
+from fabula.models.protocol import Model
 from fabula.models.scaffold import Scaffold, clamp
+from fabula.models.steady import HORIZON, steady
 from fabula.results import Candidate, Explanation, Filling, Movement, Posterior, Reasons, Score, Sentence, Tagging, Word
 from fabula.training import checkpoint as checkpoints
 from fabula.training.adapters import facts, is_narrator
@@ -464,7 +468,18 @@ class Narrator:
             what = "word is new to this model and was" if len(unknown) == 1 else "words are new to this model and were"
             listed = ", ".join(unknown[:UNKNOWN_SHOWN]) + (", ..." if len(unknown) > UNKNOWN_SHOWN else "")
             notes += (f"{len(unknown)} {what} read as unknown: {listed}",)
+        if len(task.sentences) > HORIZON and self.model.has_latent:
+            notes += (f"{len(task.sentences)} sentences are {self._made_of()}: it is likely to wander",)
         return _Ready(task, batch, names, sampler.name, chosen, candidates, seed, notes)
+
+    def _made_of(self) -> str:
+        known = self.checkpoint.figures.get("sentences")
+        return "longer than the stories this model was made of" + (f" (of {known:g})" if known else "")
+
+    @cached_property
+    def _steady(self) -> Model:
+        """The model for long stories (`models/steady.py`)."""
+        return steady(self.model)
 
     def _answers(
         self, task: Task, candidates: int, name: str, seed: int, settings: Mapping[str, Any]
@@ -473,10 +488,20 @@ class Narrator:
         return (filling for (filling,) in self._rounds([ready]))
 
     def _rounds(self, tasks: Sequence[_Ready]) -> Iterator[list[Filling]]:
-        """Answers to tasks with equal settings, drawn together, round by round."""
+        """Answers to tasks with equal settings, drawn together, round by round; long stories apart from short ones."""
+        long = [len(task.task.sentences) > HORIZON and self.model.has_latent for task in tasks]
+        if len(set(long)) > 1:
+            places = [[i for i, one in enumerate(long) if one == kind] for kind in (False, True)]
+            told: dict[int, Filling] = {}
+            for found in zip_longest(*(self._rounds([tasks[i] for i in group]) for group in places)):
+                for group, fillings in zip(places, found, strict=True):
+                    told |= dict(zip(group, fillings or (), strict=False))
+                yield [told[i] for i in range(len(tasks))]
+            return
         batch = tasks[0].batch if len(tasks) == 1 else InfillBatch.join([task.batch for task in tasks])
         generators, wanted = [seeded(task.seed) for task in tasks], [task.candidates for task in tasks]
-        for answers in fill_stories(self.model, self.rules, batch, tasks[0].settings, generators, wanted, self.cast):
+        model = self._steady if long[0] else self.model
+        for answers in fill_stories(model, self.rules, batch, tasks[0].settings, generators, wanted, self.cast):
             yield [self._filling(task, answer) for task, answer in zip(tasks, answers, strict=True)]
 
     def _filling(self, asked: _Ready, answer: Answer) -> Filling:

@@ -258,6 +258,7 @@ class Run:
 
     def checkpoint(self) -> Checkpoint:
         figures = {"valid_nll": self.progress.best, "epoch": self.progress.best_epoch + 1}
+        figures["sentences"] = round(float(np.diff(self.corpus.split("train").story_offsets).mean()), 1)
         return Checkpoint(
             model=self.model,
             vocabulary=self.corpus.vocabulary,
