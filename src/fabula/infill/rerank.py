@@ -7,7 +7,6 @@ probability of the given sentences. Any mask will do: a given sentence is read w
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import torch
 from jaxtyping import Float, Int
@@ -17,7 +16,7 @@ from fabula.corpus.states import UNKNOWN
 from fabula.corpus.vocabulary import BOS, EOS, PAD
 from fabula.infill import decode
 from fabula.infill.batch import InfillBatch
-from fabula.infill.decode import TOP_15, DecodingConfig
+from fabula.infill.decode import DecodingConfig
 from fabula.infill.noise import Noise
 from fabula.infill.rules import WordRules
 from fabula.infill.samples import Diagnostics, SampledStories, score_following
@@ -27,30 +26,17 @@ from fabula.models.protocol import Model
 from fabula.models.s2s import S2S
 
 
-@dataclass(frozen=True, kw_only=True)
-class RerankSettings:
-    """How many samples, and how words are chosen."""
-
-    samples: int = 1000
-    """The paper's value."""
-    decoding: DecodingConfig = TOP_15
-    """The paper's value."""
-
-    def __post_init__(self) -> None:
-        if self.samples < 1:
-            raise ValueError("samples is at least 1")
-
-
 def run(
     model: Model,
     rules: WordRules,
     blanks: InfillBatch,
-    settings: RerankSettings,
+    samples: int,
+    decoding: DecodingConfig,
     generators: list[torch.Generator],
 ) -> Iterator[tuple[SampledStories, Diagnostics | None]]:
     """All samples, a wave at a time, ranked by log p of the given sentences that what was written can change."""
     stories, N = blanks.X.shape[:2]
-    left = settings.samples
+    left = samples
     while left:
         chains = min(WAVE, left)
         left -= chains
@@ -58,8 +44,8 @@ def run(
         noise = Noise(generators, blanks.sentences, chains, blanks.device)
         told = model.reads_tags or model.K > 1
         S = tags_to_write(model, blanks, noise) if told else torch.full_like(wide.lengths, UNKNOWN)
-        uniform = noise.uniform(settings.decoding.max_words)
-        written = write_left_to_right(model, rules, settings.decoding, wide, S, None, uniform)
+        uniform = noise.uniform(decoding.max_words)
+        written = write_left_to_right(model, rules, decoding, wide, S, None, uniform)
         score = score_following(written.log_p, written.lengths, wide)
         found = SampledStories(written.X, written.lengths, S, written.log_p, score, torch.zeros_like(score))
         yield found, None if left else Diagnostics.none(stories, N)

@@ -93,8 +93,7 @@ class Rerank:
         if cast is not None and not settings.allow_new_names:
             batch = cast.without_new_names(batch)
         decoding = decoding_of(settings, no_repeat=settings.no_repeat)
-        chosen = rerank.RerankSettings(samples=settings.samples, decoding=decoding)
-        return rerank.run(model, rules, batch, chosen, list(generators))
+        return rerank.run(model, rules, batch, settings.samples, decoding, list(generators))
 
 
 for sampler in (Bridge(), Gibbs(), Rerank()):
