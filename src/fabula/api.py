@@ -33,6 +33,7 @@ from fabula.evaluation.bound import Weighed, shared_draws, weigh
 from fabula.evaluation.fit import fits
 from fabula.infill.batch import InfillBatch, evidence, flatten
 from fabula.infill.cast import Cast
+from fabula.infill.context import Context, Mentions, Person, mentions, read_context, with_line
 from fabula.infill.driver import Answer, fill_stories
 from fabula.infill.latents import MAX_PATHS, count_paths, draw_latents
 from fabula.infill.noise import Noise, seeded
@@ -58,7 +59,7 @@ __all__ = [
     "Tagging", "Word", "describe", "find", "installed", "load", "models_fault", "models_folder",
 ]  # fmt: skip
 
-TASK_ARGUMENTS = frozenset(["sentences", "arc", "starts", "candidates", "sampler", "seed"])
+TASK_ARGUMENTS = frozenset(["sentences", "arc", "starts", "candidates", "sampler", "seed", "people", "notes"])
 """Arguments of `fill` that are not settings of a sampler."""
 Method = TypeVar("Method", bound=Callable[..., Any])
 MODELS_VARIABLE = "FABULA_MODELS"
@@ -198,6 +199,9 @@ class _Ready(NamedTuple):
     candidates: int
     seed: int
     notes: tuple[str, ...]
+    people: tuple[Person, ...]
+    unsaid: int
+    """Lines before the story that no answer shows: the context's."""
 
 
 class Narrator:
@@ -232,11 +236,14 @@ class Narrator:
         sampler: str = DEFAULT,
         seed: int = 0,
         starts: Mapping[int, str] | None = None,
+        people: Sequence[Person | Mapping[str, Any]] | None = None,
+        notes: Sequence[str] | None = None,
         **settings: Any,
     ) -> Filling:
         """The missing sentences (None or "_") written, best candidates first.
 
         `arc` has a tag for each sentence, `starts` the first words of missing sentences by their number from 1.
+        `people` (name, pronoun, about) and `notes` say what no line does (`infill/context.py`).
 
         >>> import fabula
         >>> narrator = fabula.load("small")
@@ -250,7 +257,7 @@ class Narrator:
         ['candidate', 'log_p', 'score', 'sentence', 'tag', 'text', 'written']
         """
         task = fill_task(sentences, self.states, arc, starts)
-        return _last(self._answers(task, candidates, sampler, seed, settings))
+        return _last(self._answers(task, read_context(people, notes), candidates, sampler, seed, settings))
 
     @with_settings
     def fill_iter(
@@ -262,11 +269,13 @@ class Narrator:
         sampler: str = DEFAULT,
         seed: int = 0,
         starts: Mapping[int, str] | None = None,
+        people: Sequence[Person | Mapping[str, Any]] | None = None,
+        notes: Sequence[str] | None = None,
         **settings: Any,
     ) -> Iterator[Filling]:
         """The same as it comes: each answer is at least as good as the one before; the last is what `fill` returns."""
         task = fill_task(sentences, self.states, arc, starts)
-        return self._answers(task, candidates, sampler, seed, settings)
+        return self._answers(task, read_context(people, notes), candidates, sampler, seed, settings)
 
     def fill_together(self, calls: Sequence[Mapping[str, Any]]) -> Iterator[list[Filling | UserError]]:
         """`fill_iter` of several calls with the same settings at once; a call's answer is what it would be alone.
@@ -279,12 +288,13 @@ class Narrator:
                 said = {key: value for key, value in call.items() if key not in TASK_ARGUMENTS}
                 task = fill_task(call["sentences"], self.states, call.get("arc"), call.get("starts"))
                 sampler, seed = call.get("sampler", DEFAULT), call.get("seed", 0)
-                ready.append(self._ready(task, call.get("candidates", 3), sampler, seed, said))
+                context = read_context(call.get("people"), call.get("notes"))
+                ready.append(self._ready(task, context, call.get("candidates", 3), sampler, seed, said))
             except UserError as error:
                 ready.append(error)
         tasks = [one for one in ready if isinstance(one, _Ready)]
-        if len({task.settings for task in tasks}) > 1:
-            raise ValueError("only calls with equal settings are filled in together")
+        if len({(task.settings, task.people) for task in tasks}) > 1:
+            raise ValueError("only calls with equal settings and people are filled in together")
         if not tasks:
             yield [one for one in ready if isinstance(one, UserError)]
             return
@@ -303,12 +313,14 @@ class Narrator:
         sampler: str = DEFAULT,
         seed: int = 0,
         starts: Mapping[int, str] | None = None,
+        people: Sequence[Person | Mapping[str, Any]] | None = None,
+        notes: Sequence[str] | None = None,
         **settings: Any,
     ) -> Filling:
         """A story from nothing but its length (None: the arc's, else 5) and its arc; 10 samples unless you say."""
         task = write_task(sentences, self.states, arc, starts)
         settings["samples"] = WRITE_SAMPLES if samples is None else samples
-        return _last(self._answers(task, candidates, sampler, seed, settings))
+        return _last(self._answers(task, read_context(people, notes), candidates, sampler, seed, settings))
 
     @torch.inference_mode()
     def tag(self, sentences: Sequence[str]) -> Tagging:
@@ -387,6 +399,10 @@ class Narrator:
             samples=samples if self.model.has_latent else 0, seed=seed, model=self.name,
         )  # fmt: skip
 
+    def mentions(self, sentences: Sequence[str]) -> Mentions:
+        """The people and places that these lines name, and which pronoun goes with whom."""
+        return mentions(sentences, self.checkpoint.people)
+
     def _weigh(self, batch: Batch, samples: int, seed: int) -> Weighed:
         draws = shared_draws(self.model, batch, samples, torch.Generator(self.device).manual_seed(seed))
         return weigh(self.model, batch, draws, self.checkpoint.recipe.objective.law)
@@ -453,24 +469,30 @@ class Narrator:
             raise UserError("this model cannot tag, and no tagger knows its labels", field="model")
         return [s or 0 for s in tagger.tag(list(texts))]
 
-    def _ready(self, task: Task, candidates: int, name: str, seed: int, settings: Mapping[str, Any]) -> _Ready:
+    def _ready(
+        self, task: Task, context: Context, candidates: int, name: str, seed: int, settings: Mapping[str, Any]
+    ) -> _Ready:
         """A task with its sampler and tensors: what is wrong with either is said here, before anything is drawn."""
         sampler, notes = self._sampler(name)
         notes = self.notes + notes
         said = {key: value for key, value in settings.items() if value is not None}
         chosen = choose(sampler.name, sampler.settings, {**self.model.fill_defaults.get(sampler.name, {}), **said})
         candidates, seed = whole_number("candidates", candidates, at_least=1), _seed(seed)
+        if task.starts:
+            self.text.check_openings(task, self.text.encode(task, self.text.stand_ins(task)), chosen.max_words)
+        task = with_line(task, context.line)
         names = self.text.stand_ins(task)
         batch = self.text.encode(task, names)
-        self.text.check_openings(task, batch, chosen.max_words)
         unknown = self.text.unknown_words(task, names)
         if unknown:
             what = "word is new to this model and was" if len(unknown) == 1 else "words are new to this model and were"
             listed = ", ".join(unknown[:UNKNOWN_SHOWN]) + (", ..." if len(unknown) > UNKNOWN_SHOWN else "")
             notes += (f"{len(unknown)} {what} read as unknown: {listed}",)
-        if len(task.sentences) > HORIZON and self.model.has_latent:
-            notes += (f"{len(task.sentences)} sentences are {self._made_of()}: it is likely to wander",)
-        return _Ready(task, batch, names, sampler.name, chosen, candidates, seed, notes)
+        unsaid = int(context.line is not None)
+        length = len(task.sentences) - unsaid
+        if length > HORIZON and self.model.has_latent:
+            notes += (f"{length} sentences are {self._made_of()}: it is likely to wander",)
+        return _Ready(task, batch, names, sampler.name, chosen, candidates, seed, notes, context.people, unsaid)
 
     def _made_of(self) -> str:
         known = self.checkpoint.figures.get("sentences")
@@ -482,9 +504,9 @@ class Narrator:
         return steady(self.model)
 
     def _answers(
-        self, task: Task, candidates: int, name: str, seed: int, settings: Mapping[str, Any]
+        self, task: Task, context: Context, candidates: int, name: str, seed: int, settings: Mapping[str, Any]
     ) -> Iterator[Filling]:
-        ready = self._ready(task, candidates, name, seed, settings)
+        ready = self._ready(task, context, candidates, name, seed, settings)
         return (filling for (filling,) in self._rounds([ready]))
 
     def _rounds(self, tasks: Sequence[_Ready]) -> Iterator[list[Filling]]:
@@ -501,7 +523,8 @@ class Narrator:
         batch = tasks[0].batch if len(tasks) == 1 else InfillBatch.join([task.batch for task in tasks])
         generators, wanted = [seeded(task.seed) for task in tasks], [task.candidates for task in tasks]
         model = self._steady if long[0] else self.model
-        for answers in fill_stories(model, self.rules, batch, tasks[0].settings, generators, wanted, self.cast):
+        cast = self.cast.with_people({person.name: person.pronoun for person in tasks[0].people})
+        for answers in fill_stories(model, self.rules, batch, tasks[0].settings, generators, wanted, cast):
             yield [self._filling(task, answer) for task, answer in zip(tasks, answers, strict=True)]
 
     def _filling(self, asked: _Ready, answer: Answer) -> Filling:
@@ -511,9 +534,10 @@ class Narrator:
             what = f"only {len(stories)} of the {asked.candidates} candidates"
             few = (f"{what}: no other story was among the samples ({drawn}); draw more of them",)
         return Filling(
-            candidates=tuple(self._candidate(asked.task, asked.names, story) for story in stories),
+            candidates=tuple(self._candidate(asked.task, asked.names, story, asked.unsaid) for story in stories),
             model=self.name, sampler=asked.sampler, samples=asked.settings.samples, drawn=drawn, seed=asked.seed,
-            diagnostics=_movement(diagnostics, len(asked.task.sentences)), notes=asked.notes + few, names=asked.names,
+            diagnostics=_movement(diagnostics, len(asked.task.sentences), asked.unsaid),
+            notes=asked.notes + few, names=asked.names,
         )  # fmt: skip
 
     def count_tokens(self, text: str) -> int:
@@ -542,7 +566,7 @@ class Narrator:
         what = f"a model without latents ({self.checkpoint.recipe.model.kind}) cannot run {name}"
         return able[0], (f"{what}: reranked left-to-right samples instead",)
 
-    def _candidate(self, task: Task, names: Mapping[str, str], story: SampledStory) -> Candidate:
+    def _candidate(self, task: Task, names: Mapping[str, str], story: SampledStory, unsaid: int = 0) -> Candidate:
         sentences, texts = [], self.text.decode(task, story, names)
         # Where S was summed out the tags are read off the text.
         free = self.model.reads_ahead and bool((story.S[: len(texts)] < 0).any())
@@ -551,7 +575,7 @@ class Narrator:
             s = int(story.S[i]) if int(story.S[i]) >= 0 else read[i]
             tag = self.labels[s] if s >= 0 and len(self.labels) > 1 else None
             sentences.append(Sentence(text, task.missing[i], tag, float(story.log_p[i])))
-        return Candidate(tuple(sentences), story.score)
+        return Candidate(tuple(sentences[unsaid:]), story.score)
 
 
 def _last(answers: Iterator[Filling]) -> Filling:
@@ -571,15 +595,15 @@ def _seed(seed: int) -> int:
     return number
 
 
-def _movement(diagnostics: Diagnostics | None, N: int) -> Movement:
+def _movement(diagnostics: Diagnostics | None, N: int, unsaid: int) -> Movement:
     if diagnostics is None:
-        return Movement((None,) * N, None, None, None, None)
+        return Movement((None,) * (N - unsaid), None, None, None, None)
 
     def figure(value: float) -> float | None:
         return None if math.isnan(value) else value
 
     return Movement(
-        tuple(figure(v) for v in diagnostics.changed[0, :N].tolist()),
+        tuple(figure(v) for v in diagnostics.changed[0, unsaid:N].tolist()),
         *(
             figure(float(values[0]))
             for values in (diagnostics.acceptance, diagnostics.ess, diagnostics.r_hat, diagnostics.tag_r_hat)

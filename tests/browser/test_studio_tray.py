@@ -107,3 +107,35 @@ def test_a_version_can_be_had_back(desk: Desk) -> None:
     expect(desk.line(1)).to_have_value(FIRST)
     page.get_by_role("button", name="Undo going back to a version").click()
     expect(desk.line(1)).to_have_value("Something worse.")
+
+
+def test_the_cast_is_found_edited_kept_and_read(desk: Desk) -> None:
+    """Names in the lines are offered; what is said of people goes with the request and comes back with the story."""
+    page = desk.page
+    desk.type(*STORY)
+    page.get_by_text("Cast and notes").click()
+    page.get_by_role("button", name=re.compile(r"^\+ Karl")).click()
+    expect(page.get_by_role("button", name=re.compile(r"^\+ Karl"))).to_have_count(0)
+    expect(page.get_by_label("Name of person 1")).to_have_value("Karl")
+    page.get_by_label("Pronoun of person 1").select_option("he")
+    page.get_by_label("Who person 1 is").fill("a fisherman")
+    page.get_by_role("button", name="Add a person").click()
+    expect(page.get_by_label("Name of person 2")).to_be_focused()
+    page.keyboard.type("Ann")
+    page.get_by_label("Places and facts").fill("It is set in a harbour town.\n\nThe boat leaks")
+    with page.expect_request("**/api/fill/stream") as asked:
+        desk.fill()
+    body = asked.value.post_data_json or {}
+    assert body["people"] == [
+        {"name": "Karl", "pronoun": "he", "about": "a fisherman"},
+        {"name": "Ann", "pronoun": None, "about": ""},
+    ]
+    assert body["notes"] == ["It is set in a harbour town.", "The boat leaks"]
+    assert not page.locator("#stale").is_visible()
+    page.get_by_role("button", name="Remove person 2").click()
+    expect(page.locator("#stale")).to_be_visible()
+    desk.saved().reload()
+    page.get_by_text("Cast and notes (3)").click()
+    expect(page.get_by_label("Who person 1 is")).to_have_value("a fisherman")
+    expect(page.get_by_label("Name of person 2")).to_have_count(0)
+    expect(page.get_by_label("Places and facts")).to_have_value("It is set in a harbour town.\n\nThe boat leaks")

@@ -186,3 +186,18 @@ def test_words_of_content_echo_in_their_own_written_sentence() -> None:
     blanks = a_page("Tom ran .", None, None)
     assert faults("Tom ran ran .", "Tom sat Tom .", "he ran on sat ran .") == [1]
     assert faults("Tom ran ran .", "Tom sat .", "he sat .") == [0]
+
+
+def test_a_writer_says_who_is_there_and_with_which_pronoun() -> None:
+    """Bo, whom the corpus calls he, is she here: `he` is a fault then, and nobody else may be named."""
+    page = infill_batch([[ids("Bo ran ."), None]])
+    him, her = (whole("Bo ran .", f"{word} sat .") for word in ("He", "She"))
+    cast = CAST.with_people({"Bo": "she"})
+    assert [float(CAST.clashes(RULES.spelling.words(X), page)) for X in (him, her)] == [0, 1]
+    assert [float(cast.clashes(RULES.spelling.words(X), page)) for X in (him, her)] == [1, 0]
+    they = CAST.with_people({"Bo": "they"})
+    assert [float(they.clashes(RULES.spelling.words(X), page)) for X in (him, her)] == [1, 1]
+    nobody = infill_batch([[ids("the dog sat ."), None]])
+    assert not bool(CAST.without_new_names(nobody).barred_names.any())  # type: ignore[union-attr]
+    assert bool(cast.without_new_names(nobody).barred_names.all())  # type: ignore[union-attr]
+    assert CAST.with_people({}) is CAST

@@ -68,10 +68,11 @@ def test_the_document_names_every_route_and_its_errors(client: httpx.Client) -> 
     """A summary each, an answer of a known shape, and the one error shape for everything above 400."""
     document = client.get("/api/openapi.json").json()
     paths = document["paths"]
-    told = {path for path in paths if not path.startswith("/api/judge")}
+    told = {path for path in paths if path.startswith("/api/") and not path.startswith("/api/judge")}
     assert told == {
         *[f"/api/{name}" for name in ("health", "models", "limits", "fill", "fill/stream", "write", "tag", "score")],
-        *["/api/posterior", "/api/explain", "/api/stories", "/api/stories/{story}", "/api/stories/{story}/branches"],
+        *["/api/posterior", "/api/explain", "/api/mentions"],
+        *["/api/stories", "/api/stories/{story}", "/api/stories/{story}/branches"],
         *[f"/api/stories/{{story}}/{name}" for name in ("branches/{branch}", "copy", "restore")],
         *[f"/api/stories/{{story}}/branches/{{branch}}/versions{end}" for end in ("", "/{version}")],
     }
@@ -94,6 +95,8 @@ def test_writing_routes_answer(client: httpx.Client) -> None:
     written = client.post("/api/write", json={"sentences": 3, "arc": ["negative", None, "positive"]}).json()
     assert [s["tag"] for s in written["candidates"][0]["sentences"]][::2] == ["negative", "positive"]
     assert len(client.post("/api/tag", json={"sentences": TOLD}).json()["tags"]) == 2
+    named = client.post("/api/mentions", json={"sentences": ["She went to Oslo with Zelda."]}).json()
+    assert named == {"people": [{"name": "Zelda", "pronoun": "she", "about": ""}], "places": ["Oslo"]}
     scored = client.post("/api/score", json={"sentences": TOLD, "model": "lm"}).json()
     assert scored["kind"] == "exact"
     moods = client.post("/api/posterior", json={"sentences": STORY, "arc": ["negative", None, None]}).json()
@@ -147,6 +150,9 @@ def test_opening_words_are_kept(client: httpx.Client) -> None:
         ("write", {"sentences": 65}, "sentences", "less than or equal to 64"),
         ("write", {"samples": 201}, "samples", "less than or equal to 200"),
         ("tag", {"sentences": ["Tom.", None]}, "sentences[1]", "string"),
+        ("fill", {"sentences": STORY, "people": [{"name": "Tom", "pronoun": "it"}]}, "people[0].pronoun", "he"),
+        ("fill", {"sentences": STORY, "people": [{"name": " "}]}, "people", "needs a name"),
+        ("fill", {"sentences": STORY, "notes": ["word " * 55] * 3}, "notes", "the most is 120"),
         ("score", {"sentences": TOLD, "samples": 201}, "samples", "less than or equal to 200"),
         ("posterior", {"sentences": STORY, "model": "lm"}, "model", "without latents"),
         ("explain", {"sentences": TOLD, "model": "s2s"}, "model", "s2s"),

@@ -6,7 +6,8 @@ evaluations, and a model whose names were not counted has none.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import copy
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import torch
@@ -36,13 +37,35 @@ class Cast:
         )  # fmt: skip
         """Words that bring somebody in, for a pronoun to stand for."""
 
+        self.listed = False
+        """Whether a writer said who is there: then nobody else is."""
+
+    def with_people(self, pronouns: Mapping[str, str | None]) -> Cast:
+        """The same where these people are there, by name; the pronoun that a writer gives them is theirs alone."""
+        if not pronouns:
+            return self
+        found = copy.copy(self)
+        found.listed = True
+
+        def those(said: str, same: bool) -> Int[Tensor, " word"]:
+            wanted = [name for name, one in pronouns.items() if one is not None and (one == said) == same]
+            return self.rules.spelling.numbers(wanted)
+
+        brings = [
+            torch.cat([own[~torch.isin(own, those(said, same=False))], those(said, same=True)])
+            for own, said in zip(self.brings[:2], ("he", "she"), strict=True)
+        ]
+        found.brings = (brings[0], brings[1], self.brings[2])
+        return found
+
     def without_new_names(self, blanks: InfillBatch) -> InfillBatch:
-        """The batch in which nobody may be named whom no given sentence names, where any names somebody."""
+        """The batch in which nobody may be named whom no given sentence names, where any names somebody or a writer
+        has said who is there."""
         if not len(self.rules.names):
             return blanks
         words = torch.cat([self.rules.spelling.words(t).flatten(1) for t in (blanks.X, blanks.opening)], 1)
         given = (words.unsqueeze(1) == self.rules.names.view(1, -1, 1)).any(-1)
-        return replace(blanks, barred_names=~given & given.any(1, keepdim=True))
+        return replace(blanks, barred_names=~given & (given.any(1, keepdim=True) | self.listed))
 
     def faults(self, X: Int[Tensor, "batch sent word"], blanks: InfillBatch) -> Float[Tensor, " batch"]:
         """Faults of the written sentences: repeated ones, words twice in one, pronouns without an antecedent."""

@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from fabula.studio.bodies import State
+from fabula.studio.bodies import PersonBody, State
 
 
 class Answer(BaseModel):
@@ -65,6 +65,13 @@ class Moods(Answer):
     samples: int
     seed: int
     model: str
+
+
+class Mentioned(Answer):
+    """Whom and what the lines name."""
+
+    people: list[PersonBody]
+    places: list[str]
 
 
 class BranchFacts(Answer):

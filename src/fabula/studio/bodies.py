@@ -82,6 +82,18 @@ def with_settings(body: type[B]) -> type[B]:
     return create_model(body.__name__, __base__=body, __module__=__name__, __doc__=body.__doc__, **made)
 
 
+class PersonBody(Body):
+    """Somebody in the story."""
+
+    name: Annotated[str, Field(min_length=1, max_length=60)]
+    pronoun: Literal["he", "she", "they"] | None = None
+    about: str = Field("", max_length=200, description="A word of description.")
+
+
+Cast = Annotated[list[PersonBody], Field(max_length=20, description="Who is in the story: no line shows it.")]
+Notes = Annotated[list[Text], Field(max_length=20, description="Places and facts that hold: no line shows them.")]
+
+
 class Sampling(Body):
     """How stories are drawn."""
 
@@ -90,6 +102,8 @@ class Sampling(Body):
     starts: dict[Number, Text] | None = Field(
         None, max_length=SENTENCES[1], description="Words that a missing sentence has to begin with, by its number."
     )
+    people: Cast = Field(default_factory=list)
+    notes: Notes = Field(default_factory=list)
     model: Model = None
 
     def arguments(self) -> dict[str, Any]:
@@ -133,6 +147,13 @@ class TagBody(Body):
     """A whole story, or a sentence alone, to tag."""
 
     sentences: Annotated[list[Text], Field(min_length=1, max_length=SENTENCES[1])]
+    model: Model = None
+
+
+class MentionsBody(Body):
+    """Lines of which people and places are asked."""
+
+    sentences: Annotated[list[Text], Field(max_length=SENTENCES[1])]
     model: Model = None
 
 
@@ -184,6 +205,8 @@ class State(Body):
     undo: list[Opaque] = Field(default_factory=list, max_length=SNAPSHOTS)
     redo: list[Opaque] = Field(default_factory=list, max_length=SNAPSHOTS)
     taken: list[Opaque] = Field(default_factory=list, max_length=SNAPSHOTS)
+    people: list[PersonBody] = Field(default_factory=list, max_length=20)
+    notes: str = Field("", max_length=4 * CHARACTERS, description="Places and facts, a line each.")
     tray: list[Opaque] = Field(default_factory=list, max_length=TRAY, description="Candidates kept with the branch.")
 
 

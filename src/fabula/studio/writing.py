@@ -16,8 +16,8 @@ from starlette.types import Message
 
 from fabula.api import Explanation, Filling, Narrator, Score, Tagging
 from fabula.errors import UserError
-from fabula.studio.answers import Moods
-from fabula.studio.bodies import ExplainBody, FillBody, PosteriorBody, ScoreBody, TagBody, WriteBody
+from fabula.studio.answers import Mentioned, Moods
+from fabula.studio.bodies import ExplainBody, FillBody, MentionsBody, PosteriorBody, ScoreBody, TagBody, WriteBody
 from fabula.studio.jobs import ROWS, Job, Jobs, Together
 from fabula.studio.narrators import Narrators
 from fabula.web import errors
@@ -61,7 +61,7 @@ def router(narrators: Narrators, jobs: Jobs) -> APIRouter:
             for answers in narrator.fill_together([one.arguments_for(narrator) for one in bodies]):
                 yield [one if isinstance(one, UserError) else one.to_json() for one in answers]
 
-        own = {"sentences", "arc", "starts", "seed", "candidates"}
+        own = {"sentences", "arc", "starts", "seed", "candidates", "notes"}
         length = math.ceil(math.log2(len(body.sentences)))
         rows = ROWS if len(body.sentences) > LONG else body.samples or NARRATOR_SAMPLES
         return Together((length, body.model_dump_json(exclude=own)), rows, body, work)
@@ -101,6 +101,11 @@ def router(narrators: Narrators, jobs: Jobs) -> APIRouter:
     async def tag(request: Request, body: TagBody) -> JSONResponse:
         """What `fabula tag --json` prints."""
         return await one(request, body.model, lambda narrator: narrator.tag(body.sentences))
+
+    @routes.post("/mentions", summary="Who and where: people and places that the lines name", response_model=Mentioned)
+    async def mentions(request: Request, body: MentionsBody) -> JSONResponse:
+        """The pronoun is the name's in the training corpus, else the one that the lines around it have more of."""
+        return await one(request, body.model, lambda narrator: narrator.mentions(body.sentences))
 
     @routes.post("/score", summary="How probable a story is", response_model=Score)
     async def score(request: Request, body: ScoreBody) -> JSONResponse:

@@ -70,6 +70,7 @@ export const health = () => json("GET", "/api/health");
 export const models = () => json("GET", "/api/models");
 export const write = (body, signal) => json("POST", "/api/write", body, { signal });
 export const posterior = (body, signal) => json("POST", "/api/posterior", body, { signal });
+export const mentions = (body) => json("POST", "/api/mentions", body);
 export const explain = (body, signal) => json("POST", "/api/explain", body, { signal });
 
 export const stories = (limit, offset, query, trash) =>

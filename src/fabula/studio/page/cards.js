@@ -6,6 +6,7 @@ import { recipe } from "./filling.js";
 import { menu } from "./menu.js";
 import { hue, place, said } from "./moods.js";
 import { note, say } from "./messages.js";
+import { named, noted } from "./people.js";
 import { take } from "./state.js";
 import { change, show, store, subscribe } from "./store.js";
 import { actions, entryOf } from "./tray.js";
@@ -48,7 +49,8 @@ const own = (batch, doc, i) => {
 
 /** Whether what was given, and the arc, are still what stands there. */
 const current = (batch, doc) => {
-  const { sentences, arc } = batch.request;
+  const { sentences, arc, people, notes } = batch.request;
+  if (JSON.stringify([people ?? [], notes ?? []]) !== JSON.stringify([named(doc), noted(doc)])) return false;
   const kept = (sentence, i) => (sentence === null ? !own(batch, doc, i) : sentence === doc.lines[i].text.trim());
   return fits(batch, doc) && sentences.every(kept) && sentences.every((_, i) => (arc?.[i] ?? null) === doc.lines[i].tag);
 };

@@ -1,6 +1,7 @@
 // Asking for candidates: what is sent, the stream that comes back, stopping, and trying again when the server is busy.
 
 import * as api from "./api.js";
+import { named, noted } from "./people.js";
 import { clear, said, say, warn } from "./messages.js";
 import { isWritten, set } from "./state.js";
 import { change, show, store, subscribe } from "./store.js";
@@ -32,6 +33,8 @@ export function request(whole, only = null) {
     sampler: "bridge",
     seed: doc.seed,
     starts: Object.keys(starts).length ? starts : null,
+    people: named(whole),
+    notes: noted(whole),
     model: usable(doc.model),
     temperature: doc.temperature,
     top_k: null,
@@ -45,8 +48,8 @@ export function within(doc, only = null) {
 }
 
 /** What a link carries of a request. */
-export function recipe({ sentences, arc, starts, seed, model, candidates, samples, sampler, temperature, top_k }) {
-  return { model: model ?? store.ui.model, seed, settings: { candidates, samples, sampler, temperature, top_k }, sentences, arc, starts };
+export function recipe({ sentences, arc, starts, people, notes, seed, model, candidates, samples, sampler, temperature, top_k }) {
+  return { model: model ?? store.ui.model, seed, settings: { candidates, samples, sampler, temperature, top_k }, sentences, arc, starts, people, notes };
 }
 
 /** Who is told of a finished call. */

@@ -1,6 +1,6 @@
 // A link that reproduces a result: everything the sampler was told, in the address after `#r=`, which no server sees.
 
-const KEYS = ["model", "seed", "settings", "sentences", "arc", "starts"];
+const KEYS = ["model", "seed", "settings", "sentences", "arc", "starts", "people", "notes"];
 
 export function encode(recipe) {
   const bytes = new TextEncoder().encode(JSON.stringify(Object.fromEntries(KEYS.map((key) => [key, recipe[key] ?? null]))));

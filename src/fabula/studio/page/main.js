@@ -4,6 +4,7 @@ import * as api from "./api.js";
 import * as arc from "./arc.js";
 import { wordCount } from "./books.js";
 import * as branches from "./branches.js";
+import * as cast from "./cast.js";
 import * as cards from "./cards.js";
 import { $, h, icon, keep, s } from "./dom.js";
 import * as files from "./files.js";
@@ -142,6 +143,8 @@ async function reproduce(text) {
     candidates: settingsOf.candidates,
     temperature: settingsOf.temperature,
     model: told.model === store.ui.model ? null : told.model,
+    people: told.people,
+    notes: Array.isArray(told.notes) ? told.notes.join("\n") : "",
   });
   if (!doc) {
     warn("loading", "This link is damaged: part of it may be missing. Ask for it again.");
@@ -177,6 +180,7 @@ async function start() {
   tray.start();
   filling.onArrival((batch) => tray.gather(batch.filling, cards.written(batch), batch.request));
   settings.start();
+  cast.start();
   header();
   shapes();
   theme();

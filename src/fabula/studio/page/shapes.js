@@ -1,15 +1,24 @@
 // The shapes that stories have, as curves from 0 (lowest) to 1 (highest) over the story's length.
-// The six are those of Reagan et al., "The emotional arcs of stories are dominated by six basic shapes" (2016).
+// The six are those of Reagan et al., "The emotional arcs of stories are dominated by six basic shapes" (2016). How each
+// runs is counted: the mean arc of the training stories that follow it clearly (correlation above 0.8; 31 % of 30,000
+// do), and their share of all. benchmarks/arc_shapes.py has made the figures.
 
-const wave = (t, turns, from) => 0.5 - 0.5 * from * Math.cos(Math.PI * turns * t);
+/** The curve through points at even distances. */
+const along = (points) => (t) => {
+  const at = Math.min(points.length - 2, Math.floor(t * (points.length - 1)));
+  const part = t * (points.length - 1) - at;
+  return points[at] + part * (points[at + 1] - points[at]);
+};
+
+const counted = (name, says, share, points) => ({ name, says: `${says} · ${share} % of stories`, at: along(points) });
 
 export const SHAPES = [
-  { name: "Rags to riches", says: "a rise", at: (t) => wave(t, 1, 1) },
-  { name: "Riches to rags", says: "a fall", at: (t) => wave(t, 1, -1) },
-  { name: "Man in a hole", says: "a fall, then a rise", at: (t) => wave(t, 2, -1) },
-  { name: "Icarus", says: "a rise, then a fall", at: (t) => wave(t, 2, 1) },
-  { name: "Cinderella", says: "a rise, a fall, a rise", at: (t) => wave(t, 3, 1) },
-  { name: "Oedipus", says: "a fall, a rise, a fall", at: (t) => wave(t, 3, -1) },
+  counted("Rags to riches", "a rise", 6.5, [0.06, 0.14, 0.47, 0.93, 1]),
+  counted("Riches to rags", "a fall", 5.1, [0.84, 0.71, 0.37, 0, 0]),
+  counted("Man in a hole", "a fall, then a rise", 7.8, [0.77, 0.35, 0, 0.35, 0.85]),
+  counted("Icarus", "a rise, then a fall", 4.4, [0.14, 0.45, 0.99, 0.46, 0.09]),
+  counted("Cinderella", "a rise, a fall, a rise", 4.3, [0.09, 0.91, 0.45, 0.15, 1]),
+  counted("Oedipus", "a fall, a rise, a fall", 3.1, [0.85, 0.02, 0.37, 0.76, 0]),
   { name: "Even", says: "calm throughout", at: () => 0.5 },
 ];
 

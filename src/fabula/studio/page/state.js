@@ -23,6 +23,8 @@ export const empty = (count = 5) => ({
   redo: [],
   taken: [],
   tray: [],
+  people: [],
+  notes: "",
   burst: null,
 });
 
@@ -158,7 +160,7 @@ export function redo(doc) {
 }
 
 /** What a branch stores of a document: the oldest steps are dropped where they would weigh too much. */
-export function stored({ lines, seed, candidates, temperature, model, undo, redo, taken, tray }) {
+export function stored({ lines, seed, candidates, temperature, model, undo, redo, taken, tray, people, notes }) {
   const lighter = (steps, budget) => {
     let at = steps.length;
     for (let weight = 0; at > 0; at -= 1) {
@@ -169,7 +171,7 @@ export function stored({ lines, seed, candidates, temperature, model, undo, redo
   };
   const half = STORED / 2;
   return {
-    lines, seed, candidates, temperature, model, tray,
+    lines, seed, candidates, temperature, model, tray, people, notes,
     undo: lighter(undo, half), redo: lighter(redo, half), taken: lighter(taken, half),
   };
 }
@@ -208,6 +210,12 @@ export function keepsake(doc, id, change) {
   return { ...doc, tray };
 }
 
+const asPeople = (people) =>
+  (Array.isArray(people) ? people : [])
+    .filter((person) => typeof person?.name === "string")
+    .map(({ name, pronoun, about }) => ({ name: name.slice(0, 60), pronoun: ["he", "she", "they"].includes(pronoun) ? pronoun : null, about: typeof about === "string" ? about.slice(0, 200) : "" }))
+    .slice(0, 20);
+
 /** A document out of what was stored or imported; null where it is none. */
 export function restored(state) {
   const lines = asLines(state?.lines);
@@ -228,6 +236,8 @@ export function restored(state) {
     undo: steps(state.undo),
     redo: steps(state.redo),
     taken: Array.isArray(state.taken) ? state.taken.slice(-STEPS) : [],
+    people: asPeople(state.people),
+    notes: typeof state.notes === "string" ? state.notes.slice(0, LONGEST) : "",
     tray: Array.isArray(state.tray) ? state.tray.filter(isKept).slice(0, TRAY) : [],
   };
 }

@@ -14,6 +14,8 @@ export const store = {
     models: [],
     /** What the model believes about every point: [{label: probability}], or null. */
     posterior: null,
+    /** Whom and what the lines name (cast.js), or null. */
+    mentions: null,
     /** A candidate shown in place: {sentences: {line: text}, tags: [label]}, or null. */
     preview: null,
     /** The last call for candidates (filling.js), or null. */
