@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
+from fabula.evaluation.bootstrap import middle
 from fabula.judge.judgement import Judgement
 from fabula.judge.lowest import lowest
 from fabula.judge.pairs import Pair
@@ -19,13 +20,13 @@ from fabula.judge.picture import svg
 from fabula.judge.report import Report, report
 from fabula.judge.show import as_csv, table
 from fabula.judge.statistics import (
+    NEEDED,
     Counts,
     Floats,
     Level,
     alpha,
     alpha_interval,
     deviation,
-    interval,
     resampled,
     strengths,
 )
@@ -159,11 +160,11 @@ def test_resampling_draws_as_many_pairs_with_replacement() -> None:
 
 def test_an_interval_is_the_middle_of_the_known_values() -> None:
     values = np.arange(1001.0)
-    assert interval(values) == pytest.approx((25, 975))
+    assert middle(values, NEEDED) == pytest.approx((25, 975))
     values[:50] = np.nan
-    assert interval(values) is not None
+    assert middle(values, NEEDED) is not None
     values[:101] = np.nan
-    assert interval(values) is None
+    assert middle(values, NEEDED) is None
 
 
 def test_the_deviation_is_numpys() -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from fabula.judge.statistics import interval, ratio, resampled
+from fabula.evaluation.bootstrap import middle
+from fabula.judge.statistics import NEEDED, ratio, resampled
 
 STUDIES, PAIRS, RATINGS, REPEATS = 600, 60, 12, 400
 
@@ -22,7 +23,7 @@ def test_intervals_over_pairs_hold_the_mean_95_times_in_100() -> None:
         ratings = level[:, None] + rng.normal(0, 0.5, size=(PAIRS, RATINGS))
         totals = np.stack([ratings.sum(axis=1), np.full(PAIRS, float(RATINGS))], axis=1)
         again = resampled(totals, REPEATS, rng)
-        found = interval(ratio(again[:, 0], again[:, 1]))
+        found = middle(ratio(again[:, 0], again[:, 1]), NEEDED)
         assert found is not None
         held += found[0] <= 1.7 <= found[1]
     assert 0.90 < held / STUDIES < 0.98

@@ -18,6 +18,8 @@ from fabula.ties import tied
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 DRAWS = 1000
+LEVEL = 0.95
+"""Of every interval."""
 PIECE = 4_000_000
 """Drawn indices held at a time."""
 
@@ -37,9 +39,7 @@ class Interval:
         return {name: (figure if np.isfinite(figure) else None) for name, figure in figures.items()} | {"n": self.n}
 
 
-def bootstrap(
-    statistic: Callable[[IntArray], FloatArray], n: int, *, draws: int = DRAWS, seed: int = 0, level: float = 0.95
-) -> Interval:
+def bootstrap(statistic: Callable[[IntArray], FloatArray], n: int, *, draws: int = DRAWS, seed: int = 0) -> Interval:
     """Of any figure: `statistic` takes rows of indices into the n stories and returns a figure for each row."""
     if n == 0:
         return Interval(float("nan"), float("nan"), float("nan"), float("nan"), 0)
@@ -50,13 +50,13 @@ def bootstrap(
         np.asarray(statistic(rng.integers(n, size=(min(piece, draws - start), n))), dtype=np.float64)
         for start in range(0, draws, piece)
     ]
-    return _interval(value, np.concatenate(parts), n, level)
+    return _interval(value, np.concatenate(parts), n)
 
 
-def mean(values: ArrayLike, *, draws: int = DRAWS, seed: int = 0, level: float = 0.95) -> Interval:
+def mean(values: ArrayLike, *, draws: int = DRAWS, seed: int = 0) -> Interval:
     """The mean over stories."""
     figures = np.asarray(values, dtype=np.float64)
-    return bootstrap(lambda rows: figures[rows].mean(1), len(figures), draws=draws, seed=seed, level=level)
+    return bootstrap(lambda rows: figures[rows].mean(1), len(figures), draws=draws, seed=seed)
 
 
 def ratio(
@@ -66,7 +66,6 @@ def ratio(
     transform: Callable[[FloatArray], FloatArray] = lambda figure: figure,
     draws: int = DRAWS,
     seed: int = 0,
-    level: float = 0.95,
 ) -> Interval:
     """sum / sum over stories; with `transform` np.exp, and nats over tokens, a corpus's perplexity."""
     top, bottom = (np.asarray(values, dtype=np.float64) for values in (numerators, denominators))
@@ -77,40 +76,29 @@ def ratio(
         with np.errstate(invalid="ignore", divide="ignore"):
             return transform(top[rows].sum(1) / bottom[rows].sum(1))
 
-    return bootstrap(statistic, len(top), draws=draws, seed=seed, level=level)
+    return bootstrap(statistic, len(top), draws=draws, seed=seed)
 
 
-def difference(
-    ours: ArrayLike, theirs: ArrayLike, *, paired: bool = True, draws: int = DRAWS, seed: int = 0, level: float = 0.95
-) -> Interval:
-    """mean(ours) - mean(theirs); paired, story i of both is drawn together, and two figures equal up to rounding
-    differ by 0: otherwise the last bits of two identical systems could lie all on one side of it."""
+def difference(ours: ArrayLike, theirs: ArrayLike, *, draws: int = DRAWS, seed: int = 0) -> Interval:
+    """mean(ours) - mean(theirs), story i of both drawn together. Figures equal up to rounding differ by 0: otherwise
+    the last bits of two identical systems could lie all on one side of it."""
     a, b = (np.asarray(values, dtype=np.float64) for values in (ours, theirs))
-    if paired:
-        if a.shape != b.shape:
-            raise ValueError(f"pairs of {len(a)} and {len(b)} stories")
-        return mean(np.where(tied(a, b), 0.0, a - b), draws=draws, seed=seed, level=level)
-    if len(a) == 0 or len(b) == 0:
-        return Interval(float("nan"), float("nan"), float("nan"), float("nan"), 0)
-    of_a, of_b = _means(a, draws, seed), _means(b, draws, seed + 1)
-    return _interval(float(a.mean() - b.mean()), of_a - of_b, len(a) + len(b), level)
+    if a.shape != b.shape:
+        raise ValueError(f"pairs of {len(a)} and {len(b)} stories")
+    return mean(np.where(tied(a, b), 0.0, a - b), draws=draws, seed=seed)
 
 
-def _means(values: FloatArray, draws: int, seed: int) -> FloatArray:
-    rng = np.random.default_rng(seed)
-    piece = max(1, PIECE // len(values))
-    return np.concatenate(
-        [
-            values[rng.integers(len(values), size=(min(piece, draws - start), len(values)))].mean(1)
-            for start in range(0, draws, piece)
-        ]
-    )
+def middle(drawn: FloatArray, needed: float = 0.0) -> tuple[float, float] | None:
+    """The middle 95 % of a figure over draws; None where fewer than a share `needed` of them, or none, has a value."""
+    finite = drawn[np.isfinite(drawn)]  # a draw without a single case (0 / 0) says nothing
+    if len(finite) < max(1.0, needed * len(drawn)):
+        return None
+    low, high = np.quantile(finite, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    return float(low), float(high)
 
 
-def _interval(value: float, drawn: FloatArray, n: int, level: float) -> Interval:
-    # A draw without a single case (0 / 0) says nothing.
-    finite = drawn[np.isfinite(drawn)]
-    if not len(finite):
+def _interval(value: float, drawn: FloatArray, n: int) -> Interval:
+    found = middle(drawn)
+    if found is None:
         return Interval(value, float("nan"), float("nan"), float("nan"), n)
-    low, high = np.quantile(finite, [(1 - level) / 2, (1 + level) / 2])
-    return Interval(value, float(low), float(high), float(finite.std()), n)
+    return Interval(value, *found, float(drawn[np.isfinite(drawn)].std()), n)

@@ -10,17 +10,18 @@ from typing import Any, Literal
 import numpy as np
 
 from fabula.errors import UserError
+from fabula.evaluation.bootstrap import middle
 from fabula.judge.judgement import HIGHEST, LOWEST, Judgement
 from fabula.judge.lowest import Errors, count_errors
 from fabula.judge.pairs import Pair
 from fabula.judge.statistics import (
+    NEEDED,
     REPEATS,
     Floats,
     Level,
     alpha,
     alpha_interval,
     deviation,
-    interval,
     ratio,
     resampled,
     strength_intervals,
@@ -308,7 +309,7 @@ def _comparison(systems: tuple[str, str], rows: Floats, repeats: int, rng: np.ra
         value = float(ratio(total[[top]], total[[bottom]])[0]) * scale
         return Figure(
             value=None if np.isnan(value) else value,
-            interval=interval(ratio(again[:, top], again[:, bottom]) * scale) if repeats else None,
+            interval=middle(ratio(again[:, top], again[:, bottom]) * scale, NEEDED) if repeats else None,
         )
 
     def row(place: int) -> SystemRow:

@@ -15,12 +15,13 @@ import krippendorff
 import numpy as np
 from numpy.typing import NDArray
 
+from fabula.evaluation.bootstrap import middle
+
 Floats = NDArray[np.float64]
 Counts = NDArray[np.int64]
 Level = Literal["nominal", "ordinal"]
 
 REPEATS = 2000
-COVERAGE = 0.95
 NEEDED = 0.9
 """The share of resampled studies in which a strength must exist for its interval to be told."""
 
@@ -30,15 +31,6 @@ def resampled(totals: Floats, repeats: int, rng: np.random.Generator) -> Floats:
     n = len(totals)
     weights = rng.multinomial(n, np.full(n, 1 / n), size=repeats)
     return np.asarray(weights @ totals, dtype=np.float64)
-
-
-def interval(values: Floats) -> tuple[float, float] | None:
-    """The middle 95 % of a figure over resampled studies; None where it often has no value."""
-    known = values[np.isfinite(values)]
-    if len(known) < max(1.0, NEEDED * len(values)):
-        return None
-    low, high = np.quantile(known, [(1 - COVERAGE) / 2, (1 + COVERAGE) / 2])
-    return float(low), float(high)
 
 
 def ratio(numerator: Floats, denominator: Floats) -> Floats:
@@ -76,7 +68,7 @@ def alpha_interval(
         times = rng.multinomial(n, np.full(n, 1 / n))
         value = alpha(np.repeat(counts, times[pairs], axis=0), level)
         found[number] = np.nan if value is None else value
-    return interval(found)
+    return middle(found, NEEDED)
 
 
 def strengths(wins: Floats) -> Floats | None:
@@ -111,4 +103,4 @@ def strength_intervals(matrices: Callable[[], Floats], repeats: int, systems: in
         value = strengths(matrices())
         if value is not None:
             found[number] = value
-    return [interval(found[:, system]) for system in range(systems)]
+    return [middle(found[:, system], NEEDED) for system in range(systems)]
