@@ -34,9 +34,9 @@ def run(*words: str) -> int:
 
 
 def story_lines(printed: str) -> list[str]:
-    """The story's lines: the one of the score comes before it, an empty one after."""
+    """The story's lines: an empty one comes after them."""
     lines = printed.splitlines()
-    return lines[1 : lines.index("")]
+    return lines[: lines.index("")]
 
 
 def test_it_trains_once_and_then_uses_what_it_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

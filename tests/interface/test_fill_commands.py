@@ -313,7 +313,47 @@ def test_tag_and_score(kind: str, capsys: pytest.CaptureFixture[str]) -> None:
     if kind != "default":
         assert abs(sum(scored["log_p_sentences"]) - scored["log_p"]) < 1e-2
     run(score, *story, "--model", kind)
-    assert "perplexity" in capsys.readouterr().out
+    told = capsys.readouterr().out
+    assert "as uncertain as a choice among" in told
+    assert "log p" not in told, "figures are for those who ask"
+    assert ("what came before" in told) == (kind != "s2s")
+    run(score, *story, "--model", kind, "--verbose")
+    told = capsys.readouterr().out
+    assert "perplexity" in told
+    assert ("need not add up" in told) == (kind == "default")
+
+
+@pytest.mark.parametrize(
+    "typed",
+    [
+        ["Tom was sad.", "___", "Tom was glad."],
+        ["Tom was sad. _ Tom was glad."],
+        ["Tom was sad. ____ Tom was glad."],
+        ["Tom was sad. _ Tom was glad.", "--paragraph"],
+    ],
+)
+def test_blanks_as_people_type_them(typed: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    run(fill, *typed, "--samples", "2", "--json")
+    (first, *_) = json.loads(capsys.readouterr().out)["candidates"]
+    assert [sentence["written"] for sentence in first["sentences"]] == [False, True, False]
+    assert first["sentences"][2]["text"] == "Tom was glad."
+
+
+def test_a_blank_inside_a_sentence_is_said() -> None:
+    with pytest.raises(
+        UserError, match=r"sentence 1 has a blank \(_\) inside: give each sentence and each _ on its own"
+    ):
+        run(fill, "Tom was _ today.", "_", "Tom was glad.")
+
+
+def test_figures_are_for_those_who_ask(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["Tom was sad.", "_", "Tom was glad.", "--samples", "4", "--candidates", "2"]
+    run(fill, *words)
+    told = capsys.readouterr().out
+    assert told.startswith("1.\n")
+    assert "score" not in told
+    run(fill, *words, "--verbose")
+    assert "(larger is better)" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("kind", ["default", "lm", "s2s"])

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, get_args
 from fabula.errors import UserError
 from fabula.infill.protocol import DEFAULT, samplers
 from fabula.infill.settings import choices, declared, offered, types_of
+from fabula.infill.task import is_blank
 
 if TYPE_CHECKING:
     from fabula.api import Narrator
@@ -135,6 +136,10 @@ def story(args: argparse.Namespace) -> list[str]:
         lines = list(args.sentences)
     if not lines:
         raise UserError(f"no story was given; see fabula {args.command} --help", field="sentences")
+    lines = ["_" if is_blank(line) else line for line in lines]
+    inside = any(is_blank(word) for line in lines for word in line.split() if line != "_")
+    if args.blanks and inside and len(lines) == 1:
+        args.paragraph = True  # "Tom was sad. _ Tom smiled." in one pair of quotes is a paragraph with a blank
     words = [line for line in lines if line != "_"]
     if not args.paragraph and args.file is None and len(words) > 2 and not any(" " in line for line in words):
         told = f'every sentence is a single word; put each one in quotes: fabula {args.command} "Tom was sad." ...'
@@ -146,8 +151,8 @@ def story(args: argparse.Namespace) -> list[str]:
         return lines
     from fabula.corpus.tokenize import split_paragraph
 
-    parts = re.split(r"(?:(?<=\s)|^)(_)(?=\s|$)", " ".join(lines))
-    return [sentence for part in parts for sentence in (["_"] if part == "_" else split_paragraph(part))]
+    parts = re.split(r"(?:(?<=\s)|^)(_+)(?=\s|$)", " ".join(lines))
+    return [sentence for part in parts for sentence in (["_"] if is_blank(part) else split_paragraph(part))]
 
 
 def _read(path: Path | None) -> str:

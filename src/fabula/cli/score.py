@@ -18,7 +18,8 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser = subparsers.add_parser(
         "score",
         help=COMMANDS["score"],
-        description="Say how probable a story is, in nats: exactly, or for a model with latents by a lower bound.",
+        description="Say how expected a story is to the model, and how each sentence fits before and after; "
+        "--verbose has the figures: log p in nats, exact, or for a model with latents a lower bound.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -28,6 +29,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser.add_argument(
         "--words", action="store_true", help="also the log p of every word, and how each sentence fits before and after"
     )
+    parser.add_argument("--verbose", action="store_true", help="also the figures: log p of each sentence, in nats")
     options.add_model(parser)
     parser.set_defaults(run=run)
 
@@ -35,21 +37,28 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 def run(args: argparse.Namespace) -> int:
     sentences, narrator = options.story(args), options.narrator(args)
     score = narrator.score(sentences, samples=args.samples, seed=args.seed)
-    why = narrator.explain(sentences, samples=args.samples, seed=args.seed).sentences if args.words else ()
+    explained = args.words or (not args.json and narrator.model.decoder is not None)
+    chosen = {"samples": args.samples} if args.words else {}
+    why = narrator.explain(sentences, seed=args.seed, **chosen).sentences if explained else ()
     if args.json:
         told = score.to_json() | ({"why": [plain(reasons) for reasons in why]} if args.words else {})
         show.print_json(told)
         return 0
-    for i, (text, log_p) in enumerate(zip(score.sentences, score.log_p_sentences, strict=True)):
-        print(f"{log_p:9.2f}  {text}")
+    figures = args.words or args.verbose
+    for i, text in enumerate(score.sentences):
+        print(f"{score.log_p_sentences[i]:9.2f}  {text}" if figures else f"  {text}")
+        said = show.verdict(why[i], first=i == 0, last=i + 1 == len(score.sentences)) if why else ""
+        if said:
+            print(" " * (11 if figures else 4) + said)
         if args.words:
             after = "" if why[i].fits_after is None else f", after {why[i].fits_after:+.2f}"
             print(f"{'':11}{'  '.join(f'{word.text} {word.log_p:.1f}' for word in why[i].words)}")
             print(f"{'':11}fits before {why[i].fits_before:.2f} a word{after}")
-    sign = "=" if score.kind == "exact" else ">="
-    print(
-        f"{score.log_p:9.2f}  log p {sign} this, in nats; perplexity {score.perplexity:.1f} over {score.words} words",
-        end="",
-    )
-    print(f", {score.unknown} of them unknown" if score.unknown else "")
+    unknown = f", {score.unknown} of them new to it" if score.unknown else ""
+    print(f"To this model each word was about as uncertain as a choice among {max(score.perplexity, 1):,.0f}", end="")
+    print(f" ({score.words} words and sentence ends{unknown}).")
+    if figures:
+        sign = "=" if score.kind == "exact" else ">="
+        apart = "" if score.kind == "exact" else "; sentences are means over draws of Z and need not add up to it"
+        print(f"{score.log_p:9.2f}  log p {sign} this, in nats; perplexity {score.perplexity:.1f}{apart}")
     return 0

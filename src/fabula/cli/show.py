@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import os
 import sys
+import threading
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from fabula.api import Candidate, Filling
+    from fabula.api import Candidate, Filling, Reasons
 
 GREY, BOLD, GREEN, RED, CYAN = "90", "1", "32", "31", "36"
 SCALE = ("negative", "neutral", "positive")
@@ -33,7 +34,7 @@ def paint(text: str, code: str, on: bool) -> str:
 def show_filling(filling: Filling, *, colour: bool, verbose: bool) -> str:
     """All candidates, then notes and, if asked for, how the sampler moved."""
     blocks = [
-        show_candidate(candidate, number, len(filling.candidates), colour)
+        show_candidate(candidate, number, len(filling.candidates), colour, verbose)
         for number, candidate in enumerate(filling.candidates, start=1)
     ]
     notes = [paint(f"note: {note}", GREY, colour) for note in filling.notes]
@@ -45,9 +46,11 @@ def show_filling(filling: Filling, *, colour: bool, verbose: bool) -> str:
     return "\n\n".join(blocks + (["\n".join(notes)] if notes else []))
 
 
-def show_candidate(candidate: Candidate, number: int, of: int, colour: bool) -> str:
-    head = f"{number}. " if of > 1 else ""
-    lines = [paint(f"{head}score {candidate.score:.2f}", CYAN, colour)]
+def show_candidate(candidate: Candidate, number: int, of: int, colour: bool, verbose: bool) -> str:
+    """The lines below a number where there are others; what it was ranked by only where figures are asked for."""
+    head = [f"{number}."] if of > 1 else []
+    head += [f"score {candidate.score:.2f} (larger is better)"] if verbose else []
+    lines = [paint(" ".join(head), CYAN, colour)] if head else []
     for sentence in candidate.sentences:
         mark = " " if not sentence.written else ">"
         text = paint(sentence.text, BOLD if sentence.written else GREY, colour)
@@ -82,13 +85,42 @@ def show_movement(filling: Filling) -> str:
     return "\n".join(parts)
 
 
-def watch(answers: Iterator[Filling], *, quiet: bool) -> Filling:
-    """The last of the answers; a progress bar where it takes over a second."""
+def watch(answers: Iterator[Filling], *, quiet: bool, doing: str = "filling in") -> Filling:
+    """The last of the answers; where it takes over a second, a line with the samples and the time so far."""
     from tqdm import tqdm
 
-    bar = tqdm(desc="filling in", unit="sample", delay=1, leave=False, file=sys.stderr, disable=True if quiet else None)
+    bar = tqdm(
+        desc=doing, delay=1, leave=False, file=sys.stderr, disable=True if quiet else None, mininterval=0,
+        bar_format="{desc}: {n_fmt} of {total_fmt} samples after {elapsed}",
+    )  # fmt: skip
+    done = threading.Event()
+
+    def tick() -> None:  # a long story gives no answer for a minute: the time goes on, so that nobody takes it for dead
+        while not done.wait(1):
+            bar.refresh()
+
     with bar:
-        for answer in answers:
-            bar.total = answer.samples
-            bar.update(answer.drawn - bar.n)
+        ticking = threading.Thread(target=tick, daemon=True)
+        if not bar.disable:
+            ticking.start()
+        try:
+            for answer in answers:
+                bar.total = answer.samples
+                bar.update(answer.drawn - bar.n)
+        finally:
+            done.set()
+            if not bar.disable:
+                ticking.join()
     return answer
+
+
+def verdict(reasons: Reasons, *, first: bool, last: bool) -> str:
+    """What the figures say, in a writer's words; the bounds are the studio's (`studio/page/why.js`)."""
+    said = []
+    if not first:
+        before = ("follows from", "could follow from", "comes as a surprise after")
+        said.append(f"{before[(reasons.fits_before <= -2.5) + (reasons.fits_before <= -4.5)]} what came before")
+    if not last and reasons.fits_after is not None:
+        leads = "leads to" if reasons.fits_after > 0.5 else "does not lead to" if reasons.fits_after < -0.5 else None
+        said.append(f"{leads or 'neither helps nor hinders'} what follows")
+    return " and ".join(said)

@@ -29,7 +29,9 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 def run(args: argparse.Namespace) -> int:
     chosen = options.chosen(args)
-    story = options.narrator(args).write(args.sentences, **chosen)
+    narrator = options.narrator(args)
+    written = (narrator.write(args.sentences, **chosen) for _ in range(1))
+    story = show.watch(written, quiet=args.json, doing="writing")
     if args.json:
         show.print_json(story.to_json())
     else:

@@ -90,12 +90,17 @@ def _stated(sentences: Sequence[str | None], fewest: int = MIN_SENTENCES) -> tup
     """The sentences as they were typed, None where one is missing."""
     if isinstance(sentences, str | bytes) or not isinstance(sentences, Iterable):
         raise UserError("a story is a list of sentences, not one text or number", field="sentences")
-    stated = tuple(None if isinstance(s, str) and s.strip() == BLANK else s for s in sentences)
+    stated = tuple(None if isinstance(s, str) and is_blank(s) else s for s in sentences)
     _check_count(len(stated), fewest)
     for number, sentence in enumerate(stated, start=1):
         if sentence is not None:
             _check_words(f"sentence {number}", sentence)
     return stated
+
+
+def is_blank(text: str) -> bool:
+    """Whether a person means a missing sentence by this: `_`, or several of them."""
+    return text.strip() != "" and not text.strip().strip(BLANK)
 
 
 def _check_count(N: int, fewest: int = MIN_SENTENCES) -> None:
@@ -113,6 +118,8 @@ def _check_words(what: str, text: str) -> None:
         size = f"{words:,} words" if words > MAX_WORDS else f"{len(text):,} characters"
         limit = f"{MAX_WORDS} words" if words > MAX_WORDS else f"{MAX_CHARACTERS:,} characters"
         raise UserError(f"{what} has {size}; the most is {limit}", field="sentences")
+    if any(is_blank(word) for word in text.split()):
+        raise UserError(f"{what} has a blank (_) inside: give each sentence and each _ on its own", field="sentences")
     try:
         text.encode("utf-8")
     except UnicodeEncodeError:

@@ -28,6 +28,22 @@ Names = Mapping[str, str]
 """Unknown names of a task, and the known ones that the model reads in their place."""
 
 
+def close_quotes(text: str) -> str:
+    """The same with its straight quotation marks in pairs: an opened one is closed at the end, a stray one goes.
+
+    >>> close_quotes('She said, "Come home.')
+    'She said, "Come home."'
+    >>> close_quotes('Come home," she said.')
+    'Come home, she said.'
+    """
+    last = text.rfind('"')
+    if text.count('"') % 2 == 0 or last < 0:
+        return text
+    if text[last + 1 : last + 2].strip() and (last == 0 or text[last - 1].isspace()):
+        return text + '"'
+    return " ".join((text[:last] + text[last + 1 :]).split())
+
+
 class TokenText:
     """Tasks as a model with a tokenizer of its own reads them, and what it wrote as text; it can spell every word."""
 
@@ -44,7 +60,10 @@ class TokenText:
     def decode(self, task: Task, story: SampledStory, names: Names) -> list[str]:
         """Every sentence of a sampled story: given ones as they were typed."""
         pairs = zip(task.sentences, story.X, story.lengths.tolist(), strict=False)  # longer ones may stand beside it
-        return [self.tokenizer.decode(X[:length].tolist()) if typed is None else typed for typed, X, length in pairs]
+        return [
+            close_quotes(self.tokenizer.decode(X[:length].tolist())) if typed is None else typed
+            for typed, X, length in pairs
+        ]
 
     def stand_ins(self, task: Task) -> dict[str, str]:
         """Nothing: every name can be spelled."""
@@ -95,7 +114,7 @@ class WordText:
             if typed is None:
                 ids = story.X[i, : int(story.lengths[i])].tolist()
                 words = self.vocabulary.decode(word for word in ids if word != EOS)
-                text = detokenise([typed_name.get(word, word) for word in words])
+                text = close_quotes(detokenise([typed_name.get(word, word) for word in words]))
                 # Opening words stay as they were typed.
                 found.append(text if i + 1 in task.starts else text[:1].upper() + text[1:])
             else:
