@@ -215,7 +215,7 @@ class Narrator:
         self.rules = WordRules.of(own or WordTokenizer(self.vocabulary), device, checkpoint.people.names)
         self.cast = Cast(checkpoint.people, self.rules)
         self.text: TokenText | WordText = (
-            WordText(self.model, self.vocabulary, self.states, self.rules)
+            WordText(self.model, self.vocabulary, self.states, self.rules, checkpoint.people)
             if own is None
             else TokenText(own, self.states, self.rules)
         )

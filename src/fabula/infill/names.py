@@ -3,14 +3,17 @@
 What is a name is decided by rule, not by a list. In a text: a word the vocabulary lacks that is written like a name
 (a capital, then small letters), whose lower-case form the vocabulary lacks too, and which no article or possessive
 stands before. In the vocabulary: a word written like a name whose lower-case form is absent, and that the model expects
-as the first word of a story; the most expected ones come first.
+as the first word of a story; the most expected ones come first. A word behind a preposition of place ("in Tarragona")
+is taken for a place and left alone. Where the sentences about somebody say `she` (or a daughter, a wife) and not `he`,
+only names that go with `she` are tried, and the other way round.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Literal
 
-from fabula.corpus.people import looks_like_a_name
+from fabula.corpus.people import HE, HE_NOUNS, NOBODY, SHE, SHE_NOUNS, People, looks_like_a_name
 from fabula.corpus.vocabulary import Vocabulary
 from fabula.models.protocol import Model
 from fabula.ties import first_best, ranking
@@ -21,13 +24,19 @@ NOT_BEFORE_A_NAME = frozenset(
     ["a", "an", "the", "my", "your", "his", "her", "its", "our", "their", "this", "that", "some", "no"]
 )
 
+PLACES = frozenset(["in", "at", "near", "from", "into", "toward", "towards", "across", "outside", "around", "through"])
+"""What stands before a place: an unknown word that is met behind one of these, and never begins a sentence, is one."""
+
 
 def unknown_names(sentences: Sequence[Sequence[str]], vocabulary: Vocabulary) -> list[str]:
     """The unknown names of tokenised sentences, in the order of their first appearance."""
     found: dict[str, None] = {}
+    begin = {words[0] for words in sentences if words}
     for words in sentences:
         for place, word in enumerate(words):
             before = words[place - 1].lower() if place else ""
+            if before in PLACES and word not in begin:
+                continue
             if (
                 looks_like_a_name(word)
                 and word not in vocabulary.index
@@ -46,21 +55,44 @@ def known_names(model: Model, vocabulary: Vocabulary) -> list[str]:
     return [words[names[place]] for place in order[:TRIED]]
 
 
+def pronoun_of(name: str, sentences: Sequence[Sequence[str]], others: Collection[str]) -> Literal["he", "she"] | None:
+    """What is said of somebody: in the sentences with the name, and after them until another name comes; else None."""
+    told: set[str] = set()
+    about = False
+    for words in sentences:
+        if name in words or any(word in others for word in words):
+            about = name in words
+        if about:
+            told |= {word.lower() for word in words}
+    # Pronouns first: "Aisha called her brother" has a man's noun in it, and is about her.
+    for he, she in ((HE, SHE), (HE_NOUNS, SHE_NOUNS)):
+        is_he, is_she = not told.isdisjoint(he), not told.isdisjoint(she)
+        if is_he or is_she:
+            return None if is_he and is_she else "he" if is_he else "she"
+    return None
+
+
 def stand_ins(
     sentences: Sequence[Sequence[str]],
     unknown: Sequence[str],
     known: Sequence[str],
     fit: Callable[[list[list[list[str]]]], list[float]],
+    people: People = NOBODY,
 ) -> dict[str, str]:
     """A known name for each unknown one: of those the story does not use, the one under which `fit` of it is best.
 
-    With `fit` the log-probability of the given sentences, pronouns decide: "Zorblax lost her keys" becomes a woman's.
+    `people` says which names go with the pronoun that is used of somebody; among those the model's `fit`, the
+    log-probability of the given sentences, decides.
     """
     used = {word for words in sentences for word in words}
     free = [name for name in known if name not in used]
     chosen: dict[str, str] = {}
     for name in unknown[: len(free)]:
         options = [other for other in free if other not in chosen.values()]
+        pronoun = pronoun_of(name, sentences, {*unknown, *people.names} - {name})
+        fitting = people.he if pronoun == "he" else people.she if pronoun == "she" else ()
+        others = [other for other in fitting if other not in used and other not in chosen.values()]
+        options = [other for other in options if other in fitting] or others[:TRIED] or options
         tried = [renamed(sentences, {**chosen, name: other}) for other in options]
         figures = fit(tried)
         chosen[name] = options[int(first_best(figures))]

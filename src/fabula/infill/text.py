@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 
 import torch
 
+from fabula.corpus.people import NOBODY, People
 from fabula.corpus.states import StateSpace
 from fabula.corpus.tokenize import detokenise, normalise, tokenise
 from fabula.corpus.vocabulary import EOS, PAD, UNK, Vocabulary
@@ -96,8 +97,10 @@ class TokenText:
 class WordText:
     """Tasks as a model over words reads them, and what it wrote as text."""
 
-    def __init__(self, model: Model, vocabulary: Vocabulary, states: StateSpace, rules: WordRules) -> None:
-        self.model, self.vocabulary, self.states, self.rules = model, vocabulary, states, rules
+    def __init__(
+        self, model: Model, vocabulary: Vocabulary, states: StateSpace, rules: WordRules, people: People = NOBODY
+    ) -> None:
+        self.model, self.vocabulary, self.states, self.rules, self.people = model, vocabulary, states, rules, people
 
     def encode(self, task: Task, names: Names | None = None) -> InfillBatch:
         """A batch of this one task."""
@@ -129,7 +132,7 @@ class WordText:
         if not unknown:
             return {}
         known = names.known_names(self.model, self.vocabulary)
-        return names.stand_ins(given, unknown, known, self._log_p_of_versions)
+        return names.stand_ins(given, unknown, known, self._log_p_of_versions, self.people)
 
     def unknown_words(self, task: Task, names: Names) -> list[str]:
         """The words of the given sentences that the model can only read as <unk>, in the order of the story."""
