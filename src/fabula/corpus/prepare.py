@@ -1,6 +1,5 @@
 """Story files to a prepared corpus: tokenise, tag, count, write; in parallel, and to the same bytes every time."""
 
-import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -30,15 +29,13 @@ from fabula.corpus.dataset import (
 from fabula.corpus.encode import Encoded, cores, encoder
 from fabula.corpus.folder import check_target, faults_of, move_into_place, npy, temporary_folder, write
 from fabula.corpus.holdout import hold_out_stories
-from fabula.corpus.read import MAX_WORDS, Rejected, Story, read_stories
+from fabula.corpus.read import MAX_WORDS, Rejected, Story, describe_source, read_stories
 from fabula.corpus.states import StateSpace
 from fabula.corpus.taggers.protocol import OWN, Tagger, states_of
 from fabula.corpus.taggers.sentiment import VaderTagger
 from fabula.corpus.transitions import SMOOTHING, Transitions
 from fabula.corpus.vocabulary import EOS, UNK, Vocabulary
 from fabula.errors import UserError
-
-__all__ = ["Report", "SplitReport", "prepare", "prepare_stories", "read_stories"]
 
 CUTOFF = 5
 """A word seen less often in the training split becomes `<unk>` (the value that gives the paper's vocabulary)."""
@@ -121,7 +118,7 @@ def prepare(
         raise UserError("no story file given", field="files")
     paths = {"train": [Path(file) for file in files]}
     paths |= {split: [Path(file)] for split, file in (("valid", valid), ("test", test)) if file is not None}
-    sources = {split: [_describe(path) for path in group] for split, group in paths.items()}
+    sources = {split: [describe_source(path) for path in group] for split, group in paths.items()}
     weight = sum(source["bytes"] for group in sources.values() for source in group)
     with tqdm(total=weight, unit="B", unit_scale=True, desc="reading", disable=not progress) as bar:
 
@@ -378,21 +375,6 @@ def _check_usable(split: str, part: _Gathered, provenance: dict[str, Any]) -> No
 def _batches(items: Iterator[Story | Rejected]) -> Iterator[list[Story | Rejected]]:
     while batch := list(islice(items, _BATCH)):
         yield batch
-
-
-def _describe(path: Path) -> dict[str, Any]:
-    """Name, size and hash of a source file; a missing one is said before any work is done."""
-    try:
-        with path.open("rb") as stream:
-            sha256 = hashlib.file_digest(stream, "sha256").hexdigest()
-            size = stream.tell()
-    except FileNotFoundError as error:
-        raise UserError(f"{path} does not exist", field="files") from error
-    except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror or error}", field="files") from error
-    if size == 0:
-        raise UserError(f"{path} is empty: it holds no story", field="files")
-    return {"name": path.name, "bytes": size, "sha256": sha256}
 
 
 def _versions(*packages: str) -> dict[str, str]:

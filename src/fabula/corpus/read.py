@@ -5,12 +5,14 @@ A fault of a file (missing, empty, not UTF-8, a header without sentences) raises
 """
 
 import csv
+import hashlib
 import json
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from io import TextIOWrapper
 from pathlib import Path
+from typing import Any
 
 from fabula.corpus.tokenize import normalise, split_paragraph
 from fabula.errors import UserError
@@ -86,6 +88,21 @@ def read_stories(
         raise UserError(f"{path}, line {_first_bad_line(path)}: not valid UTF-8") from error
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror or error}") from error
+
+
+def describe_source(path: Path) -> dict[str, Any]:
+    """Name, size and hash of a source file; a missing one is said before any work is done."""
+    try:
+        with path.open("rb") as stream:
+            sha256 = hashlib.file_digest(stream, "sha256").hexdigest()
+            size = stream.tell()
+    except FileNotFoundError as error:
+        raise UserError(f"{path} does not exist", field="files") from error
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror or error}", field="files") from error
+    if size == 0:
+        raise UserError(f"{path} is empty: it holds no story", field="files")
+    return {"name": path.name, "bytes": size, "sha256": sha256}
 
 
 def check_story(
