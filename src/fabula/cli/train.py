@@ -8,13 +8,18 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from fabula.cli import COMMANDS, options
 from fabula.errors import UserError
 
+if TYPE_CHECKING:
+    from fabula.training.checkpoint import Checkpoint
+
 EXAMPLES = """examples:
   fabula train recipes/slds.toml --data prepared/roc --out runs/slds --device cuda
   fabula train recipes/slds.toml --data prepared/roc --out runs/slds --resume
+  fabula train --from small --data prepared/mine --out runs/mine
   fabula train --plot runs/slds          draws runs/slds/curves.png
 """
 
@@ -30,6 +35,10 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser.add_argument("recipe", nargs="?", type=Path, metavar="RECIPE.toml", help="what to train, and how")
     parser.add_argument("--data", type=Path, metavar="DIR", help="a folder made by fabula prepare")
     parser.add_argument("--out", type=Path, metavar="RUN", help="where the checkpoint and the log go")
+    parser.add_argument(
+        "--from", dest="start", metavar="NAME|RUN",
+        help="begin from this model's weights, on stories of your own; without RECIPE.toml, by its own recipe",
+    )  # fmt: skip
     options.add_device(parser, "auto")
     parser.add_argument("--resume", action="store_true", help="continue the run in RUN, exactly where it stopped")
     parser.add_argument("--force", action="store_true", help="start again over a run that is already in RUN")
@@ -46,7 +55,7 @@ def run(args: argparse.Namespace) -> int:
         print(plot(args.plot))
         return 0
     for name in ("recipe", "data", "out"):
-        if getattr(args, name) is None:
+        if getattr(args, name) is None and not (name == "recipe" and args.start is not None):
             raise UserError(f"{'RECIPE.toml' if name == 'recipe' else '--' + name} is missing; see fabula train --help")
     from fabula.corpus.dataset import Corpus
     from fabula.device import pick_device, use_threads
@@ -55,12 +64,12 @@ def run(args: argparse.Namespace) -> int:
     from fabula.training.recipe import read_recipe
 
     use_threads(args.threads)
-    if narrator_recipe(args.recipe):
+    if args.recipe is not None and narrator_recipe(args.recipe):
         return train_the_narrator(args)
-    recipe = read_recipe(args.recipe)
+    start = starting_point(args.start) if args.start is not None else None
+    recipe = read_recipe(args.recipe) if args.recipe is not None or start is None else start.recipe
     corpus = Corpus.open(args.data)
-    if (args.out / "config.json").exists() and not (args.resume or args.force):
-        raise UserError(f"{args.out} already holds a run; continue it with --resume or replace it with --force")
+    check_free(args)
     # Before anything of an earlier run is touched.
     pick_device(args.device)
     for split in ("train", "valid"):
@@ -77,8 +86,9 @@ def run(args: argparse.Namespace) -> int:
 
     with run_folder(args.out, fresh=not args.resume):
         checkpoint = train(
-            recipe, corpus, args.out, device=args.device, resume=args.resume, bar=not args.quiet, report=report
-        )
+            recipe, corpus, args.out, device=args.device, resume=args.resume, bar=not args.quiet, report=report,
+            start=start,
+        )  # fmt: skip
     if args.json:
         print(json.dumps({"recipe": recipe.name, "corpus_hash": corpus.hash, **checkpoint.figures}))
     else:
@@ -86,13 +96,34 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
+def check_free(args: argparse.Namespace) -> None:
+    """A run that is there, finished or stopped however early, is not begun again unless that is asked for."""
+    if args.resume or args.force:
+        return
+    if (args.out / "config.json").exists():
+        raise UserError(f"{args.out} already holds a run; continue it with --resume or replace it with --force")
+    if (args.out / "resume" / "state.json").exists():
+        raise UserError(f"{args.out} holds a run that was stopped; go on with --resume or start anew with --force")
+
+
+def starting_point(name: str) -> Checkpoint:
+    """The model that training begins from; the narrator has its own way."""
+    from fabula.api import find
+    from fabula.training import checkpoint
+    from fabula.training.adapters import is_narrator
+
+    folder = find(name)
+    if is_narrator(folder):
+        raise UserError("a narrator is trained by a narrator's recipe; begin from small, or a run", field="from")
+    return checkpoint.load(folder)
+
+
 def train_the_narrator(args: argparse.Namespace) -> int:
     """The adapter of a pretrained base, on raw stories: --data is a folder with train.csv and valid.csv."""
     from fabula.training.narrator import read_narrator_recipe, train_narrator
 
     recipe = read_narrator_recipe(args.recipe)
-    if (args.out / "config.json").exists() and not (args.resume or args.force):
-        raise UserError(f"{args.out} already holds a run; continue it with --resume or replace it with --force")
+    check_free(args)
     with run_folder(args.out, fresh=not args.resume):
         figures = train_narrator(
             recipe, args.data, args.out, device=args.device, resume=args.resume, bar=not args.quiet

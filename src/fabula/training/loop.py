@@ -23,6 +23,7 @@ from fabula.models.batch import Batch, IntArray, StoryDataset
 from fabula.models.build import build
 from fabula.models.protocol import Model, Terms
 from fabula.models.slds import SLDS
+from fabula.training.adopt import adopt
 from fabula.training.checkpoint import Checkpoint, load, owners, save, write_file
 from fabula.training.heads import WordHead
 from fabula.training.objective import log_q_of, terms
@@ -44,9 +45,13 @@ def train(
     resume: bool = False,
     bar: bool = True,
     report: Callable[[dict[str, Any]], None] | None = None,
+    start: Checkpoint | None = None,
 ) -> Checkpoint:
-    """Train until patience or epochs run out; returns the best checkpoint, which `out` holds by then."""
-    run = Run(recipe, corpus, out, pick_device(device))
+    """Train until patience or epochs run out; returns the best checkpoint, which `out` holds by then.
+
+    `start` is a model whose weights the run begins from (`training/adopt.py`).
+    """
+    run = Run(recipe, corpus, out, pick_device(device), start)
     if resume:
         run.restore()
     settings, p = recipe.train, run.progress
@@ -76,13 +81,17 @@ def train(
 class Run:
     """A model in training with its optimiser, its data and its folder."""
 
-    def __init__(self, recipe: Recipe, corpus: Corpus, out: Path, device: torch.device) -> None:
+    def __init__(
+        self, recipe: Recipe, corpus: Corpus, out: Path, device: torch.device, start: Checkpoint | None = None
+    ) -> None:
         settings = recipe.train
         self.recipe, self.corpus, self.out, self.device = recipe, corpus, out, device
         torch.manual_seed(settings.seed)
         p_initial = torch.from_numpy(np.asarray(corpus.transitions.p_initial))
         p_next = torch.from_numpy(np.asarray(corpus.transitions.p_next))
         self.model: Model = build(recipe.model, len(corpus.vocabulary), p_initial, p_next).to(device)
+        if start is not None:
+            adopt(self.model, corpus.vocabulary, tuple(corpus.labels), start)
         self.heads = self._heads().to(device)
         self.train_stories = StoryDataset(corpus.split("train"), device)
         self.valid_stories = StoryDataset(corpus.split("valid"), device)
