@@ -606,6 +606,6 @@ def _movement(diagnostics: Diagnostics | None, N: int, unsaid: int) -> Movement:
         tuple(figure(v) for v in diagnostics.changed[0, unsaid:N].tolist()),
         *(
             figure(float(values[0]))
-            for values in (diagnostics.acceptance, diagnostics.ess, diagnostics.r_hat, diagnostics.tag_r_hat)
+            for values in (diagnostics.acceptance, diagnostics.ess, diagnostics.r_hat, diagnostics.tag_ess)
         ),
     )

@@ -76,7 +76,8 @@ class Movement:
     acceptance: float | None
     effective_samples: float | None
     r_hat: float | None
-    tag_r_hat: float | None
+    tag_effective_samples: float | None
+    """Of the tag paths, where they were too many to enumerate and were sampled."""
 
 
 @dataclass(frozen=True)

@@ -89,6 +89,17 @@ def test_sampled_paths_follow_the_posterior(scaffold: Scaffold, states: list[lis
     assert z.abs().max() < 5.5
 
 
+def test_a_story_beside_longer_ones_is_sampled_as_it_is_alone(scaffold: Scaffold) -> None:
+    """Its own last sentence has its own random number: none are drawn behind its end."""
+    generator = torch.Generator().manual_seed(4)
+    evidence = torch.randn(500, N, K, dtype=torch.float64, generator=generator)
+    uniform = torch.rand(500, N, generator=generator)
+    alone = scaffold.sample(evidence[:, :2], present([N] * 500)[:, :2], uniform[:, :2])
+    uniform[:, 2:] = 0
+    beside = scaffold.sample(evidence, present([2] * 500), uniform)
+    assert torch.equal(beside[:, :2], alone)
+
+
 def test_gradient_of_the_recursion(scaffold: Scaffold) -> None:
     evidence = torch.randn(2, N, K, dtype=torch.float64, requires_grad=True)
     assert torch.autograd.gradcheck(lambda e: scaffold.log_marginal(e, present([4, 2])), (evidence,))

@@ -138,13 +138,13 @@ def test_bridge_says_how_it_moved_with_its_last_round_only(particles: int) -> No
 
 def test_bridge_finds_its_tag_paths_once(monkeypatch: pytest.MonkeyPatch) -> None:
     calls = []
-    real = latents.enumerate_paths
+    real = latents.find_paths
 
     def counted(*arguments: Any) -> list[latents.Paths]:
         calls.append(len(arguments))
         return real(*arguments)
 
-    monkeypatch.setattr(bridge, "enumerate_paths", counted)
+    monkeypatch.setattr(bridge, "find_paths", counted)
     fill(a_model("slds", "sentence"), range(6), WAYS[4][2], SEEDS)
     assert len(calls) == 1
 

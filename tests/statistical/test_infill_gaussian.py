@@ -102,20 +102,22 @@ def test_sweep_with_a_sampled_X_step_leaves_the_exact_posterior_invariant() -> N
     assert worst_z_score(Z.flatten(1), mean, covariance + torch.outer(mean, mean)) < 5
 
 
-@pytest.mark.parametrize("way", ["enumerated", "alternating"])
+@pytest.mark.parametrize("way", ["enumerated", "sampled"])
 def test_bridge_draws_from_the_exact_posterior(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """S free, Z free, two sentences given: 20,000 joint draws against the mixture over all 16 tag paths.
 
-    72 moments of Z and 4 of S at 5 standard errors: a false alarm in less than 5e-5 of all seeds. Alternating blocks
-    start away from the posterior and have 60 rounds to forget that; their chains are independent too.
+    72 moments of Z and 4 of S at 5 standard errors: a false alarm in less than 5e-5 of all seeds. Sampled
+    paths are three times as many as the draws, and worth more than 50,000: that makes the error larger by a fifth.
     """
-    if way == "alternating":
+    if way == "sampled":
         monkeypatch.setattr(latents, "MAX_PATHS", 1)
+        monkeypatch.setattr(latents, "WAVE", CHAINS)
+    most = 5 if way == "enumerated" else 6
     scaffold, moves, X = parts()
     free = torch.ones(1, N, K, dtype=torch.bool)
     phi = evidence(X[None], GIVEN[None])
     noise = Noise([seeded(11)], [N], CHAINS, "cpu")
-    drawn = latents.draw_latents(scaffold, moves, free, phi, torch.ones(1, N, dtype=torch.bool), noise, rounds=60)
+    drawn = latents.draw_latents(scaffold, moves, free, phi, torch.ones(1, N, dtype=torch.bool), noise)
     weights, means, seconds, tags = [], [], [], []
     for S in itertools.product(range(K), repeat=N):
         mean, covariance, log_p = exact(moves, S, X)
@@ -127,9 +129,9 @@ def test_bridge_draws_from_the_exact_posterior(way: str, monkeypatch: pytest.Mon
     w = torch.tensor(weights).double().softmax(0)
     mean = torch.einsum("p,pi->i", w, torch.stack(means))
     second = torch.einsum("p,pij->ij", w, torch.stack(seconds))
-    assert worst_z_score(drawn.Z.flatten(1), mean, second) < 5
+    assert worst_z_score(drawn.Z.flatten(1), mean, second) < most
     p_one = torch.einsum("p,pi->i", w, torch.stack(tags))
     error = (p_one * (1 - p_one) / CHAINS).sqrt()
-    assert float(((drawn.S.double().mean(0) - p_one) / error).abs().max()) < 5
-    assert drawn.tag_r_hat.isnan().item() == (way == "enumerated")
-    assert way == "enumerated" or float(drawn.tag_r_hat) < 1.05
+    assert float(((drawn.S.double().mean(0) - p_one) / error).abs().max()) < most
+    assert drawn.tag_ess.isnan().item() == (way == "enumerated")
+    assert way == "enumerated" or float(drawn.tag_ess) > 50_000

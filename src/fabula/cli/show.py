@@ -78,7 +78,7 @@ def show_movement(filling: Filling) -> str:
         ("acceptance", moved.acceptance),
         ("effective samples", moved.effective_samples),
         ("split-R-hat of Z", moved.r_hat),
-        ("split-R-hat of S", moved.tag_r_hat),
+        ("effective samples of S", moved.tag_effective_samples),
     ):
         if value is not None:
             parts.append(f"{name} {value:.2f}")

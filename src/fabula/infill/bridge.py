@@ -30,7 +30,7 @@ from fabula.infill import decode
 from fabula.infill.batch import InfillBatch, evidence
 from fabula.infill.cast import Cast
 from fabula.infill.decode import TOP_15, DecodingConfig
-from fabula.infill.latents import Paths, draw_latents, enumerate_paths
+from fabula.infill.latents import Paths, draw_latents, find_paths
 from fabula.infill.noise import Noise
 from fabula.infill.rules import WordRules
 from fabula.infill.samples import Diagnostics, SampledStories, effective_size, score_following
@@ -68,14 +68,12 @@ class BridgeSettings:
     """Weight in the ranking score of what the story so far tells of the written sentences (`context_gain`)."""
     resample_below: float = 0.5
     """Particles are resampled at a given sentence where their effective number falls below this share."""
-    rounds: int = 20
-    """Alternations of Z | S and S | Z where the tags are too many to enumerate."""
     tags: TagSource = "read"
     z_observes: Observed = "given"
 
     def __post_init__(self) -> None:
-        if self.particles < 1 or self.rounds < 1 or not 0 <= self.resample_below <= 1:
-            raise ValueError("particles and rounds are at least 1, resample_below between 0 and 1")
+        if self.particles < 1 or not 0 <= self.resample_below <= 1:
+            raise ValueError("particles is at least 1, resample_below between 0 and 1")
 
 
 def observe(
@@ -110,7 +108,7 @@ def run(
     latent, paths, phi = model.latent, None, without_latents(blanks)
     if latent is not None:
         blanks, phi = observe(latent, blanks, settings.tags, settings.z_observes, gold)
-        paths = enumerate_paths(latent.scaffold, latent.dynamics, blanks.allowed, phi, blanks.present)
+        paths = find_paths(latent.scaffold, latent.dynamics, blanks.allowed, phi, blanks.present, generators)
     first = settings.particles // FIRST
     islands = [n for n in (first, settings.particles - first) if n]
     seen: list[Diagnostics] = []
@@ -124,7 +122,6 @@ def run(
 def _worst(islands: list[Diagnostics]) -> Diagnostics:
     return islands[-1]._replace(
         ess=torch.stack([d.ess for d in islands]).amin(0),
-        tag_r_hat=torch.stack([d.tag_r_hat for d in islands]).amax(0),
     )
 
 
@@ -177,7 +174,7 @@ def island(
     if latent is not None:
         allowed = blanks.allowed_of(latent.K)
         latents = draw_latents(
-            latent.scaffold, latent.dynamics, allowed, phi, blanks.present, noise, settings.rounds, paths
+            latent.scaffold, latent.dynamics, allowed, phi, blanks.present, noise, paths
         )  # fmt: skip
     S = tags_to_write(model, blanks, noise) if latents is None else latents.S
     wide = blanks.repeat(P)
@@ -213,7 +210,7 @@ def island(
     found = SampledStories(particles.X, particles.lengths, particles.S, particles.log_p, score, particles.log_w)
     diagnostics = Diagnostics.none(stories, N)
     diagnostics = diagnostics._replace(ess=ess, changed=_differing(particles.X, blanks, P))
-    return found, diagnostics if latents is None else diagnostics._replace(tag_r_hat=latents.tag_r_hat)
+    return found, diagnostics if latents is None else diagnostics._replace(tag_ess=latents.tag_ess)
 
 
 def alike(blanks: InfillBatch, S: Int[Tensor, "story sample sent"]) -> int:

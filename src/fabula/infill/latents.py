@@ -1,11 +1,14 @@
 """Joint draws of the latents, (S, Z) ~ p(S) prod_i p(Z_i | Z_{i-1}, S_i) phi_i(Z_i), over the states an arc allows.
 
-Where a story has few free tag paths they are enumerated, which is exact; beyond, two exact blocks alternate, Z | S and
-S | Z. Everything is linear in the number of sentences.
+First a tag path S for every draw, by p(S) E(S), where E(S) is the integral over Z, exact; then Z given S, exact too.
+S acts on Z at every step, so that the sum over paths does not factorise as it does for p(S) alone. Where a story has
+few paths they are enumerated, which is exact. Where they are many, as many as that are sampled and weighted: right
+as their number grows, and `tag_ess` says what they are worth. Everything is linear in the number of sentences.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -15,14 +18,18 @@ from torch import Tensor
 
 from fabula.corpus.states import UNKNOWN
 from fabula.infill.noise import Noise
-from fabula.infill.samples import split_r_hat
+from fabula.infill.samples import effective_size
 from fabula.models.chain import Chain, chain
 from fabula.models.dynamics import Dynamics
 from fabula.models.gaussian import Potential
 from fabula.models.scaffold import Scaffold, clamp
 
 MAX_PATHS = 729
-"""Free tag paths of a story that are enumerated: 3^6. Beyond, blocks alternate."""
+"""Tag paths of a story that are enumerated: 3^6. Beyond, paths are sampled."""
+WAVES, WAVE = 4, 81
+"""Paths that are sampled: waves of so many each, a wave learning from those before it."""
+KEPT = 0.1
+"""Weight of the prior, beside 1 for what was learnt, in the law that the next wave is drawn from."""
 
 MATRICES_AT_ONCE = 1 << 25
 """Numbers held in the matrices of factorised chains (128 MiB); more rows are cut into pieces."""
@@ -33,19 +40,20 @@ class Latents(NamedTuple):
 
     S: Int[Tensor, "batch sent"]
     Z: Float[Tensor, "batch sent latent"]
-    tag_r_hat: Float[Tensor, " story"]
-    """Mixing of the alternating blocks; NaN where tags were enumerated."""
+    tag_ess: Float[Tensor, " story"]
+    """How many draws of S the sampled paths are worth; NaN where all paths were enumerated."""
 
 
 class Paths(NamedTuple):
-    """Every tag path of some stories that have equally many, and what each path weighs."""
+    """Tag paths of some stories, equally many for each, and what each path weighs."""
 
     stories: list[int]
     """Their places among all stories."""
     S: Int[Tensor, "story path sent"]
     """The paths, those that differ in the last tags side by side; -1 behind a story's end."""
     log_weights: Float[Tensor, "story path"]
-    """log p(S) + log of the integral of p(Z | S) phi(Z) over Z."""
+    """log p(S) E(S); of sampled paths with the log-density that they were drawn from taken away."""
+    sampled: bool
 
 
 def count_paths(
@@ -55,28 +63,80 @@ def count_paths(
     return torch.where(present, allowed.sum(2), 1).double().prod(1)
 
 
-def enumerate_paths(
+def find_paths(
     scaffold: Scaffold,
     dynamics: Dynamics,
     allowed: Bool[Tensor, "story sent state"],
     phi: Potential,
     present: Bool[Tensor, "story sent"],
+    generators: Sequence[torch.Generator],
 ) -> list[Paths]:
-    """The tag paths of every story that has few enough of them, stories of equally many together."""
+    """All tag paths of every story that has few enough, sampled ones of the others; equally many together."""
     here = present.to(allowed.device)
     groups: dict[int, list[int]] = {}
     for story, count in enumerate(count_paths(allowed, here).tolist()):
-        if count <= MAX_PATHS:
-            groups.setdefault(int(count), []).append(story)
+        groups.setdefault(int(count) if count <= MAX_PATHS else 0, []).append(story)
     found = []
     for count, stories in groups.items():
-        S = _paths(allowed[stories], here[stories], count)
+        states, own = allowed[stories], Potential(phi.mean[stories], phi.precision[stories])
+        if not count:
+            its = [generators[story] for story in stories]
+            found.append(sample_paths(scaffold, dynamics, states, own, here[stories], its)._replace(stories=stories))
+            continue
+        S = _paths(states, here[stories], count)
         weights = phi.mean.new_zeros(len(stories), count)
         if count > 1:
-            own = Potential(phi.mean[stories], phi.precision[stories])
             weights = _path_weights(scaffold, dynamics, S, own, here[stories])
-        found.append(Paths(stories, S, weights))
+        found.append(Paths(stories, S, weights, sampled=False))
     return found
+
+
+def sample_paths(
+    scaffold: Scaffold,
+    dynamics: Dynamics,
+    allowed: Bool[Tensor, "story sent state"],
+    phi: Potential,
+    present: Bool[Tensor, "story sent"],
+    generators: Sequence[torch.Generator],
+) -> Paths:
+    """Weighted tag paths by adaptive importance sampling, wave after wave.
+
+        q_w(S) ∝ p(S) prod_i t_wi(S_i) over the allowed states,        weight of S = p(S) E(S) / mean_w q_w(S)
+
+    The first wave has t = 1, so q_1 = p(S | arc). Each later one has for t_i the marginal of S_i under the weights so
+    far, with some of the prior's kept in it, over the prior's. q_w is a Markov chain: forward-backward normalises it
+    and draws from it. Blocks that alternate, Z | S and S | Z, are no way around this: in a trained model Z all but
+    determines S, and such a chain never leaves the tags that it begins with (docs/log.md).
+    """
+    (n, N, K), sentences = allowed.shape, [int(count) for count in present.sum(1)]
+    noise = Noise(generators, sentences, WAVE, allowed.device)
+    noise.longest = N
+    here = present.repeat_interleave(WAVE, 0)
+    log_t = clamp(phi.mean.new_zeros(allowed.shape), allowed)
+    prior = scaffold.posterior(log_t, present).clamp(min=1e-30)  # it divides below
+    S, log_target = torch.zeros(n, 0, N, dtype=torch.int64, device=allowed.device), phi.mean.new_zeros(n, 0)
+    waves, log_weights = [], log_target
+    for _ in range(WAVES):
+        waves.append(log_t)
+        uniform = noise.uniform().to(phi.mean.dtype)
+        drawn = scaffold.sample(log_t.repeat_interleave(WAVE, 0), here, uniform).masked_fill(~here, UNKNOWN)
+        S = torch.cat([S, drawn.view(n, WAVE, N)], 1)
+        new = _path_weights(scaffold, dynamics, S[:, -WAVE:], phi, present)
+        log_target = torch.cat([log_target, new], 1)
+        log_q = torch.stack([_log_q(scaffold, S, t, present) for t in waves])
+        log_weights = log_target - (log_q.logsumexp(0) - math.log(len(waves)))
+        states = torch.nn.functional.one_hot(S.clamp(min=0), K).to(prior.dtype)
+        learnt = torch.einsum("np,npik->nik", log_weights.softmax(1), states)
+        log_t = clamp(((learnt + KEPT * prior) / ((1 + KEPT) * prior)).log(), allowed)
+    return Paths(list(range(n)), S, log_weights, sampled=True)
+
+
+def _log_q(scaffold: Scaffold, S: Tensor, log_t: Tensor, present: Tensor) -> Float[Tensor, "story path"]:
+    """log of p(S) prod_i t_i(S_i), normalised over all paths."""
+    count = S.shape[1]
+    log_p = scaffold.log_prob(S.flatten(0, 1), present.repeat_interleave(count, 0)).view(-1, count)
+    chosen = log_t.gather(2, S.clamp(min=0).transpose(1, 2)) * present.unsqueeze(-1)
+    return log_p + chosen.sum(1) - scaffold.log_marginal(log_t, present).unsqueeze(1)
 
 
 def _paths(allowed: Tensor, present: Tensor, count: int) -> Int[Tensor, "story path sent"]:
@@ -109,40 +169,24 @@ def draw_latents(
     phi: Potential,
     present: Bool[Tensor, "story sent"],
     noise: Noise,
-    rounds: int = 20,
     paths: Sequence[Paths] | None = None,
 ) -> Latents:
     """(S, Z) ~ p(S) prod_i p(Z_i | Z_{i-1}, S_i) phi_i(Z_i) over the allowed states.
 
-    `paths` is what `enumerate_paths` finds for the same stories: whoever draws more than once finds them once.
+    `paths` is what `find_paths` finds for the same stories: whoever draws more than once finds them once.
     """
     if paths is None:
-        paths = enumerate_paths(scaffold, dynamics, allowed, phi, present)
-    few = {story for group in paths for story in group.stories}
+        paths = find_paths(scaffold, dynamics, allowed, phi, present, noise.generators)
     (n, N, _), chains, here = allowed.shape, noise.chains, present.to(allowed.device)
-    drawn = torch.full((n, chains, N), UNKNOWN, device=allowed.device)
-    Z = phi.mean.new_zeros(*drawn.shape, dynamics.D)
-    r_hat = torch.full((n,), float("nan"))
-    # Stories are split by how their tags are drawn, and each keeps to its own noise: none notices the others.
-    for exact in (True, False):
-        stories = [story for story in range(n) if (story in few) == exact]
-        if not stories:
-            continue
-        own = Potential(phi.mean[stories], phi.precision[stories])
-        if exact:
-            its = noise.of(stories)
-            uniform = phi.mean.new_zeros(n, chains)
-            uniform[stories] = its.uniform()[:, 0].view(len(stories), chains).to(uniform.dtype)
-            for group in paths:
-                drawn[group.stories] = _drawn_paths(group, uniform[group.stories])
-            found = _given_tags(dynamics, drawn[stories].flatten(0, 1), own, here[stories], its)
-        else:
-            found = _alternating(scaffold, dynamics, allowed[stories], own, here[stories], noise.of(stories), rounds)
-        drawn[stories] = found.S.view(len(stories), chains, -1)
-        Z[stories] = found.Z.view(len(stories), chains, N, -1)
-        r_hat[stories] = found.tag_r_hat
-    drawn = drawn.masked_fill(~here[:, None], UNKNOWN)
-    return Latents(drawn.flatten(0, 1), Z.flatten(0, 1), r_hat)
+    uniform = noise.uniform()[:, 0].view(n, chains).to(phi.mean.dtype)
+    S = torch.full((n, chains, N), UNKNOWN, device=allowed.device)
+    ess = torch.full((n,), float("nan"))
+    for group in paths:
+        S[group.stories] = _drawn_paths(group, uniform[group.stories])
+        if group.sampled:
+            ess[group.stories] = effective_size(group.log_weights).float().cpu()
+    story = torch.arange(n, device=allowed.device).repeat_interleave(chains)
+    return Latents(S.flatten(0, 1), _smooth(dynamics, S.flatten(0, 1), phi, here, story, noise), ess)
 
 
 def _drawn_paths(paths: Paths, uniform: Float[Tensor, "story sample"]) -> Int[Tensor, "story sample sent"]:
@@ -151,31 +195,6 @@ def _drawn_paths(paths: Paths, uniform: Float[Tensor, "story sample"]) -> Int[Te
     last = cumulative.shape[1] - 1
     path = torch.searchsorted(cumulative, uniform * cumulative[:, -1:], right=True).clamp(max=last)
     return paths.S.gather(1, path.unsqueeze(-1).expand(-1, -1, paths.S.shape[2]))
-
-
-def _given_tags(dynamics: Dynamics, S: Tensor, phi: Potential, present: Tensor, noise: Noise) -> Latents:
-    """Z given the path of every row."""
-    at = torch.arange(len(present), device=S.device).repeat_interleave(noise.chains)
-    Z = _smooth(dynamics, S, phi, present, at, noise)
-    return Latents(S, Z, torch.full((len(present),), float("nan")))
-
-
-def _alternating(
-    scaffold: Scaffold, dynamics: Dynamics, allowed: Tensor, phi: Potential, present: Tensor, noise: Noise, rounds: int
-) -> Latents:
-    """Two exact blocks in turn, Z | S and S | Z, from S ~ p(S) on."""
-    at = torch.arange(len(allowed), device=allowed.device).repeat_interleave(noise.chains)
-    states, here = allowed[at], present[at]
-    drawn = scaffold.sample(clamp(torch.zeros(states.shape, device=states.device), states), here, noise.uniform())
-    track = []
-    for _ in range(rounds):
-        Z = _smooth(dynamics, drawn, phi, present, at, noise)
-        before = torch.cat([torch.zeros_like(Z[:, :1]), Z[:, :-1]], 1)
-        drawn = scaffold.sample(clamp(dynamics.log_prob_each(before, Z), states), here, noise.uniform())
-        track.append(torch.nn.functional.one_hot(drawn, scaffold.K).float().cpu())
-    each = torch.stack(track, 1).view(len(allowed), noise.chains, rounds, -1, scaffold.K)
-    r_hat = torch.stack([split_r_hat(s[:, :, :N]).max() for s, N in zip(each, noise.sentences, strict=True)])
-    return Latents(drawn, _smooth(dynamics, drawn, phi, present, at, noise), r_hat)
 
 
 def _smooth(

@@ -64,8 +64,8 @@ class Diagnostics(NamedTuple):
     """The smallest effective sample size of the importance weights."""
     r_hat: Float[Tensor, " story"]
     """Split-R-hat of Z over chains, the largest of all coordinates of all sentences."""
-    tag_r_hat: Float[Tensor, " story"]
-    """The same of the tags, where tags were drawn by alternating blocks."""
+    tag_ess: Float[Tensor, " story"]
+    """How many draws of S the tag paths are worth, where they were too many to enumerate and were sampled."""
 
     @staticmethod
     def none(stories: int, sentences: int) -> Diagnostics:

@@ -91,9 +91,10 @@ class Scaffold(nn.Module):
         transition = self.transition()
         s = pick(forward[:, -1], uniform[:, -1])
         S = [s]
-        for i in range(forward.shape[1] - 1, 0, -1):
-            earlier = pick(forward[:, i - 1] + transition[:, s].T, uniform[:, i - 1])
-            s = torch.where(present[:, i], earlier, s)
+        for i in range(forward.shape[1] - 2, -1, -1):
+            # A story that ends at i, before others of the batch, has nothing to agree with.
+            onward = torch.where(present[:, i + 1 : i + 2], transition[:, s].T, 0.0)
+            s = pick(forward[:, i] + onward, uniform[:, i])
             S.append(s)
         return torch.stack(S[::-1], dim=1)
 
