@@ -220,3 +220,10 @@ def test_the_picture_is_of_the_demo() -> None:
     lines = re.findall(r'<text x="112" [^>]*?(bold)?"?>([^<]+\.)</text>', picture)[:5]
     assert (lines[0][1], lines[-1][1]) == STORY
     assert [bool(bold) for bold, _ in lines] == [False, True, True, True, False]
+
+
+def test_the_readme_says_what_the_stories_are_like() -> None:
+    """The same counts as on the page with all of them."""
+    counts = re.compile(r"\d+ join, \d+ wander, \d+ break")
+    (said,) = counts.findall(README)
+    assert counts.findall((ROOT / "docs" / "samples.md").read_text(encoding="utf-8")) == [said]
