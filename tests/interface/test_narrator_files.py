@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import errno
+import json
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +12,14 @@ import pytest
 import torch
 
 from fabula.errors import UserError
+from fabula.infill.batch import flatten, infill_batch
 from fabula.models.decoders import base as bases
 from fabula.models.decoders import load
 from fabula.models.decoders.adapter import Adapter, AdapterConfig, load_adapter, save_adapter, shapes
 from fabula.models.decoders.gguf import read_gguf
 from fabula.models.decoders.narrator import NarratorDecoder
 from fabula.models.decoders.transformer import Sizes
+from fabula.training import adapters, checkpoint
 from gguf_writer import write_tiny_base
 
 
@@ -130,3 +133,52 @@ def test_the_list_of_models_has_a_line_for_a_narrator(capsys: pytest.CaptureFixt
     listed = capsys.readouterr().out
     assert "default      narrator" in listed
     assert "base installed" in listed or "base not installed: pip install" in listed
+
+
+FACTS: dict[str, Any] = {
+    "name": "tiny", "corpus_hash": "0", "figures": {"valid_nll": 3.0}, "p_initial": [0.25, 0.75],
+    "p_next": [[0.5, 0.5], [0.1, 0.9]], "people": {"he": ["Tom"], "she": ["Mia"]}, "common": ["the", "a"],
+}  # fmt: skip
+
+
+def test_a_narrators_folder_is_a_checkpoint_that_scores_as_its_decoder_reads(
+    folder: Path, base: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every token in its place: the sums over sentences are log p of the decoder, under a tag and with S summed out."""
+    (folder / adapters.FACTS).write_text(json.dumps(FACTS), encoding="utf-8")
+    monkeypatch.setattr(load, "find_base", lambda: base)
+    found = checkpoint.load(folder)
+    model, decoder = found.model, found.model.decoder
+    assert (model.K, found.labels, found.people.names) == (2, ("bad", "good"), ("Tom", "Mia"))
+    assert model.reads_ahead
+    assert decoder is not None
+    tokenizer = model.tokenizer
+    assert tokenizer is not None
+    stories = [["Tom was sad.", "He saw the sea and a hat!"], ["It was his.", "Tom ran.", "The end was near."]]
+    S = torch.tensor([[1, -1, -1], [-1, 0, 1]])
+    batch = infill_batch([[tokenizer.encode(text) for text in story] for story in stories], end=tokenizer.end)
+    flat = flatten(batch.X, batch.lengths).with_S(S)
+    each = flat.per_sentence(model.log_p_words(flat))
+    state = decoder.start(len(stories))
+    for i in range(batch.X.shape[1]):
+        state = decoder.begin_sentence(state, S[:, i])
+        state, log_p_X = decoder.read(state, batch.X[:, i], batch.lengths[:, i], None)
+        torch.testing.assert_close(each[:, i], log_p_X, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (None, "is not a narrator's folder"),
+        ("{", "is damaged"),
+        (json.dumps({key: value for key, value in FACTS.items() if key != "people"}), "damaged: KeyError: 'people'"),
+    ],
+)
+def test_what_is_wrong_with_a_narrators_folder_is_one_line(
+    content: str | None, says: str, folder: Path, base: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(load, "find_base", lambda: base)
+    if content is not None:
+        (folder / adapters.FACTS).write_text(content, encoding="utf-8")
+    with pytest.raises(UserError, match=says):
+        checkpoint.load(folder)

@@ -148,6 +148,18 @@ def test_what_is_missing_is_named(refused: Refused, written: Path, tmp_path: Pat
     assert "no log.jsonl" in refused("train", "--plot", tmp_path)
 
 
+def test_the_curves_of_a_run_are_drawn(refused: Refused, copied: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("matplotlib")
+    assert main(["train", "--plot", str(copied)]) == 0
+    picture = Path(capsys.readouterr().out.strip())
+    assert picture == copied / "curves.png"
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    (copied / "log.jsonl").write_text("")
+    assert "no epoch has ended" in refused("train", "--plot", copied)
+    (copied / "log.jsonl").write_text("{")
+    assert "log.jsonl is damaged" in refused("train", "--plot", copied)
+
+
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device here")
 def test_no_cuda_where_asked_for(refused: Refused, written: Path, copied: Path, toy_corpus: Path) -> None:
     """Said before the run that --force would replace is touched."""
