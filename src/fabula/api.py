@@ -35,7 +35,7 @@ from fabula.infill.batch import InfillBatch, evidence, flatten
 from fabula.infill.cast import Cast
 from fabula.infill.context import Context, Mentions, Person, mentions, read_context, with_line
 from fabula.infill.driver import Answer, fill_stories
-from fabula.infill.latents import MAX_PATHS, count_paths, draw_latents
+from fabula.infill.latents import draw_latents
 from fabula.infill.noise import Noise, seeded
 from fabula.infill.protocol import DEFAULT, Sampler, sampler_named, samplers
 from fabula.infill.rules import WordRules
@@ -68,8 +68,8 @@ SMALL = "small"
 """The model that answers where the default one's base is not installed."""
 EXPLAIN_WORDS, EXPLAIN_SAMPLES = 700, (8, 16)
 """`explain` draws Z so often that words of the story x draws are about `EXPLAIN_WORDS`, between `EXPLAIN_SAMPLES`."""
-POSTERIOR_SAMPLES = (200, 50)
-"""Draws of a posterior: where the free tags are few enough to enumerate, and where blocks alternate for each draw."""
+POSTERIOR_SAMPLES = 200
+"""Draws of a posterior where nobody says otherwise."""
 WRITE_SAMPLES = 10
 """Stories that `write` draws and chooses from: it has no given sentences to suit."""
 UNKNOWN_SHOWN = 10
@@ -424,9 +424,7 @@ class Narrator:
             raise UserError("a model without latents has no posterior over them", field="model")
         batch = self.text.encode(task)
         allowed = batch.allowed_of(model.K)
-        if samples is None:
-            enumerated = bool(count_paths(allowed, batch.present.to(batch.device)) <= MAX_PATHS)
-            samples = POSTERIOR_SAMPLES[0 if enumerated else 1]
+        samples = POSTERIOR_SAMPLES if samples is None else samples
         noise = Noise([seeded(seed)], batch.sentences, samples, batch.device)
         phi = evidence(model, batch.X, batch.lengths).phi
         drawn = draw_latents(model.scaffold, model.dynamics, allowed, phi, batch.present, noise)

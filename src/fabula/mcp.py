@@ -31,8 +31,11 @@ Story = Annotated[
     list[str], Field(min_length=1, max_length=MAX_SENTENCES, description="The sentences of a whole story.")
 ]
 Arc = Annotated[
-    list[str | None] | None,
-    Field(description="A mood for each sentence (negative, neutral, positive), null where it is free."),
+    list[str | None] | str | dict[str, list[str | None]] | None,
+    Field(
+        description="A mood for each sentence (negative, neutral, positive), null where it is free; or a list for each "
+        "factor of the model's state."
+    ),
 ]
 Seed = Annotated[int, Field(description="The same seed gives the same answer.")]
 Candidates = Annotated[int, Field(ge=1, le=10, description="How many stories, the best first.")]

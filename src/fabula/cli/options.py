@@ -40,8 +40,9 @@ def add_device(parser: argparse.ArgumentParser, default: str | None) -> None:
 def add_sampling(parser: argparse.ArgumentParser, candidates: int, defaults: Mapping[str, object]) -> None:
     """The options of commands that write; `defaults`: settings whose default is the command's and not the sampler's."""
     parser.add_argument(
-        "--arc", metavar="TAGS",
-        help="a tag for each sentence: + - . or the corpus's labels, ? free; '- - ? + +' or --arc=--?++",
+        "--arc", action="append", metavar="TAGS",
+        help="a tag for each sentence: + - . or the corpus's labels, ? free; '- - ? + +' or --arc=--?++; of one factor "
+        "by its name, emotion=joy,?,fear; may be said for each factor",
     )  # fmt: skip
     parser.add_argument(
         "--starts", action="append", default=[], metavar='N:"WORDS"', help="words that sentence N has to begin with"
@@ -92,8 +93,8 @@ def _kind(hint: Any) -> dict[str, Any]:
 
 def chosen(args: argparse.Namespace) -> dict[str, Any]:
     """What the arguments of `add_sampling` say, as `Narrator.fill` and `Narrator.write` take it; None: not said."""
-    said = {key: getattr(args, key) for key in ("arc", "candidates", "sampler", "seed", *args.settings)}
-    return {**said, "starts": starts(args)}
+    said = {key: getattr(args, key) for key in ("candidates", "sampler", "seed", *args.settings)}
+    return {**said, "arc": None if args.arc is None else ";".join(args.arc), "starts": starts(args)}
 
 
 def narrator(args: argparse.Namespace) -> Narrator:

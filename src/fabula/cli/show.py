@@ -62,8 +62,11 @@ def show_tag(tag: str | None, colour: bool) -> str:
     """A dot on a scale from sad to glad, so that the arc runs down the page; other labels by name."""
     if tag is None:
         return " "
-    if tag not in SCALE:
+    first, *others = tag.split("/")
+    if first not in SCALE:
         return f"[{tag}]"
+    if others:  # several factors: the sentiment as a dot, the others by name
+        return " ".join([show_tag(first, colour), *(f"[{other}]" for other in others)])
     scale = "".join("●" if place == tag else "·" for place in SCALE)
     return paint(scale, COLOURS[tag], colour)
 

@@ -50,9 +50,13 @@ Tag = Annotated[str, Field(max_length=100)]
 Number = Annotated[str, Field(pattern=r"^[1-9][0-9]?$")]
 Seed = Annotated[int, Field(ge=0, le=SEEDS, description="The same seed gives the same answer.")]
 Model = Annotated[str | None, Field(max_length=200, description="An installed model's name; null is the studio's own.")]
+Tags = Annotated[list[Tag | None], Field(max_length=SENTENCES[1])] | Annotated[str, Field(max_length=CHARACTERS)]
 Arc = Annotated[
-    list[Tag | None] | None,
-    Field(max_length=SENTENCES[1], description="A label for each sentence, null where it is free; null: all are free."),
+    Tags | Annotated[dict[Tag, Tags], Field(max_length=10)] | None,
+    Field(
+        description="A label for each sentence, null where it is free, in a list or as on the command line ('- ? +', "
+        "'emotion=joy,?,fear'); or such labels by factor of the state; null: all are free."
+    ),
 ]
 Story = Annotated[list[Text], Field(min_length=SENTENCES[0], max_length=SENTENCES[1])]
 Blanks = Annotated[

@@ -23,7 +23,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from fabula.completion import Completion, complete_iter
 from fabula.corpus.tokenize import split_paragraph
 from fabula.errors import UserError
-from fabula.studio.bodies import Tag, sentence_fits
+from fabula.studio.bodies import Arc, sentence_fits
 from fabula.studio.jobs import Job, Jobs
 from fabula.studio.narrators import Narrators
 from fabula.studio.settings import CANDIDATES, CHARACTERS, SEEDS, SENTENCES, USUAL_SAMPLES
@@ -54,7 +54,7 @@ class Extra(BaseModel):
     sentences: int | None = Field(
         default=None, ge=1, le=SENTENCES[1], description="How many to write; null: up to 5 in all."
     )
-    arc: list[Tag | None] | Tag | None = Field(default=None, description="A mood for each sentence that is written.")
+    arc: Arc = Field(default=None, description="A mood for each sentence that is written.")
 
 
 class CompletionBody(BaseModel):

@@ -1,0 +1,147 @@
+"""A state of two factors through every door: one factor fixed, the other free, by command line, Python and HTTP."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import torch
+
+import fabula
+from fabula.api import Narrator
+from fabula.cli import main
+from fabula.corpus.states import Factor, StateSpace
+from fabula.corpus.vocabulary import SPECIALS, Vocabulary
+from fabula.models.build import build
+from fabula.studio.app import create_app
+from fabula.studio.settings import StudioSettings
+from fabula.training.checkpoint import Checkpoint, load, save
+from fabula.training.recipe import recipe_from
+
+STATES = StateSpace(
+    (Factor("sentiment", ("negative", "neutral", "positive")), Factor("emotion", ("joy", "fear", "none")))
+)
+WORDS = (".", "Tom", "Mia", "was", "ran", "sad", "glad", "home", "the", "dog", "saw", "he", "she")
+STORY = ["Tom was sad.", None, None, "Tom ran home."]
+GIVEN = ["_" if sentence is None else sentence for sentence in STORY]
+SAMPLES: dict[str, Any] = {"samples": 6, "candidates": 3, "seed": 4}
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Untrained models over nine states, installed: `default` (slds) and `s2s`."""
+    root = tmp_path_factory.mktemp("factors")
+    sizes = {"language": {"embedding": 8, "hidden": 12}, "dynamics": {"latent": 3}, "recognition": {"hidden": 6}}
+    for kind in ("slds", "s2s"):
+        torch.manual_seed(0)
+        recipe = recipe_from({"name": f"pair-{kind}", "model": {"kind": kind, **sizes}})
+        vocabulary = Vocabulary((*SPECIALS, *WORDS))
+        p_next = torch.rand(STATES.K, STATES.K).softmax(-1)
+        model = build(recipe.model, len(vocabulary), torch.full((STATES.K,), 1 / STATES.K), p_next)
+        made = Checkpoint(
+            model=model, vocabulary=vocabulary, labels=STATES.labels, recipe=recipe, corpus_hash="0" * 64,
+            factors=STATES.factors,
+        )  # fmt: skip
+        save(root / ("default" if kind == "slds" else kind), made)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("FABULA_MODELS", str(root))
+        patch.setattr("fabula.api.PACKAGED", root / "none")
+        yield root
+
+
+@pytest.fixture(scope="module")
+def client(serving: Callable[[Any], AbstractContextManager[str]], models: Path) -> Iterator[httpx.Client]:
+    settings = StudioSettings(db=models / "studio.db")
+    with serving(create_app(settings)) as url, httpx.Client(base_url=url, timeout=60) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def narrator(models: Path) -> Narrator:
+    return fabula.load("default")
+
+
+def test_a_checkpoint_keeps_its_factors(models: Path) -> None:
+    assert load(models / "default").states == STATES
+
+
+@pytest.mark.parametrize("sampler", ["bridge", "gibbs"])
+@pytest.mark.parametrize(
+    ("arc", "options"),
+    [
+        ({"emotion": ["joy", None, "fear", None]}, ["--arc", "emotion=joy,?,fear,?"]),
+        ("+ ? - ?; emotion=joy,?,fear,?", ["--arc", "+ ? - ?", "--arc", "emotion=joy,?,fear,?"]),
+        (["positive/joy", None, "?/fear", "-"], ["--arc", "sentiment=+,?,?,- emotion=joy,?,fear,?"]),
+    ],
+)
+def test_arcs_of_one_factor_or_both(
+    arc: Any, options: list[str], sampler: str, narrator: Narrator, client: httpx.Client,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    """Fixed factors hold in every candidate, free ones vary, and the doors agree."""
+    found = narrator.fill(STORY, arc=arc, sampler=sampler, **SAMPLES)
+    wanted = STATES.parse(arc)
+    for candidate in found.candidates:
+        for values, tag in zip(wanted, candidate.arc, strict=True):
+            ((state,),) = (STATES.parse([tag]),)
+            assert all(w in (-1, v) for w, v in zip(values, state, strict=True))
+    body = {"sentences": STORY, "arc": arc, "sampler": sampler, **SAMPLES}
+    over_http = client.post("/api/fill", json=body)
+    assert over_http.status_code == 200
+    capsys.readouterr()
+    numbers = ["--samples", "6", "--candidates", "3", "--seed", "4", "--sampler", sampler, "--json"]
+    assert main(["fill", *GIVEN, *options, *numbers]) == 0
+    by_command = json.loads(capsys.readouterr().out)
+    assert over_http.json() == by_command == json.loads(json.dumps(found.to_json()))
+
+
+def test_a_free_factor_is_drawn(narrator: Narrator) -> None:
+    """Twenty candidates with every sentiment fixed have more than one emotion."""
+    found = narrator.fill(STORY, arc="- . + +", samples=40, candidates=20, tags="free")
+    tags = [tag for candidate in found.candidates for tag in candidate.arc]
+    assert {tag.split("/")[0] for tag in tags[1::4] if tag} == {"neutral"}
+    assert len({tag.split("/")[1] for tag in tags if tag}) > 1
+
+
+def test_a_model_without_latents_draws_the_free_factor(models: Path) -> None:
+    found = fabula.load("s2s").fill(STORY, arc={"emotion": "joy ? fear fear"}, samples=40, candidates=20)
+    firsts = [candidate.arc[0] for candidate in found.candidates]
+    assert {tag.split("/")[1] for tag in firsts if tag} == {"joy"}
+    assert len(set(firsts)) > 1
+    assert {candidate.arc[1] for candidate in found.candidates} == {None}
+
+
+def test_posterior_and_explanation_know_both_factors(narrator: Narrator, client: httpx.Client) -> None:
+    arc = {"emotion": "joy ? fear ?"}
+    posterior = narrator.posterior(STORY, arc=arc)
+    emotions = STATES.marginals([[row[label] for label in STATES.labels] for row in posterior.tags])["emotion"]
+    assert emotions[0].tolist() == pytest.approx([1, 0, 0])
+    assert emotions[2].tolist() == pytest.approx([0, 1, 0])
+    assert 0 < emotions[1, 0] < 1
+    over_http = client.post("/api/posterior", json={"sentences": STORY, "arc": arc}).json()
+    assert over_http["tags"] == json.loads(json.dumps(posterior.to_json()))["tags"]
+    told = ["Tom was sad.", "Tom ran home."]
+    both = narrator.explain(told, arc="+/joy ?", samples=2).sentences[0].fits_arc
+    either = narrator.explain(told, arc="emotion=joy,?", samples=2).sentences[0].fits_arc
+    assert both is not None
+    assert either is not None
+    assert both < either < 0
+
+
+def test_wrong_arcs_are_one_line(client: httpx.Client, capsys: pytest.CaptureFixture[str], models: Path) -> None:
+    answer = client.post("/api/fill", json={"sentences": STORY, "arc": {"mood": ["joy"]}})
+    assert answer.status_code == 422
+    assert answer.json()["error"]["field"] == "arc"
+    assert main(["fill", *GIVEN, "--arc", "mood=joy,?,?,?"]) == 2
+    assert "unknown factor 'mood' in the arc; this model has sentiment, emotion" in capsys.readouterr().err
+
+
+def test_the_terminal_shows_both(capsys: pytest.CaptureFixture[str], models: Path) -> None:
+    call = ["fill", *GIVEN, "--arc", "+/joy ? ? ?", "--samples", "4", "--candidates", "1", "--color", "never"]
+    assert main(call) == 0
+    assert "··● [joy] Tom was sad." in capsys.readouterr().out
