@@ -145,7 +145,7 @@ def test_what_was_acknowledged_survives_a_kill(random_models: Path, tmp_path: Pa
     for thread in threads:
         thread.start()
     enough.wait(SECONDS)
-    assert studio.client.get("/api/health").json()["jobs"]["running"] == 1
+    assert studio.client.get("/api/health").json()["jobs"]["running"] >= 1
     studio.stop(signal.SIGKILL)
     for thread in threads:
         thread.join(SECONDS)
