@@ -20,6 +20,17 @@ def problems(page: Page) -> list[str]:
     ]
 
 
+JUDGE = """async () => {
+  const { store, show } = await import("/page/store.js");
+  const { batch } = store.ui;
+  const [first, ...rest] = batch.filling.candidates;
+  const critic = { holds_together: 0.9, leads_to_ending: 0.5, reads_easily: 0.1, weakest: 3 };
+  batch.filling = { ...batch.filling, candidates: [{ ...first, critic }, ...rest] };
+  show({});
+}"""
+"""As if a critic had judged the first candidate."""
+
+
 @pytest.mark.parametrize("width", [360, 1440])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_axe(browser: Browser, studio: Server, watch: Watch, scheme: str, width: int) -> None:
@@ -45,6 +56,12 @@ def test_axe(browser: Browser, studio: Server, watch: Watch, scheme: str, width:
     found["written"] = problems(page)
     page.get_by_text("Settings").click()
     page.get_by_text("Kept candidates").click()
+    page.get_by_text("Cast and notes").click()
+    page.get_by_role("button", name="+ Karl").click()
+    page.get_by_role("button", name="Add a person").click()
+    page.evaluate(JUDGE)
+    expect(page.locator(".weakest")).to_be_visible()
+    found["cast and critic"] = problems(page)
     desk.row(2).locator(".why .word").nth(1).click()
     expect(desk.row(2).locator(".others")).to_be_visible()
     found["words and tray"] = problems(page)
@@ -64,6 +81,20 @@ def test_axe(browser: Browser, studio: Server, watch: Watch, scheme: str, width:
     page.get_by_role("button", name="Stories").click()
     expect(page.locator("#stories-list li").first).to_be_visible()
     found["stories"] = problems(page)
+    entry = page.locator("#stories-list li").first
+    for act in ("Duplicate", "Move to the trash"):
+        entry.get_by_role("button", name="More for").click()
+        page.get_by_role("menuitem", name=act).click()
+        expect(page.locator("#note")).to_be_visible()
+    page.get_by_role("button", name="Trash", exact=True).click()
+    expect(page.locator("#stories-name")).to_have_text("Trash")
+    expect(page.locator("#stories-list li").first).to_be_visible()
+    found["trash"] = problems(page)
+    page.keyboard.press("Escape")
+    page.locator("#tree li").first.get_by_role("button", name="More for").click()
+    page.get_by_role("menuitem", name="Versions…").click()
+    expect(page.get_by_role("dialog", name="Versions of")).to_be_visible()
+    found["versions"] = problems(page)
     wide = page.evaluate("() => document.documentElement.scrollWidth")
     context.close()
     assert not {where: told for where, told in found.items() if told}

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 from desk import Desk
-from playwright.sync_api import expect
+from playwright.sync_api import Route, expect
 
 FIRST = "Karl rented a green boat for one day."
 LAST = "The new plank was tight, and Karl thanked his neighbour."
@@ -139,3 +140,67 @@ def test_the_cast_is_found_edited_kept_and_read(desk: Desk) -> None:
     expect(page.get_by_label("Who person 1 is")).to_have_value("a fisherman")
     expect(page.get_by_label("Name of person 2")).to_have_count(0)
     expect(page.get_by_label("Places and facts")).to_have_value("It is set in a harbour town.\n\nThe boat leaks")
+
+
+def test_more_like_one_and_different_from_these(desk: Desk) -> None:
+    """Ten are asked for and as many as wanted shown; an example goes along as a note, which makes nothing stale."""
+    page = desk.page
+    desk.type(*STORY).fill()
+    old = desk.offered()
+    with page.expect_request("**/api/fill/stream") as asked:
+        more(desk, 2, "More like this")
+        desk.away().done()
+    body = asked.value.post_data_json or {}
+    assert (body["candidates"], body["notes"]) == (10, [" ".join(old[1])])
+    assert len(desk.offered()) == 3
+    assert old[1] not in desk.offered()
+    assert not page.locator("#stale").is_visible()
+    liked = desk.offered()
+    with page.expect_request("**/api/fill/stream") as asked:
+        page.get_by_role("button", name="Different from these").click()
+        desk.away().done()
+    assert (asked.value.post_data_json or {})["notes"] == []
+    assert not [card for card in desk.offered() if card in liked]
+
+
+def test_likeness_is_of_the_words_that_say_something(desk: Desk) -> None:
+    told = desk.page.evaluate(
+        """async () => {
+          const { nearest, farthest } = await import("/page/likeness.js");
+          const of = (text) => ({ sentences: [{ text }] });
+          const all = ["The dog ate the red cake.", "A red cake was on it.", "It was on the table.",
+            "The dog ran off."];
+          const texts = (found) => found.map((one) => one.sentences[0].text);
+          return [
+            texts(nearest(all.map(of), [0], "My dog likes red cake.", 2)),
+            texts(farthest(all.map(of), [0], [all[0]], 2)),
+          ];
+        }"""
+    )
+    assert told == [
+        ["The dog ate the red cake.", "A red cake was on it."],
+        ["It was on the table.", "The dog ran off."],
+    ]
+
+
+def test_what_a_critic_says_is_shown_where_it_says_something(desk: Desk) -> None:
+    page = desk.page
+
+    def judged(route: Route) -> None:
+        answer = route.fetch()
+        rows = []
+        for row in answer.text().split("\n"):
+            if row.startswith("data: ") and '"candidates"' in row:
+                told = json.loads(row[6:])
+                told["candidates"][0]["critic"] = {"holds_together": 0.9, "reads_easily": 0.1, "weakest": 3}
+                row = f"data: {json.dumps(told)}"
+            rows.append(row)
+        route.fulfill(response=answer, body="\n".join(rows))
+
+    page.route("**/api/fill/stream", judged)
+    desk.type(*STORY).fill()
+    verdicts = page.get_by_role("list", name="What the critic says")
+    expect(verdicts).to_have_count(1)
+    expect(verdicts.get_by_role("listitem")).to_have_text(["holds together: yes", "reads easily: hardly"])
+    expect(desk.cards.nth(0).locator("[data-weakest=yes] .number")).to_have_text("3")
+    expect(page.locator(".weakest")).to_have_count(1)

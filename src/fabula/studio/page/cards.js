@@ -2,7 +2,8 @@
 
 import { compare } from "./diff.js";
 import { $, h, icon, keep, pictured } from "./dom.js";
-import { recipe } from "./filling.js";
+import { verdicts, weakest } from "./critic.js";
+import { different, moreLike, recipe } from "./filling.js";
 import { menu } from "./menu.js";
 import { hue, place, said } from "./moods.js";
 import { note, say } from "./messages.js";
@@ -50,7 +51,9 @@ const own = (batch, doc, i) => {
 /** Whether what was given, and the arc, are still what stands there. */
 const current = (batch, doc) => {
   const { sentences, arc, people, notes } = batch.request;
-  if (JSON.stringify([people ?? [], notes ?? []]) !== JSON.stringify([named(doc), noted(doc)])) return false;
+  const said = noted(doc);
+  // What follows the writer's notes is an example that more are to be like.
+  if (JSON.stringify([people ?? [], (notes ?? []).slice(0, said.length)]) !== JSON.stringify([named(doc), said])) return false;
   const kept = (sentence, i) => (sentence === null ? !own(batch, doc, i) : sentence === doc.lines[i].text.trim());
   return fits(batch, doc) && sentences.every(kept) && sentences.every((_, i) => (arc?.[i] ?? null) === doc.lines[i].tag);
 };
@@ -160,22 +163,27 @@ function card(candidate, number, lines, doc, ready) {
       h("span", { class: "rank" }, `${number + 1}`),
       h("span", { class: "score", title: "How probable the model finds the way to what you gave, in nats; larger is better" },
         `score ${candidate.score.toFixed(1).replace("-", "−")}`, number ? `, ${behind.toFixed(1)} behind` : ""),
-      menu(pictured("more", `More for candidate ${number + 1}`, { "data-does": "more" }), () => actions(entryOf(candidate, lines, store.ui.batch.request))),
+      menu(pictured("more", `More for candidate ${number + 1}`, { "data-does": "more" }), () => [
+        { label: "More like this", act: () => moreLike(candidate, lines, store.ui.batch.only) },
+        ...actions(entryOf(candidate, lines, store.ui.batch.request)),
+      ]),
       takeAll,
     ),
-    h("ol", { class: "sentences" }, lines.map((i) => sentence(candidate.sentences[i], i, number, lines, doc, ready))),
+    verdicts(candidate),
+    h("ol", { class: "sentences" }, lines.map((i) => sentence(candidate.sentences[i], i, number, lines, doc, ready, weakest(candidate) === i))),
   );
 }
 
-function sentence({ text, tag, log_p }, i, number, lines, doc, ready) {
+function sentence({ text, tag, log_p }, i, number, lines, doc, ready, weak) {
   const before = ready && doc.lines[i].text.trim();
   const other = before && before !== text ? before : number && !before ? shown.candidates[0].sentences[i].text : null;
   return h(
     "li",
-    { title: `${log_p.toFixed(1)} nats` },
+    { title: `${log_p.toFixed(1)} nats`, "data-weakest": weak ? "yes" : null },
     h("span", { class: "number", "aria-hidden": "true" }, String(i + 1)),
     tag === null ? null : mood(tag),
     h("span", { class: "words", "data-tag": tag }, marked(text, other)),
+    weak ? h("span", { class: "weakest" }, "weakest line") : null,
     lines.length > 1
       ? h("button", { type: "button", class: "pictured one", "data-does": `line ${i}`, title: `Take only line ${i + 1}`, "aria-label": `Take only line ${i + 1} of candidate ${number + 1}`, onclick: () => ready && taken(number, [i]) }, icon("take"))
       : null,
@@ -199,6 +207,7 @@ function marked(text, other) {
 /** The button that asks for candidates, and what it says meanwhile. */
 export function controls({ fill, stop }) {
   $("fill").addEventListener("click", () => (store.ui.batch?.state === "running" ? stop() : fill()));
+  $("different").addEventListener("click", () => shown && different(shown.candidates, written(store.ui.batch), store.ui.batch.only));
   $("link").addEventListener("click", () => store.ui.batch && act.copyLink(store.ui.batch.request));
   subscribe((doc, { batch }) => {
     const busy = batch?.state === "running";

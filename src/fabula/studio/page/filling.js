@@ -2,6 +2,7 @@
 
 import * as api from "./api.js";
 import { named, noted } from "./people.js";
+import * as likeness from "./likeness.js";
 import { clear, said, say, warn } from "./messages.js";
 import { isWritten, set } from "./state.js";
 import { change, show, store, subscribe } from "./store.js";
@@ -77,9 +78,30 @@ export function regenerate(i) {
 /** Exactly this, as a link says it. */
 export const repeat = (body) => run(body, null);
 
+/** Others like a candidate: it is read beside the notes, and of many new ones those nearest to it are shown. */
+export function moreLike(candidate, lines, only) {
+  const text = likeness.textOf(candidate, lines);
+  return others(only, [likeness.example(candidate, lines)], (found, count) => likeness.nearest(found, lines, text, count));
+}
+
+/** Others that are as different as can be from those that are shown. */
+export function different(candidates, lines, only) {
+  const texts = candidates.map((one) => likeness.textOf(one, lines));
+  return others(only, [], (found, count) => likeness.farthest(found, lines, texts, count));
+}
+
+function others(only, notes, choose) {
+  change(set, { seed: (store.doc.seed + 1) % SEEDS });
+  const body = request(store.doc, only);
+  return run({ ...body, candidates: likeness.ASKED, notes: [...body.notes, ...notes] }, only, (filling) => {
+    const chosen = choose(filling.candidates, store.doc.candidates);
+    return { ...filling, candidates: chosen.length ? chosen : filling.candidates.slice(0, store.doc.candidates) };
+  });
+}
+
 const equal = (a, b) => JSON.stringify(a) === JSON.stringify(b);
 
-async function run(body, only) {
+async function run(body, only, choose = (filling) => filling) {
   clear("fill");
   if (body.sentences.every((sentence) => sentence !== null)) {
     warn("fill", "Every line has words already. Clear a line, or mark one with “Write this”, and Fabula writes it.");
@@ -100,7 +122,8 @@ async function run(body, only) {
   show({ batch, preview: null });
   say("Writing…");
   try {
-    const filling = await patiently(() => ask(body, control.signal, update), control.signal, update);
+    const shown = ({ filling, ...patch }) => update(filling ? { ...patch, filling: choose(filling) } : patch);
+    const filling = choose(await patiently(() => ask(body, control.signal, shown), control.signal, shown));
     update({ filling, state: "done", progress: null });
     if (store.ui.batch === batch) arrived(batch);
     say(`${filling.candidates.length} candidates, best first.`);
@@ -110,7 +133,7 @@ async function run(body, only) {
       if (store.ui.batch === batch) say("Stopped.");
     } else {
       update({ state: "failed", waiting: null });
-      if (store.ui.batch === batch) failed(error, () => run(body, only));
+      if (store.ui.batch === batch) failed(error, () => run(body, only, choose));
     }
   } finally {
     if (running === control) running = null;
