@@ -8,7 +8,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from desk import Desk
-from playwright.sync_api import expect
+from playwright.sync_api import Route, expect
 
 FIRST = "Karl rented a green boat for one day."
 SECOND = "A plank of the green boat broke, and he was scared."
@@ -74,3 +74,36 @@ def test_a_story_becomes_a_book(desk: Desk, tmp_path: Path) -> None:
     expect(page.locator("#lines")).to_be_hidden()
     expect(page.get_by_role("button", name="Print")).to_be_hidden()
     expect(page.locator("article p")).to_be_visible()
+
+
+def test_an_arc_has_a_lane_for_everything_that_a_model_says_of_a_sentence(desk: Desk) -> None:
+    """As if the model had two factors: each is bent in a lane of its own, and a line's tag says both."""
+    page = desk.page
+
+    def two(route: Route) -> None:
+        answer = route.fetch()
+        told = answer.json()
+        labels = [f"{mood}/{verb}" for mood in ("negative", "neutral", "positive") for verb in ("rests", "moves")]
+        for model in told["models"]:
+            model["labels"] = labels
+            model["factors"] = [{"name": "sentiment"}, {"name": "action"}]
+        route.fulfill(response=answer, json=told)
+
+    page.route("**/api/models", two)
+    desk.reload()
+    tags = "async () => (await import('/page/store.js')).store.doc.lines.map((line) => line.tag)"
+    desk.point(2).press("End")
+    page.get_by_role("button", name="action", exact=True).click()
+    expect(page.locator("#labels")).to_have_text("restsmoves")
+    expect(desk.point(2)).to_have_attribute("aria-valuetext", re.compile("^free"))
+    desk.point(2).press("Home")
+    desk.point(3).press("End")
+    assert page.evaluate(tags) == [None, "positive/rests", "?/moves", None, None]
+    page.get_by_role("button", name="sentiment", exact=True).click()
+    expect(desk.point(2)).to_have_attribute("aria-valuetext", "glad, fixed")
+    desk.point(2).press("Delete")
+    page.get_by_role("button", name="Shape of the arc").click()
+    page.get_by_role("menuitem", name="Rags to riches").click()
+    assert page.evaluate(tags) == [
+        "negative/?", "negative/rests", "neutral/moves", "positive/?", "positive/?",
+    ]  # fmt: skip

@@ -3,6 +3,7 @@
 
 import { $, h, keep, s, tell } from "./dom.js";
 import { cells } from "./lines.js";
+import { inView } from "./lanes.js";
 import { hue, place, said } from "./moods.js";
 import { bend, pause } from "./state.js";
 import { change, store, subscribe } from "./store.js";
@@ -37,6 +38,7 @@ export function pointOf(line, belief, labels) {
 }
 
 function render(doc, ui) {
+  const view = inView(doc, ui);
   while (knobs.length > doc.lines.length) knobs.pop();
   cells().forEach((cell, i) => {
     if (knobs[i]?.parentElement !== cell) {
@@ -44,14 +46,15 @@ function render(doc, ui) {
       cell.replaceChildren(h("div", { class: "ticks", "aria-hidden": "true" }), knobs[i]);
       cell.addEventListener("pointerdown", (event) => onTrack(event, i));
     }
-    patch(knobs[i], doc.lines[i], i, ui);
-    ticks(cell.firstChild, ui.labels);
+    patch(knobs[i], view.lines[i], i, view);
+    ticks(cell.firstChild, view.labels);
   });
   curve(doc, ui);
 }
 
 function ticks(element, labels) {
-  if (element.childElementCount === labels.length) return;
+  if (element.dataset.of === labels.join()) return;
+  element.dataset.of = labels.join();
   element.replaceChildren(
     ...labels.map((label) => {
       const tick = h("span", { class: "tick" });
@@ -79,9 +82,8 @@ function knob(i) {
   );
 }
 
-function patch(element, line, i, ui) {
-  const { labels } = ui;
-  const belief = ui.posterior?.[i];
+function patch(element, line, i, { labels, posterior }) {
+  const belief = posterior?.[i];
   const point = pointOf(line, belief, labels);
   const moved = drag?.line === i ? drag.share : point.at;
   element.style.left = `${x(moved) * 100}%`;
@@ -103,9 +105,9 @@ function expected(belief, labels) {
 
 function onKey(event, i) {
   if (event.altKey || event.ctrlKey || event.metaKey) return;
-  const { labels } = store.ui;
-  const line = store.doc.lines[i];
-  const base = likeliest(store.ui.posterior?.[i], labels);
+  const { labels, lines, posterior, whole } = inView(store.doc, store.ui);
+  const line = lines[i];
+  const base = likeliest(posterior?.[i], labels);
   const at = labels.indexOf(line.tag ?? base);
   const step = { ArrowRight: 1, ArrowUp: 1, ArrowLeft: -1, ArrowDown: -1 }[event.key];
   let tag;
@@ -116,7 +118,7 @@ function onKey(event, i) {
   else if (event.key === "Delete" || event.key === "Backspace") tag = null;
   else return;
   event.preventDefault();
-  change(bend, i, tag, `bend ${i}`);
+  change(bend, i, whole(i, tag), `bend ${i}`);
 }
 
 /** A point is dragged along its line; without a move it is a click, which fixes or frees it. */
@@ -137,14 +139,15 @@ function onGrab(event, i) {
     moved = true;
     drag = { line: i, share: share(move.clientX) };
     // The point follows the hand even where the label stays the same.
-    if (!change(bend, i, nearest(drag.share, store.ui.labels), burst)) render(store.doc, store.ui);
+    const { labels, whole } = inView(store.doc, store.ui);
+    if (!change(bend, i, whole(i, nearest(drag.share, labels)), burst)) render(store.doc, store.ui);
   };
   const onEnd = () => {
     element.removeEventListener("pointermove", onMove);
     drag = null;
     if (!moved) {
-      const line = store.doc.lines[i];
-      change(bend, i, line.tag === null ? likeliest(store.ui.posterior?.[i], store.ui.labels) : null);
+      const { labels, lines, posterior, whole } = inView(store.doc, store.ui);
+      change(bend, i, whole(i, lines[i].tag === null ? likeliest(posterior?.[i], labels) : null));
     } else change(pause);
     render(store.doc, store.ui);
   };
@@ -165,7 +168,8 @@ function onTrack(event, i) {
     if (line < 0) return;
     const box = all[line].getBoundingClientRect();
     const share = ((clientX - box.left) / box.width - PAD) / (1 - 2 * PAD);
-    change(bend, line, nearest(share, store.ui.labels), burst);
+    const { labels, whole } = inView(store.doc, store.ui);
+    change(bend, line, whole(line, nearest(share, labels)), burst);
   };
   set(event, i);
   if (event.pointerType === "touch") return;
@@ -202,9 +206,9 @@ function curve(doc, ui) {
   svg.setAttribute("viewBox", `0 0 ${width} ${list.height}`);
   svg.style.width = `${width}px`;
   svg.style.height = `${list.height}px`;
-  const { labels } = ui;
-  const points = doc.lines.map((line, i) => {
-    const point = pointOf(line, ui.posterior?.[i], labels);
+  const { labels, lines, posterior, ghost } = inView(doc, ui);
+  const points = lines.map((line, i) => {
+    const point = pointOf(line, posterior?.[i], labels);
     const at = drag?.line === i ? drag.share : point.at;
     return { ...point, x: x(at) * width, y: all[i].getBoundingClientRect().top - list.top + TOP };
   });
@@ -216,7 +220,7 @@ function curve(doc, ui) {
     parts.push(s("path", { class: "band", d: `${through(left)}L${through(right).slice(1)}Z` }));
   }
   points.forEach((point, i) => {
-    const belief = ui.posterior?.[i];
+    const belief = posterior?.[i];
     if (point.fixed || !belief) return;
     for (const label of labels) {
       const r = Math.sqrt(belief[label] ?? 0) * 7;
@@ -224,7 +228,6 @@ function curve(doc, ui) {
     }
   });
   parts.push(s("path", { class: "line", d: through(points.map((point) => [point.x, point.y])) }));
-  const ghost = ui.preview?.tags;
   if (ghost?.length === points.length && ghost.every((tag) => labels.includes(tag)))
     parts.push(s("path", { class: "ghost", d: through(points.map((point, i) => [x(place(ghost[i], labels)) * width, point.y])) }));
   svg.replaceChildren(...parts);
@@ -232,7 +235,8 @@ function curve(doc, ui) {
 
 /** The names over the column. */
 export function heads() {
-  subscribe((_, { labels }) => {
+  subscribe((doc, ui) => {
+    const { labels } = inView(doc, ui);
     const head = $("labels");
     if (head.dataset.of === labels.join()) return;
     head.dataset.of = labels.join();

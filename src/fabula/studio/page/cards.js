@@ -4,6 +4,7 @@ import { compare } from "./diff.js";
 import { $, h, icon, keep, pictured } from "./dom.js";
 import { verdicts, weakest } from "./critic.js";
 import { different, moreLike, recipe } from "./filling.js";
+import { inView } from "./lanes.js";
 import { menu } from "./menu.js";
 import { hue, place, said } from "./moods.js";
 import { note, say } from "./messages.js";
@@ -191,10 +192,12 @@ function sentence({ text, tag, log_p }, i, number, lines, doc, ready, weak) {
 }
 
 /** A mood as a place on a small axis, as on the arc. */
-function mood(tag) {
+function mood(whole) {
+  const { labels, part } = inView(store.doc, store.ui);
+  const tag = part(whole);
   const dot = h("span", { class: "dot" });
-  dot.style.left = `${place(tag, store.ui.labels) * 100}%`;
-  return h("span", { class: "mood", "data-hue": hue(tag, store.ui.labels), title: said(tag) }, dot, h("span", { class: "heard" }, `${said(tag)}: `));
+  dot.style.left = `${place(tag, labels) * 100}%`;
+  return h("span", { class: "mood", "data-hue": hue(tag, labels), title: said(tag) }, dot, h("span", { class: "heard" }, `${said(tag)}: `));
 }
 
 function marked(text, other) {

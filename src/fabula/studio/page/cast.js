@@ -92,13 +92,15 @@ function watch() {
     if (key === asked || !ui.model) return;
     asked = key;
     clearTimeout(timer);
-    timer = setTimeout(async () => {
+    const again = async () => {
       try {
         const mentions = sentences.length ? await api.mentions({ sentences, model: usable(store.doc.model) }) : null;
         if (asked === key) show({ mentions });
-      } catch {
-        // Only an offer: where the server is busy the cast goes without it until the lines change again.
+      } catch (error) {
+        // Only an offer: where the server is busy it comes later.
+        if (asked === key && (error.gone || error.status === 429)) timer = setTimeout(again, 1000 * Math.max(5, error.wait ?? 0));
       }
-    }, PAUSE);
+    };
+    timer = setTimeout(again, PAUSE);
   });
 }

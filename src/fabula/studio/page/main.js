@@ -9,6 +9,7 @@ import * as cards from "./cards.js";
 import { $, h, icon, keep, s } from "./dom.js";
 import * as files from "./files.js";
 import * as filling from "./filling.js";
+import * as lanes from "./lanes.js";
 import * as lines from "./lines.js";
 import * as link from "./link.js";
 import { menu } from "./menu.js";
@@ -61,15 +62,21 @@ function undoable(button, name, keys, step) {
   keep(button, { "aria-disabled": step ? null : "true", "aria-label": step ? `${name} ${step.what}` : name, title: step ? `${name} ${step.what} (${keys})` : `Nothing to ${name.toLowerCase()}` });
 }
 
+/** Every point of the lane that is shown, at once. */
+function bendAll(tags) {
+  const { labels, whole } = lanes.inView(store.doc, store.ui);
+  change(state.shape, tags(labels).map((tag, i) => whole(i, tag)));
+}
+
 function shapes() {
   menu($("shapes"), () => [
     ...SHAPES.map((shape) => ({
       label: shape.name,
       hint: shape.says,
       picture: s("svg", { class: "sketch", viewBox: "-2 -2 40 20", "aria-hidden": "true" }, s("polyline", { points: sketch(shape, 36, 16) })),
-      act: () => change(state.shape, tagsOf(shape, store.doc.lines.length, store.ui.labels)),
+      act: () => bendAll((labels) => tagsOf(shape, store.doc.lines.length, labels)),
     })),
-    { label: "Free", hint: "let the model choose", picture: s("svg", { class: "sketch free", viewBox: "-2 -2 40 20", "aria-hidden": "true" }, s("polyline", { points: "0,8 36,8" })), act: () => change(state.shape, store.doc.lines.map(() => null)) },
+    { label: "Free", hint: "let the model choose", picture: s("svg", { class: "sketch free", viewBox: "-2 -2 40 20", "aria-hidden": "true" }, s("polyline", { points: "0,8 36,8" })), act: () => bendAll(() => store.doc.lines.map(() => null)) },
   ]);
 }
 
@@ -174,6 +181,7 @@ async function start() {
   lines.start({ regenerate: filling.regenerate, why: why.toggle });
   arc.start();
   arc.heads();
+  lanes.start();
   why.start();
   cards.start({ copyLink });
   cards.controls(filling);

@@ -10,6 +10,8 @@ export const store = {
   ui: {
     title: "",
     labels: ["negative", "neutral", "positive"],
+    /** The lane of the arc that is shown (lanes.js). */
+    lane: 0,
     model: "",
     models: [],
     /** What the model believes about every point: [{label: probability}], or null. */
