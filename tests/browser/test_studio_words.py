@@ -107,3 +107,22 @@ def test_an_arc_has_a_lane_for_everything_that_a_model_says_of_a_sentence(desk: 
     assert page.evaluate(tags) == [
         "negative/?", "negative/rests", "neutral/moves", "positive/?", "positive/?",
     ]  # fmt: skip
+
+
+def test_a_length_is_typed_and_nothing_written_is_lost(desk: Desk) -> None:
+    page = desk.page
+    desk.type("Karl left.", "", "", "", "Karl came home.")
+    length = page.get_by_role("spinbutton", name="Lines")
+    length.fill("12")
+    length.press("Enter")
+    assert desk.texts == ["Karl left.", *[""] * 10, "Karl came home."]
+    length.fill("2")
+    length.press("Enter")
+    assert desk.texts == ["Karl left.", "Karl came home."]
+    page.get_by_role("button", name="Undo changing the length").click()
+    desk.line(3).fill("It rained.")
+    length.fill("2")
+    length.press("Enter")
+    assert desk.texts == ["Karl left.", "It rained.", "Karl came home."]
+    expect(length).to_have_value("3")
+    expect(page.locator("#note")).to_contain_text("Lines that have words stay")

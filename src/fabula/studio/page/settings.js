@@ -1,12 +1,20 @@
 // How candidates are drawn: how many, how bold, from which seed, by which model.
 
 import { $, h, keep } from "./dom.js";
-import { set } from "./state.js";
+import { note } from "./messages.js";
+import { FEWEST, MOST, resize, set } from "./state.js";
 import { change, show, store, subscribe } from "./store.js";
 
 export function start() {
   typed($("candidates"), 1, 10, (candidates) => change(set, { candidates }));
   typed($("seed"), 0, Number.MAX_SAFE_INTEGER, (seed) => change(set, { seed }));
+  // A length counts when it is finished: on the way to 12 stands a 1.
+  $("length").addEventListener("change", () => {
+    const count = Number($("length").value);
+    if (Number.isInteger(count) && count >= FEWEST && count <= MOST) change(resize, count);
+    render(store.doc, store.ui);
+    if (store.doc.lines.length > count) note("Lines that have words stay: clear or remove them yourself.");
+  });
   $("boldness").addEventListener("change", () => {
     const { value } = $("boldness");
     change(set, { temperature: value === "" ? null : Number(value) });
@@ -36,6 +44,7 @@ export function offer(models, model) {
 function render(doc, ui) {
   for (const name of ["candidates", "seed"])
     if (document.activeElement !== $(name)) keep($(name), { value: String(doc[name]) });
+  keep($("length"), { value: String(doc.lines.length) });
   const bold = $("boldness");
   const value = doc.temperature === null ? "" : String(doc.temperature);
   if (![...bold.options].some((option) => option.value === value)) bold.append(h("option", { value }, value));

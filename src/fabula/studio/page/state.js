@@ -89,6 +89,16 @@ export function insert(doc, i, lines = [blank()]) {
   return edit(doc, [...doc.lines.slice(0, i), ...lines, ...doc.lines.slice(i)], "adding a line");
 }
 
+/** As many lines as asked for: blank ones are added before the ending, or taken away from the last one up. */
+export function resize(doc, count) {
+  const wanted = Math.min(MOST, Math.max(FEWEST, count));
+  const lines = [...doc.lines];
+  while (lines.length < wanted) lines.splice(lines.at(-1).text.trim() ? lines.length - 1 : lines.length, 0, blank());
+  for (let i = lines.length - 1; i >= 0 && lines.length > wanted; i -= 1)
+    if (!lines[i].text.trim() && !lines[i].start) lines.splice(i, 1);
+  return lines.length === doc.lines.length ? doc : edit(doc, lines, "changing the length");
+}
+
 export function remove(doc, i) {
   if (doc.lines.length <= FEWEST || doc.lines[i].locked) return doc;
   return edit(doc, doc.lines.filter((_, at) => at !== i), "removing a line");
