@@ -98,15 +98,6 @@ def test_one_factor_has_its_own_labels() -> None:
     assert BOTH.labels[:5] == ("negative/joy", "negative/fear", "negative/none", "negative/neutral", "neutral/joy")
 
 
-def test_marginals_sum_the_other_factors_out() -> None:
-    shares = np.random.default_rng(0).dirichlet(np.ones(BOTH.K), size=5)
-    found = BOTH.marginals(shares)
-    for f, factor in enumerate(BOTH.factors):
-        for v in range(len(factor.labels)):
-            own = shares[:, BOTH.decode(np.arange(BOTH.K))[:, f] == v].sum(1)
-            assert np.allclose(found[factor.name][:, v], own)
-
-
 @pytest.mark.parametrize(
     "factors",
     [(), (SENTIMENT, SENTIMENT), (Factor("a", ()),), (Factor("a", ("x", "x")),), (Factor("a", ("x/y",)), EMOTION)],

@@ -110,16 +110,6 @@ class StateSpace:
         named = [FREE if v < 0 else factor.labels[v] for v, factor in zip(values, self.factors, strict=True)]
         return JOINT.join(named)
 
-    def marginals(self, shares: Numbers) -> dict[str, NDArray[np.float64]]:
-        """[..., K] to [..., label] for each factor: its own shares, the other factors summed out."""
-        whole = np.asarray(shares, dtype=np.float64)
-        whole = whole.reshape(*whole.shape[:-1], *self.sizes)
-        axes, F = range(whole.ndim - len(self.sizes), whole.ndim), len(self.sizes)
-        return {
-            factor.name: whole.sum(tuple(axis for axis in axes if axis != whole.ndim - F + f))
-            for f, factor in enumerate(self.factors)
-        }
-
     def parse(self, arc: Any) -> Values:
         """An `Arc` as people write it, checked: a tag for each sentence, of one factor or several.
 
