@@ -262,7 +262,7 @@ def test_turns_go_to_who_has_had_least_and_waiting_counts(monkeypatch: pytest.Mo
     async def main() -> None:
         pool = jobs.Jobs(workers=1, queue=4)
         old, new, patient = (jobs.Job(pool, lambda: iter(())) for _ in range(3))
-        old.spent, patient.spent = 3.0, 3.0  # the second level: two doublings of what is short
+        old.spent = patient.spent = 3 * jobs.SHORT_SECONDS  # the second level: two doublings of what is short
         now = old.waits_since = new.waits_since = 100.0
         patient.waits_since = now - 2.1 / jobs.PATIENCE
         assert sorted((old, new, patient), key=lambda job: jobs._need(job, now)) == [patient, new, old]

@@ -27,7 +27,7 @@ from fabula.web.errors import RefusedError
 
 SLICE_SECONDS = 0.1
 """How often a job asks whether another needs its turn more."""
-SHORT_SECONDS = 1.0
+SHORT_SECONDS = 3.0
 """A job that has had less than this gives its turn to nobody: to slice equal short jobs makes them all late."""
 PATIENCE = 0.02
 """Levels that a second of waiting is worth, when turns are given: a minute, a bit more than one doubling."""
@@ -267,7 +267,8 @@ class Jobs:
             own = _level(job.had(job.spent + now - job.turn_since))
             # Never to one of its own kind: to slice equal jobs makes them all late.
             others = [one for one in self._waiting if one.together is None or one.kind != job.kind]
-            if all(_need(one, now) >= own for one in others):
+            # Patience earns a free turn, not one that another holds: else a long job breaks into short ones.
+            if all(_level(one.had(one.spent)) >= own for one in others):
                 return
             self._put_down(job)
             self._waiting.append(job)
