@@ -49,13 +49,25 @@ from fabula.models.decoders.words import WordTokenizer
 from fabula.models.protocol import Model
 from fabula.models.scaffold import Scaffold, clamp
 from fabula.models.steady import HORIZON, steady
-from fabula.results import Candidate, Explanation, Filling, Movement, Posterior, Reasons, Score, Sentence, Tagging, Word
+from fabula.results import (
+    Candidate,
+    Explanation,
+    Filling,
+    Movement,
+    Parts,
+    Posterior,
+    Reasons,
+    Score,
+    Sentence,
+    Tagging,
+    Word,
+)  # fmt: skip
 from fabula.training import checkpoint as checkpoints
 from fabula.training.adapters import facts, is_narrator
 from fabula.training.checkpoint import Checkpoint
 
 __all__ = [
-    "Candidate", "Explanation", "Filling", "Movement", "Narrator", "Posterior", "Reasons", "Score", "Sentence",
+    "Candidate", "Explanation", "Filling", "Movement", "Narrator", "Parts", "Posterior", "Reasons", "Score", "Sentence",
     "Tagging", "Word", "describe", "find", "installed", "load", "models_fault", "models_folder",
 ]  # fmt: skip
 
@@ -573,7 +585,23 @@ class Narrator:
             s = int(story.S[i]) if int(story.S[i]) >= 0 else read[i]
             tag = self.labels[s] if s >= 0 and len(self.labels) > 1 else None
             sentences.append(Sentence(text, task.missing[i], tag, float(story.log_p[i])))
-        return Candidate(tuple(sentences[unsaid:]), story.score)
+        return Candidate(tuple(sentences[unsaid:]), story.score, _parts(task, story, unsaid))
+
+
+def _parts(task: Task, story: SampledStory, unsaid: int) -> Parts | None:
+    """What a candidate's score is made of; `unsaid` sentences at its beginning are not shown."""
+    written = [i for i, missing in enumerate(task.missing) if missing]
+    if not written:
+        return None
+    after = [i for i in range(written[0], len(task.missing)) if not task.missing[i]]
+    easy = float(story.log_p[written].sum()) / max(1, int(story.lengths[written].sum()))
+    ending = float(story.log_p[after].sum()) if after else None
+    if story.verdict is None:
+        return Parts(None, ending, easy, None)
+    harm = {i: float(story.verdict[i]) for i in written if i > 0}
+    worst = min(harm, key=harm.__getitem__, default=None)
+    weakest = worst + 1 - unsaid if worst is not None and harm[worst] < 0 else None
+    return Parts(float(story.verdict[0]), ending, easy, weakest)
 
 
 def _last(answers: Iterator[Filling]) -> Filling:

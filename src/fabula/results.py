@@ -51,12 +51,29 @@ class Sentence:
 
 
 @dataclass(frozen=True)
+class Parts:
+    """What a candidate's score is made of, each larger where it is better."""
+
+    holds_together: float | None
+    """The critic's verdict on the story, above 0 where a person is the likelier teller; None: no critic was asked."""
+    leads_to_ending: float | None
+    """log p of the given sentences that follow what was written; None where none does."""
+    reads_easily: float
+    """Mean log p of a written word."""
+    weakest: int | None
+    """The number, from 1, of the written sentence that does the story most harm; None: no critic was asked, or no
+    sentence does any."""
+
+
+@dataclass(frozen=True)
 class Candidate:
     """One complete story."""
 
     sentences: tuple[Sentence, ...]
     score: float
-    """What candidates are ranked by, in nats; larger is better."""
+    """What candidates are ranked by; larger is better."""
+    parts: Parts | None = None
+    """What the score is made of; None where no sentence was written."""
 
     @property
     def text(self) -> str:

@@ -94,7 +94,9 @@ def test_a_sampler_of_another_package_is_found(monkeypatch: pytest.MonkeyPatch) 
 @pytest.mark.parametrize(
     ("sampler", "chosen", "says"),
     [
-        ("bridge", {"rank": "consensus"}, "bridge has no setting 'rank'; it has samples, top_k"),
+        ("bridge", {"chains": 2}, "bridge has no setting 'chains'; it has samples, top_k"),
+        ("bridge", {"rank": "consensus"}, "rank must be critic or ending or density, not 'consensus'"),
+        ("bridge", {"rank": "critic"}, "this model has no critic: rank by ending or density"),
         ("bridge", {"memory_gib": 1.0}, "bridge has no setting 'memory_gib'"),
         ("bridge", {"chains": 3}, "bridge has no setting 'chains'"),
         ("bridge", {"z_observes": "past"}, "bridge has no setting 'z_observes'"),

@@ -15,8 +15,8 @@ from fabula.corpus.toy import toy_splits
 from fabula.errors import UserError
 from fabula.evaluation.narrator import measure_narrator
 from fabula.models.decoders.base import CACHE_VARIABLE
-from fabula.training import narrator
-from fabula.training.narrator import NarratorRecipe, Run, factor, narrator_recipe, read_narrator_recipe, train_narrator
+from fabula.training.narrator import NarratorRecipe, Run, factor, kind_of, read_narrator_recipe, train_narrator
+from fabula.training.stories import Stories
 from gguf_writer import write_tiny_base
 
 
@@ -44,7 +44,7 @@ def test_training_learns_and_the_adapter_scores_what_it_scored(
     monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path / "cache"))
     device = torch.device("cpu")
     before = Run(recipe, tmp_path / "none", device)
-    untrained = before.valid_nll(narrator.Stories(data / "valid.csv", before.encode, recipe.words))
+    untrained = before.valid_nll(Stories(data / "valid.csv", before.encode, recipe.words))
     figures = train_narrator(recipe, data, tmp_path / "run", bar=False)
     assert figures["valid_nll"] < 0.8 * untrained
     record = measure_narrator(tmp_path / "run", data / "valid.csv", base=Path(recipe.base))
@@ -61,7 +61,7 @@ def test_a_resumed_run_ends_with_the_same_weights(
     (tmp_path / "parts").mkdir()
     plain_step, taken = Run.take_step, 0
 
-    def stop_at_fourteen(self: Run, *arguments: object) -> float:
+    def stop_at_fourteen(self: Run, *arguments: object) -> torch.Tensor:
         nonlocal taken
         taken += 1
         if taken == 14:
@@ -84,12 +84,12 @@ def test_a_resumed_run_ends_with_the_same_weights(
 
 def test_the_recipe_that_is_shipped_is_read_and_unknown_keys_are_not(tmp_path: Path) -> None:
     shipped = Path(__file__).parents[2] / "recipes" / "narrator.toml"
-    assert narrator_recipe(shipped)
+    assert kind_of(shipped) == "narrator"
     assert read_narrator_recipe(shipped).rank == 32
     (tmp_path / "bad.toml").write_text('kind = "narrator"\nranks = 3\n', encoding="utf-8")
     with pytest.raises(UserError, match="unknown setting ranks"):
         read_narrator_recipe(tmp_path / "bad.toml")
-    assert not narrator_recipe(tmp_path / "none.toml")
+    assert not kind_of(tmp_path / "none.toml")
 
 
 @pytest.mark.parametrize("schedule", ["cosine", "wsd"])

@@ -48,13 +48,22 @@ def show_filling(filling: Filling, *, colour: bool, verbose: bool) -> str:
 
 def show_candidate(candidate: Candidate, number: int, of: int, colour: bool, verbose: bool) -> str:
     """The lines below a number where there are others; what it was ranked by only where figures are asked for."""
-    head = [f"{number}."] if of > 1 else []
-    head += [f"score {candidate.score:.2f} (larger is better)"] if verbose else []
+    head, parts = [f"{number}."] if of > 1 else [], candidate.parts
+    if verbose:
+        head.append(f"score {candidate.score:.2f} (larger is better)")
+    if verbose and parts is not None:
+        figures = (
+            ("holds together", parts.holds_together),
+            ("leads to the ending", parts.leads_to_ending),
+            ("reads easily", parts.reads_easily),
+        )
+        head.append(", ".join(f"{name} {value:.2f}" for name, value in figures if value is not None))
     lines = [paint(" ".join(head), CYAN, colour)] if head else []
-    for sentence in candidate.sentences:
+    for i, sentence in enumerate(candidate.sentences, start=1):
         mark = " " if not sentence.written else ">"
         text = paint(sentence.text, BOLD if sentence.written else GREY, colour)
-        lines.append(f" {mark} {show_tag(sentence.tag, colour)} {text}")
+        weakest = paint("  (the weakest line)", GREY, colour) if verbose and parts and parts.weakest == i else ""
+        lines.append(f" {mark} {show_tag(sentence.tag, colour)} {text}{weakest}")
     return "\n".join(lines)
 
 

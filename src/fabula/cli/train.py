@@ -60,12 +60,13 @@ def run(args: argparse.Namespace) -> int:
     from fabula.corpus.dataset import Corpus
     from fabula.device import pick_device, use_threads
     from fabula.training.loop import train
-    from fabula.training.narrator import narrator_recipe
+    from fabula.training.narrator import kind_of
     from fabula.training.recipe import read_recipe
 
     use_threads(args.threads)
-    if args.recipe is not None and narrator_recipe(args.recipe):
-        return train_the_narrator(args)
+    kind = kind_of(args.recipe) if args.recipe is not None else ""
+    if kind in ADAPTERS:
+        return train_adapter(args, kind)
     start = starting_point(args.start) if args.start is not None else None
     recipe = read_recipe(args.recipe) if args.recipe is not None or start is None else start.recipe
     corpus = Corpus.open(args.data)
@@ -118,18 +119,31 @@ def starting_point(name: str) -> Checkpoint:
     return checkpoint.load(folder)
 
 
-def train_the_narrator(args: argparse.Namespace) -> int:
-    """The adapter of a pretrained base, on raw stories: --data is a folder with train.csv and valid.csv."""
-    from fabula.training.narrator import read_narrator_recipe, train_narrator
+ADAPTERS = ("narrator", "preference", "critic")
+"""Kinds of recipes that adapt the pretrained base, on raw stories: --data is a folder with train.csv and valid.csv."""
 
-    recipe = read_narrator_recipe(args.recipe)
+
+def train_adapter(args: argparse.Namespace, kind: str) -> int:
+    from fabula.training.critic import read_critic_recipe, train_critic
+    from fabula.training.narrator import read_narrator_recipe, train_narrator
+    from fabula.training.preference import read_preference_recipe, train_on_preferences
+
     check_free(args)
+    if args.resume and kind != "narrator":
+        raise UserError(f"a run of kind {kind} takes minutes and is not resumed; start again with --force")
+    how = {"device": args.device, "bar": not args.quiet}
+    figures: dict[str, object]
     with run_folder(args.out, fresh=not args.resume):
-        figures = train_narrator(
-            recipe, args.data, args.out, device=args.device, resume=args.resume, bar=not args.quiet
-        )
-    line = f"{args.out}: {recipe.name}, {figures['valid_nll']:.2f} nats a story on the validation split"
-    print(json.dumps({"recipe": recipe.name, **figures}) if args.json else line)
+        if kind == "narrator":
+            figures = train_narrator(read_narrator_recipe(args.recipe), args.data, args.out, resume=args.resume, **how)
+        elif kind == "critic":
+            figures = train_critic(read_critic_recipe(args.recipe), args.data, args.out, **how)
+        else:
+            figures = train_on_preferences(read_preference_recipe(args.recipe), args.data, args.out, **how)
+    if args.json:
+        print(json.dumps({"recipe": args.recipe.stem, **figures}))
+    else:
+        print(f"{args.out}: " + ", ".join(f"{name} {value}" for name, value in figures.items()))
     return 0
 
 

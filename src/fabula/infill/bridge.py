@@ -26,6 +26,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from fabula.errors import UserError
 from fabula.infill import decode
 from fabula.infill.batch import InfillBatch, evidence
 from fabula.infill.cast import Cast
@@ -33,8 +34,9 @@ from fabula.infill.decode import TOP_15, DecodingConfig
 from fabula.infill.latents import Paths, draw_latents, find_paths
 from fabula.infill.noise import Noise
 from fabula.infill.rules import WordRules
-from fabula.infill.samples import Diagnostics, SampledStories, effective_size, score_following
+from fabula.infill.samples import Diagnostics, SampledStories, effective_size, score_following, score_parts
 from fabula.infill.tags import TagSource, infer_tags, tags_to_write
+from fabula.models.critic import WINDOW, Critic
 from fabula.models.decoders.protocol import Decoder, Given
 from fabula.models.gaussian import Potential
 from fabula.models.protocol import Model
@@ -66,6 +68,11 @@ class BridgeSettings:
     sentence that repeats another, a word of content that stands twice in its sentence."""
     context: float = 0.0
     """Weight in the ranking score of what the story so far tells of the written sentences (`context_gain`)."""
+    rank: Literal["critic", "ending", "density"] = "ending"
+    """Whether finished stories are ranked by the model's critic with some weight on the other two (its own), by the
+    given sentences that follow (`score_following`), or by their probability."""
+    guide: float = 0.0
+    """Weight of the critic's value of the story so far in the weights, while more is to be written: a twist."""
     resample_below: float = 0.5
     """Particles are resampled at a given sentence where their effective number falls below this share."""
     tags: TagSource = "read"
@@ -199,15 +206,19 @@ def island(
         phi_i = Potential(phi.mean[:, i].repeat_interleave(P, 0), phi.precision[:, i].repeat_interleave(P, 0))
         particles = weigh(model, settings, particles, new, wide, i, phi_i, following[:, i].repeat_interleave(P))
         now = effective_size(particles.log_w.view(stories, P)).cpu()
-        twisted = blanks.missing[:, i] & (following[:, i] > i + 1) & (settings.twist_weight > 0)
+        weighed = twisted(blanks, settings, i, following[:, i]) | guided_here(blanks, settings, i)
         ess = torch.where(blanks.given[:, i], torch.minimum(ess, now), ess)
         # Where nothing is left to write, resampling could only lose stories.
         still = blanks.missing[:, i + 1 :].any(1)
-        poor = (blanks.given[:, i] | twisted) & still & (now < settings.resample_below * P)
+        poor = (blanks.given[:, i] | weighed) & still & (now < settings.resample_below * P)
         if poor.any():
             particles = resample(particles, poor.to(device), resampling[:, i])
-    score = rank(model, settings, particles, wide, cast)
-    found = SampledStories(particles.X, particles.lengths, particles.S, particles.log_p, score, particles.log_w)
+    # Where no given sentence came after the last twist, it is still in the weights.
+    particles = particles._replace(log_w=particles.log_w - particles.twist)
+    score, verdicts = rank(model, settings, particles, wide, cast)
+    found = SampledStories(
+        particles.X, particles.lengths, particles.S, particles.log_p, score, particles.log_w, verdicts
+    )
     diagnostics = Diagnostics.none(stories, N)
     diagnostics = diagnostics._replace(ess=ess, changed=_differing(particles.X, blanks, P))
     return found, diagnostics if latents is None else diagnostics._replace(tag_ess=latents.tag_ess)
@@ -230,7 +241,7 @@ def start(
     state = decoder.start(rows, None if Z is None else Z[:, 0], bf16=decoding.bf16)
     proposal = None
     if decoder.reads_ahead:
-        given = Given(blanks.X, blanks.lengths, blanks.present, blanks.missing)
+        given = Given(blanks.X, blanks.lengths, blanks.present.to(device), blanks.missing.to(device))
         copies = torch.arange(len(blanks.X), device=device).repeat_interleave(rows // len(blanks.X))
         proposal = decoder.start(len(blanks.X), None, given, decoding.bf16).select(copies)
     X = wide.X.new_zeros(rows, wide.X.shape[1], max(wide.X.shape[2], decoding.max_words))
@@ -282,13 +293,46 @@ def weigh(
     log_w = particles.log_w + torch.where(given, observed - particles.twist, 0.0)
     log_w = log_w + torch.where(missing, new.log_p - new.log_q if settings.correct else new.log_forced, 0.0)
     twist = particles.twist.masked_fill(given, 0.0)
-    # Only where more is to be written before the given sentence: where that comes next it weighs anyway.
-    here = blanks.missing[:, i] & (following > i + 1)
-    if settings.twist_weight and here.any():
-        expected = settings.twist_weight * log_p_next(model, particles, blanks, following)
-        log_w = log_w + torch.where(here.to(device), expected - twist, 0.0)
-        twist = torch.where(here.to(device), expected, twist)
+    here, guided = twisted(blanks, settings, i, following), guided_here(blanks, settings, i)
+    if (here | guided).any():
+        expected = torch.zeros_like(log_w)
+        if here.any():
+            ahead = settings.twist_weight * log_p_next(model, particles, blanks, following)
+            expected = expected + torch.where(here.to(device), ahead, 0.0)
+        if guided.any():
+            value = settings.guide * value_so_far(critic_of(model), particles, i)
+            expected = expected + torch.where(guided.to(device), value, 0.0)
+        log_w = log_w + torch.where((here | guided).to(device), expected - twist, 0.0)
+        twist = torch.where((here | guided).to(device), expected, twist)
     return particles._replace(log_w=log_w, twist=twist)
+
+
+def twisted(
+    blanks: InfillBatch, settings: BridgeSettings, i: int, following: Int[Tensor, " batch"]
+) -> Bool[Tensor, " batch"]:
+    """Only where more is to be written before the given sentence: where that comes next it weighs anyway."""
+    return blanks.missing[:, i] & (following > i + 1) & (settings.twist_weight > 0)
+
+
+def guided_here(blanks: InfillBatch, settings: BridgeSettings, i: int) -> Bool[Tensor, " batch"]:
+    """Where the critic weighs the story so far: not after the last written sentence, it judges the whole soon."""
+    return blanks.missing[:, i] & blanks.missing[:, i + 1 :].any(1) & (settings.guide > 0)
+
+
+def critic_of(model: Model) -> Critic:
+    if model.critic is None:
+        raise UserError("this model has no critic: rank by ending or density", field="rank")
+    return model.critic
+
+
+def value_so_far(critic: Critic, particles: Particles, i: int) -> Float[Tensor, " batch"]:
+    """The critic's value of the last sentences up to i."""
+    first = max(0, i + 1 - WINDOW)
+    X, lengths = particles.X[:, first : i + 1].tolist(), particles.lengths[:, first : i + 1].tolist()
+    stories = [
+        [sentence[: max(n - 1, 0)] for sentence, n in zip(*row, strict=True)] for row in zip(X, lengths, strict=True)
+    ]
+    return critic.values(stories)[:, -1].to(particles.X.device)
 
 
 def resample(particles: Particles, poor: Bool[Tensor, " story"], uniform: Float[Tensor, " story"]) -> Particles:
@@ -304,14 +348,34 @@ def resample(particles: Particles, poor: Bool[Tensor, " story"], uniform: Float[
 
 def rank(
     model: Model, settings: BridgeSettings, particles: Particles, blanks: InfillBatch, cast: Cast | None
-) -> Float[Tensor, " batch"]:
-    """What finished stories are ranked by, larger is better."""
+) -> tuple[Float[Tensor, " batch"], Float[Tensor, "batch sent"] | None]:
+    """What finished stories are ranked by, larger is better; and the critic's verdicts, if it was asked."""
     score = score_following(particles.log_p, particles.lengths, blanks, settings.fluency)
+    verdicts = None
+    if settings.rank == "density":
+        later = (blanks.missing.cumsum(1) > 0).to(blanks.device)
+        score = (particles.log_p * later).sum(-1)
+    elif settings.rank == "critic":
+        critic = critic_of(model)
+        verdicts = judged(critic, particles, blanks)
+        parts = score_parts(particles.log_p, particles.lengths, blanks)
+        score = verdicts[:, 0] + critic.ending * parts.ending + critic.density * parts.written
     if settings.context:
         score = score + settings.context * context_gain(model, particles, blanks)
     if settings.agreement and cast is not None:
         score = score - settings.agreement * cast.faults(particles.X, blanks)
-    return score
+    return score, verdicts
+
+
+def judged(critic: Critic, particles: Particles, blanks: InfillBatch) -> Float[Tensor, "batch sent"]:
+    """A critic's verdicts: in the first column the whole story's, then what each later line did to it."""
+    stories = []
+    for X, lengths, N in zip(particles.X.tolist(), particles.lengths.tolist(), blanks.sentences, strict=True):
+        stories.append([X[i][: max(lengths[i] - 1, 0)] for i in range(N)])
+    found = torch.zeros(particles.lengths.shape)
+    for n, verdict in enumerate(critic.judge(stories)):
+        found[n, : len(verdict.lines)] = torch.tensor([verdict.whole, *verdict.lines[1:]])
+    return found.to(blanks.device)
 
 
 def context_gain(model: Model, particles: Particles, blanks: InfillBatch) -> Float[Tensor, " batch"]:

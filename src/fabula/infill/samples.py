@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import torch
@@ -21,6 +21,7 @@ class SampledStory(NamedTuple):
     S: Int[Tensor, " sent"]
     log_p: Float[Tensor, " sent"]
     score: float
+    verdict: Float[Tensor, " sent"] | None = None
 
 
 class SampledStories(NamedTuple):
@@ -36,20 +37,28 @@ class SampledStories(NamedTuple):
     """What stories are ranked by, larger is better."""
     log_weight: Float[Tensor, " batch"]
     """The log of the importance weight that makes the story a draw from the sampler's target; 0 for a Markov chain."""
+    verdict: Float[Tensor, "batch sent"] | None = None
+    """The critic's, if it was asked: first of the whole story, then what each later line did to it."""
 
     def row(self, row: int) -> SampledStory:
         """One of the stories."""
         X, lengths, S, log_p = (tensor[row].cpu() for tensor in self[:4])
-        return SampledStory(X, lengths, S, log_p, float(self.score[row]))
+        verdict = None if self.verdict is None else self.verdict[row].cpu()
+        return SampledStory(X, lengths, S, log_p, float(self.score[row]), verdict)
 
     def cpu(self) -> SampledStories:
-        return SampledStories(*(tensor.cpu() for tensor in self))
+        return self._each(lambda tensor: tensor.cpu())
 
     def first_chains(self, chains: int, kept: int) -> SampledStories:
         """The first `kept` of every story's `chains`."""
         if kept == chains:
             return self
-        return SampledStories(*(tensor.unflatten(0, (-1, chains))[:, :kept].flatten(0, 1) for tensor in self))
+        return self._each(lambda tensor: tensor.unflatten(0, (-1, chains))[:, :kept].flatten(0, 1))
+
+    def _each(self, change: Callable[[Tensor], Tensor]) -> SampledStories:
+        X, lengths, S, log_p, score, log_weight = (change(tensor) for tensor in self[:6])
+        verdict = None if self.verdict is None else change(self.verdict)
+        return SampledStories(X, lengths, S, log_p, score, log_weight, verdict)
 
 
 class Diagnostics(NamedTuple):
@@ -92,11 +101,29 @@ def score_following(
     `fluency` adds so many times the writing's own mean log p per word. Where no given sentence follows there is nothing
     else to choose by.
     """
-    device = log_p.device
-    following = (blanks.given & (blanks.missing.cumsum(1) > 0)).to(device)
-    missing = blanks.missing.to(device)
-    own = (log_p * missing).sum(-1) / (lengths * missing).sum(-1).clamp(min=1)
-    return torch.where(following.any(1), (log_p * following).sum(-1) + fluency * own, own)
+    following = (blanks.given & (blanks.missing.cumsum(1) > 0)).any(1).to(log_p.device)
+    parts = score_parts(log_p, lengths, blanks)
+    return torch.where(following, parts.ending + fluency * parts.density, parts.density)
+
+
+class ScoreParts(NamedTuple):
+    """What a ranking is made of."""
+
+    ending: Float[Tensor, " batch"]
+    """log p of the given sentences that follow a missing one; 0 where there is none."""
+    written: Float[Tensor, " batch"]
+    """log p of the written sentences."""
+    density: Float[Tensor, " batch"]
+    """Mean log p of a written word."""
+
+
+def score_parts(
+    log_p: Float[Tensor, "batch sent"], lengths: Int[Tensor, "batch sent"], blanks: InfillBatch
+) -> ScoreParts:
+    following = (blanks.given & (blanks.missing.cumsum(1) > 0)).to(log_p.device)
+    missing = blanks.missing.to(log_p.device)
+    written = (log_p * missing).sum(-1)
+    return ScoreParts((log_p * following).sum(-1), written, written / (lengths * missing).sum(-1).clamp(min=1))
 
 
 def changes(

@@ -164,6 +164,15 @@ class BridgeFillSettings(RuledSettings, TaggedSettings):
         3.0, "what a repeated sentence or word, or a pronoun without a possible antecedent, costs in the ranking",
         at_least=0, plain=0.0,
     )  # fmt: skip
+    rank: Literal["critic", "ending", "density"] = setting(
+        "ending", "what candidates are ranked by: the critic (how well the story holds together, with a little of the "
+        "other two), how well they lead to what is given after them, or how probable they are",
+        doors=EVERYWHERE, plain="ending", shown="critic where the model has one, else ending",
+    )  # fmt: skip
+    guide: float = setting(
+        0.0, "how much the critic's value of the story so far weighs, while more is to be written; 0: it ranks only",
+        at_least=0, plain=0.0,
+    )  # fmt: skip
     z_observes: Literal["given", "past"] = setting(
         "given", "what Z is drawn knowing: all given sentences, or those before the first blank", doors=()
     )

@@ -8,7 +8,8 @@ decoder also knows r(X_missing | X_given, S), which `bridge` proposes from (mode
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -16,6 +17,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from fabula.models.batch import Batch
+from fabula.models.critic import Critic
 from fabula.models.decoders.narrator import NarratorDecoder
 from fabula.models.decoders.tokenizer import SubwordTokenizer
 from fabula.models.protocol import Model
@@ -27,14 +29,27 @@ class NarratorModel(Model):
 
     fill_defaults: Mapping[str, Mapping[str, Any]] = {
         "bridge": {
-            "samples": 16, "top_k": 40, "temperature": 0.8, "max_words": 40, "fluency": 12.0, "twist_weight": 0.0,
+            "samples": 16, "top_k": 40, "temperature": 0.7, "max_words": 40, "fluency": 12.0, "twist_weight": 0.0,
             "context": 0.0,
         }
     }  # fmt: skip
 
-    def __init__(self, decoder: NarratorDecoder, scaffold: Scaffold) -> None:
+    def __init__(
+        self, decoder: NarratorDecoder, scaffold: Scaffold, critic: Callable[[], Critic] | None = None
+    ) -> None:
+        """`critic` loads it: not before somebody asks for it."""
         super().__init__()
-        self._decoder, self.scaffold = decoder, scaffold
+        self._decoder, self.scaffold, self._load_critic = decoder, scaffold, critic
+        if critic is not None:
+            self.fill_defaults = {"bridge": {**self.fill_defaults["bridge"], "rank": "critic"}}
+
+    @cached_property
+    def _critic(self) -> Critic | None:
+        return None if self._load_critic is None else self._load_critic()
+
+    @property
+    def critic(self) -> Critic | None:
+        return self._critic
 
     @property
     def K(self) -> int:

@@ -1,6 +1,7 @@
 """A narrator's folder: its adapter, and what the corpus it was trained on says of names, common words and p(S).
 
 FOLDER/config.json, adapter.safetensors     models/decoders/adapter.py
+FOLDER/critic/                              the same of the critic, where there is one (models/critic.py)
 FOLDER/stories.json                         name, people, common words, p(S_1), p(S_i | S_{i-1}), figures
 """
 
@@ -21,6 +22,7 @@ from fabula.models.settings import ModelSettings
 from fabula.training.recipe import Recipe
 
 FACTS = "stories.json"
+CRITIC = "critic"
 
 
 def is_narrator(folder: Path) -> bool:
@@ -43,6 +45,7 @@ def facts(folder: Path) -> dict[str, Any]:
 def load(folder: Path, device: str) -> dict[str, Any]:
     """The fields of a `Checkpoint`."""
     # Only here: the tokenizer is a library that machines which train other models need not have.
+    from fabula.models.critic import Critic
     from fabula.models.decoders.load import load_narrator
     from fabula.models.narrator import NarratorModel
 
@@ -55,7 +58,9 @@ def load(folder: Path, device: str) -> dict[str, Any]:
         name, figures, corpus_hash = str(known["name"]), dict(known["figures"]), str(known["corpus_hash"])
     except (KeyError, TypeError, ValueError) as error:
         raise UserError(f"{folder / FACTS} is damaged: {type(error).__name__}: {error}") from error
-    model = NarratorModel(decoder, Scaffold(p_initial, p_next)).to(device).eval()
+    critic = folder / CRITIC
+    judge = (lambda: Critic.load(critic, device)) if is_narrator(critic) else None
+    model = NarratorModel(decoder, Scaffold(p_initial, p_next), judge).to(device).eval()
     return {
         "model": model, "vocabulary": Vocabulary(SPECIALS), "labels": known["labels"], "people": people,
         "tagger": known["tagger"],

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import math
 import random
 import tomllib
-from collections import Counter
-from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
+from jaxtyping import Float
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
@@ -22,23 +20,20 @@ from torch.nn import functional as F
 from tqdm import tqdm
 
 from fabula.corpus.dataset import digest
-from fabula.corpus.read import Story, read_stories
-from fabula.corpus.taggers.sentiment import VaderTagger
-from fabula.corpus.tokenize import tokenise_many
 from fabula.device import pick_device
 from fabula.errors import UserError
-from fabula.models.decoders.adapter import Adapter, AdapterConfig, save_adapter
+from fabula.models.decoders.adapter import Adapter, AdapterConfig, load_adapter, save_adapter
 from fabula.models.decoders.base import SHA256, check_base, find_base, sha256
 from fabula.models.decoders.gguf import read_gguf
 from fabula.models.decoders.rows import FREE, SPECIALS, Row, collate, random_row, row
 from fabula.models.decoders.tokenizer import SubwordTokenizer
-from fabula.models.decoders.transformer import AdaptedLinear, Transformer
-from fabula.models.decoders.words import COMMON
+from fabula.models.decoders.transformer import AdaptedLinear, Transformer, compile_blocks
 from fabula.models.settings import not_negative, positive, shares
 from fabula.training.adapters import FACTS
 from fabula.training.checkpoint import write_file
 from fabula.training.recipe import parse
 from fabula.training.resume import interruptible
+from fabula.training.stories import Stories
 
 POOL = 8
 """Batches whose rows are sorted by length together, so that those of one batch are of like lengths."""
@@ -52,6 +47,8 @@ class NarratorRecipe:
     kind: Literal["narrator"] = "narrator"
     base: str = ""
     """A GGUF file to adapt; empty is the installed base."""
+    start: str = ""
+    """The folder of an adapter of the same rank to begin from; empty: anew."""
     rank: int = 16
     scale: float = 2.0
     """What b a is multiplied by."""
@@ -82,11 +79,11 @@ class NarratorRecipe:
         shares(self, "dropout", "warmup", "plain", "middle")
 
 
-def narrator_recipe(path: Path) -> bool:
-    """Whether a recipe is the narrator's; what is wrong with it otherwise is said when it is read."""
+def kind_of(path: Path) -> str:
+    """What a recipe trains where it says so; what is wrong with it otherwise is said when it is read."""
     with suppress(OSError, tomllib.TOMLDecodeError, UnicodeDecodeError):
-        return tomllib.loads(Path(path).read_text(encoding="utf-8")).get("kind") == "narrator"
-    return False
+        return str(tomllib.loads(Path(path).read_text(encoding="utf-8")).get("kind", ""))
+    return ""
 
 
 def read_narrator_recipe(path: Path) -> NarratorRecipe:
@@ -102,41 +99,6 @@ def factor(done: float, recipe: NarratorRecipe) -> float:
     return rise * min(1.0, 0.05 + 0.95 * (1 - done) / 0.3)
 
 
-COUNTED = 50_000
-"""Sentences whose words are counted: plenty for the commonest."""
-
-
-class Stories:
-    """The stories of a file as tokens, with their tags; -1 where there is none."""
-
-    def __init__(self, file: Path, encode: SubwordTokenizer, words: int) -> None:
-        found = [story.sentences for story in read_stories(file) if isinstance(story, Story)]
-        if not found:
-            raise UserError(f"{file}: no usable story in it", field="data")
-        flat = [sentence for story in found for sentence in story]
-        ids = iter([tokens[:words] for tokens in encode.encode_all(flat)])
-        tags = iter([-1 if tag is None else tag for tag in VaderTagger().tag(flat)])
-        self.X = [[next(ids) for _ in story] for story in found]
-        self.S = [[next(tags) for _ in story] for story in found]
-        K = len(VaderTagger().labels)
-        first, pairs = torch.ones(K), torch.ones(K, K)  # one of each, so that nothing is impossible
-        for S in self.S:
-            first[S[0]] += float(S[0] >= 0)
-            for before, after in itertools.pairwise(S):
-                pairs[before, after] += float(before >= 0 and after >= 0)
-        self.facts = {
-            "common": common_words(flat), "people": {}, "p_initial": (first / first.sum()).tolist(),
-            "p_next": (pairs / pairs.sum(1, keepdim=True)).tolist(),
-        }  # fmt: skip
-        """What a narrator's folder says of its corpus; names of people are not counted here."""
-
-
-def common_words(sentences: Sequence[str]) -> tuple[str, ...]:
-    """The commonest words, counted over the first sentences; ties in the order of the alphabet."""
-    counts = Counter(word for words in tokenise_many(sentences[:COUNTED]) for word in words)
-    return tuple(sorted(counts, key=lambda word: (-counts[word], word))[:COMMON])
-
-
 def batches_of(stories: Stories, recipe: NarratorRecipe, epoch: int) -> list[list[Row]]:
     """An epoch's batches: every story once, in rows of like lengths, the same at every call."""
     rng = random.Random(f"{recipe.seed} {epoch}")
@@ -149,13 +111,23 @@ def batches_of(stories: Stories, recipe: NarratorRecipe, epoch: int) -> list[lis
     return rng.sample(batches, len(batches))
 
 
-def nats_of(network: Transformer, rows: list[Row], bf16: bool = False) -> tuple[Tensor, int]:
+def nats_of(network: Transformer, rows: list[Row], bf16: bool = False) -> tuple[Tensor, Tensor]:
     """The loss summed over the counted tokens, and how many there are."""
+    log_p, counted = log_p_of(network, rows, bf16)
+    return -log_p.sum(), counted.sum().to(log_p.device, non_blocking=True)
+
+
+def log_p_of(network: Transformer, rows: list[Row], bf16: bool = False) -> tuple[Float[Tensor, " token"], Tensor]:
+    """log p of every counted token, row after row, and how many each row has (on the host)."""
     device = network.embedding.device
-    ids, counted = (tensor.to(device) for tensor in collate(rows))
+    ids, counted = collate(rows, 8)
+    # Which places count is known here: the device is not asked, and the host may run ahead of it.
+    row, place = counted[:, 1:].nonzero(as_tuple=True)
+    target = ids[row, place + 1].to(device, non_blocking=True)
     with torch.autocast(device.type, torch.bfloat16, enabled=bf16):
-        logits = network.logits(network(ids)[:, :-1][counted[:, 1:]])
-    return F.cross_entropy(logits.float(), ids[:, 1:][counted[:, 1:]], reduction="sum"), int(counted.sum())
+        features = network(ids.to(device, non_blocking=True))
+        logits = network.logits(features[row.to(device), place.to(device)])
+    return -F.cross_entropy(logits.float(), target, reduction="none"), counted.sum(1)
 
 
 class Run:
@@ -169,6 +141,7 @@ class Run:
         torch.manual_seed(recipe.seed)
         self.recipe, self.out, self.device, self.step = recipe, out, device, 0
         self.facts: dict[str, Any] = {}
+        self.labels: tuple[str, ...] = ()
         self.base_sha256 = sha256(path)
         self.encode = SubwordTokenizer.from_metadata(file.metadata)
         self.network = Transformer(file, recipe.rank, recipe.scale, SPECIALS).to(device)
@@ -176,25 +149,44 @@ class Run:
             if isinstance(module, AdaptedLinear):
                 module.dropout = recipe.dropout
         self.parameters = dict(self.network.named_parameters())
+        if recipe.start:
+            self.begin_from(load_adapter(Path(recipe.start)))
         groups = [
             {"params": [p for n, p in self.parameters.items() if n.endswith(".b") == fast], "peak": rate}
             for fast, rate in ((False, recipe.learning_rate), (True, 4 * recipe.learning_rate))
         ]
-        self.optimiser = torch.optim.AdamW(groups, lr=0.0, betas=(0.9, 0.98), weight_decay=recipe.weight_decay)
+        gpu = device.type == "cuda"
+        self.optimiser = torch.optim.AdamW(
+            groups, lr=0.0, betas=(0.9, 0.98), weight_decay=recipe.weight_decay, fused=gpu
+        )
+        if gpu:
+            compile_blocks(self.network)
 
-    def take_step(self, rows: list[Row], steps: int) -> float:
-        """One batch; nats per counted token."""
+    @torch.no_grad()
+    def begin_from(self, adapter: Adapter) -> None:
+        adapter.check(self.network.sizes, self.recipe.start)
+        if (adapter.config.rank, adapter.config.scale) != (self.recipe.rank, self.recipe.scale):
+            raise UserError(f"{self.recipe.start} has another rank or scale than the recipe", field="start")
+        for name, p in self.parameters.items():
+            p.copy_(adapter.tensors[name])
+
+    def take_step(self, rows: list[Row], steps: int) -> Tensor:
+        """One batch; nats per counted token, on the device."""
         torch.manual_seed(1_000_003 * self.recipe.seed + self.step)  # dropout's, so that a resumed run draws the same
-        for group in self.optimiser.param_groups:
-            group["lr"] = group["peak"] * factor((self.step + 1) / steps, self.recipe)
         self.network.train()
         loss, count = nats_of(self.network, rows, bf16=self.device.type == "cuda")
-        (loss / count).backward()
+        self.descend(loss / count, steps)
+        return loss.detach() / count
+
+    def descend(self, loss: Tensor, steps: int) -> None:
+        """Down the gradient of a loss, at the rates of this step."""
+        for group in self.optimiser.param_groups:
+            group["lr"] = group["peak"] * factor((self.step + 1) / steps, self.recipe)
+        loss.backward()
         torch.nn.utils.clip_grad_norm_(self.parameters.values(), self.recipe.clip)
         self.optimiser.step()
         self.optimiser.zero_grad(set_to_none=True)
         self.step += 1
-        return loss.item() / count
 
     @torch.no_grad()
     def valid_nll(self, stories: Stories) -> float:
@@ -202,13 +194,13 @@ class Run:
         self.network.eval()
         rows = [row(story, [FREE] * len(story), None, range(len(story))) for story in stories.X]
         parts = [rows[i : i + self.recipe.batch] for i in range(0, len(rows), self.recipe.batch)]
-        return sum(float(nats_of(self.network, part)[0]) for part in parts) / len(rows)
+        return sum(float(nats_of(self.network, part, self.device.type == "cuda")[0]) for part in parts) / len(rows)
 
     def keep(self) -> None:
         """The adapter as it is used, and all that a resumed run needs."""
         config = AdapterConfig(
             base_sha256=self.base_sha256, rank=self.recipe.rank, scale=self.recipe.scale,
-            labels=tuple(VaderTagger().labels), tagger="vader",
+            labels=self.labels, tagger="vader",
         )  # fmt: skip
         tensors = {name: p.detach().cpu().contiguous() for name, p in self.parameters.items()}
         save_adapter(Adapter(config, tensors), self.out)
@@ -241,7 +233,8 @@ class Run:
                     k: tensors[f"{k}/{name}"] for k in ("step", "exp_avg", "exp_avg_sq") if f"{k}/{name}" in tensors
                 }
                 if found:
-                    self.optimiser.state[p] = found | {"step": found["step"].cpu()}
+                    step = found["step"].to("cuda" if self.device.type == "cuda" else "cpu")  # fused or not
+                    self.optimiser.state[p] = found | {"step": step}
 
 
 def train_narrator(
@@ -250,6 +243,7 @@ def train_narrator(
     """Train through all epochs; `out` then holds the adapter, and the figures are returned."""
     run = Run(recipe, out, pick_device(device))
     train, valid = (Stories(data / f"{split}.csv", run.encode, recipe.words) for split in ("train", "valid"))
+    run.labels = train.labels
     run.facts = {
         "name": recipe.name,
         "figures": {},
@@ -265,8 +259,10 @@ def train_narrator(
         for epoch in range(run.step // per_epoch, recipe.epochs):
             batches = batches_of(train, recipe, epoch)[run.step - epoch * per_epoch :]
             with tqdm(batches, desc=f"epoch {epoch + 1}", unit="batch", disable=not bar, leave=False) as shown:
-                for rows in shown:
-                    shown.set_postfix(nats=f"{run.take_step(rows, steps):.3f}")
+                for number, rows in enumerate(shown):
+                    nats = run.take_step(rows, steps)
+                    if number % 20 == 0:
+                        shown.set_postfix(nats=f"{float(nats):.3f}")
                     if interrupted():
                         run.keep()
                         raise KeyboardInterrupt

@@ -43,13 +43,21 @@ class AdapterConfig:
     """Which tagger gave the states in training."""
     specials: int = SPECIALS
     """The base's first tokens, whose vectors are learnt."""
+    layers: int = 0
+    """Layers of the base that are used, from the first; 0: all."""
+    critic: bool = False
+    """Whether a critic's output map stands beside the adapter."""
     format: int = FORMAT
 
     def __post_init__(self) -> None:
         if self.format != FORMAT:
             raise ValueError(f"format {self.format} is not known")
-        if self.rank < 1 or not 1 <= len(self.labels) <= MOODS or self.specials != SPECIALS:
-            raise ValueError("rank, labels or specials are out of range")
+        if self.rank < 1 or not 1 <= len(self.labels) <= MOODS or self.specials != SPECIALS or self.layers < 0:
+            raise ValueError("rank, labels, layers or specials are out of range")
+
+    def sizes(self, base: Sizes) -> Sizes:
+        """Of the network: the base's, or as many of its layers as are used."""
+        return base._replace(layers=min(self.layers or base.layers, base.layers))
 
 
 @dataclass(frozen=True)
@@ -62,7 +70,7 @@ class Adapter:
     def check(self, sizes: Sizes, path: Path | str = "the adapter") -> None:
         """That every tensor is there and fits the base's shape."""
         found = {name: tuple(tensor.shape) for name, tensor in self.tensors.items()}
-        if found != shapes(sizes, self.config.rank):
+        if found != shapes(self.config.sizes(sizes), self.config.rank, self.config.critic):
             raise UserError(f"{path} does not fit the base: its tensors have other names or shapes")
 
     def merge(self, tensors: Mapping[str, Tensor]) -> Merged:
@@ -77,7 +85,7 @@ class Merged(Mapping[str, Tensor]):
 
     def __getitem__(self, name: str) -> Tensor:
         added = self.adapter.tensors
-        if name.startswith("special_"):
+        if name.startswith(("special_", "critic.")):
             return added[name]
         weight = self.base[name]
         parts = name.split(".")
@@ -87,14 +95,14 @@ class Merged(Mapping[str, Tensor]):
         return weight
 
     def __iter__(self) -> Iterator[str]:
-        return iter([*self.base, "special_in", "special_out"])
+        return iter([*self.base, *(name for name in self.adapter.tensors if not name.startswith("blocks."))])
 
     def __len__(self) -> int:
-        return len(self.base) + 2
+        return sum(1 for _ in self)
 
 
-def shapes(sizes: Sizes, rank: int) -> dict[str, tuple[int, ...]]:
-    """The shape of every tensor of an adapter for such a base."""
+def shapes(sizes: Sizes, rank: int, critic: bool = False) -> dict[str, tuple[int, ...]]:
+    """The shape of every tensor of an adapter for such a network."""
     keys = sizes.width // sizes.heads * sizes.key_heads
     outputs = {"attn_k": keys, "attn_v": keys, "ffn_gate": sizes.inner, "ffn_up": sizes.inner}
     found: dict[str, tuple[int, ...]] = {"special_in": (SPECIALS, sizes.width), "special_out": (SPECIALS, sizes.width)}
@@ -103,6 +111,8 @@ def shapes(sizes: Sizes, rank: int) -> dict[str, tuple[int, ...]]:
             inputs = sizes.inner if name == "ffn_down" else sizes.width
             found[f"blocks.{layer}.linears.{name}.a"] = (rank, inputs)
             found[f"blocks.{layer}.linears.{name}.b"] = (outputs.get(name, sizes.width), rank)
+    if critic:
+        found |= {"critic.weight": (1, sizes.width), "critic.bias": (1,)}
     return found
 
 
@@ -110,7 +120,7 @@ def save_adapter(adapter: Adapter, folder: Path) -> None:
     """Into a folder, the weights first: a folder with a config is complete."""
     stored: dict[str, Tensor] = {}
     for name, tensor in adapter.tensors.items():
-        if name.startswith("special_"):
+        if not name.startswith("blocks."):
             stored[name] = tensor.half().contiguous()
         else:
             levels, scale = quantise(tensor.float())

@@ -67,10 +67,11 @@ def fuse(
         yield from stored(f"{i}.output", output)
         yield from stored(f"{i}.gate_up", reads(gate_up, ffn_norm))
         yield from stored(f"{i}.down", down)
-    for name, special, norm in (
-        ("head", "special_out", tensors["output_norm.weight"]),
-        ("embedding", "special_in", None),
-    ):
+    tables = [("embedding", "special_in", None), ("head", "special_out", tensors["output_norm.weight"])]
+    if "critic.weight" in tensors:  # a critic has one output in place of the vocabulary's, too few to quantise
+        yield "head", reads(tensors["critic.weight"], tables.pop()[2]).to(dtype)
+        yield "head.bias", tensors["critic.bias"].to(dtype)
+    for name, special, norm in tables:
         table, added = tensors["token_embd.weight"].clone(), tensors[special]
         table[: len(added)] += added
         yield from stored(name, reads(table, norm))

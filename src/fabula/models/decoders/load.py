@@ -27,7 +27,12 @@ LAYOUT = 1
 
 
 def load_narrator(folder: Path, device: str = "cpu", base: Path | None = None) -> NarratorDecoder:
-    """The decoder of an adapter's folder: 8-bit on a CPU, bfloat16 on a GPU."""
+    """The decoder of an adapter's folder."""
+    return NarratorDecoder(*load_network(folder, device, base))
+
+
+def load_network(folder: Path, device: str = "cpu", base: Path | None = None) -> tuple[Network, SubwordTokenizer]:
+    """The network of an adapter's folder, merged with its base: 8-bit on a CPU, bfloat16 on a GPU."""
     adapter = load_adapter(folder)
     path = base or find_base()
     with ThreadPoolExecutor(1) as pool:  # what needs no GIL (hashing, packing) beside what does (header, tokenizer)
@@ -37,12 +42,12 @@ def load_narrator(folder: Path, device: str = "cpu", base: Path | None = None) -
         making = pool.submit(_network, adapter, file, folder, torch.device(device))
         tokenizer = SubwordTokenizer.from_metadata(file.metadata)
         tokenizer.starts_word  # noqa: B018 (worked out now, while there is time)
-        return NarratorDecoder(making.result(), tokenizer)
+        return making.result(), tokenizer
 
 
 def _network(adapter: Adapter, file: GGUF, folder: Path, device: torch.device) -> Network:
-    sizes = Sizes.of(file.metadata)
-    adapter.check(sizes, folder)
+    adapter.check(Sizes.of(file.metadata), folder)
+    sizes = adapter.config.sizes(Sizes.of(file.metadata))
     if device.type == "cpu" and quantised.available():
         weights = _eight_bit(adapter, file, sizes, f"{adapter.config.base_sha256[:16]}-{sha256(folder / WEIGHTS)[:16]}")
     else:

@@ -23,7 +23,7 @@ from fabula.models.decoders.tokenizer import SubwordTokenizer
 
 WINDOW, KEPT = 8, 4
 """Sentences that a row remembers at most, and how many are read again when it is full."""
-SCORED_AT_ONCE = 512
+SCORED_AT_ONCE = {"cpu": 512, "cuda": 8192}
 """Tokens whose scores (49,152 each) are held at a time."""
 NONE = -1
 
@@ -157,8 +157,9 @@ class NarratorDecoder:
         features, new, moved = self._read(state, ids, there)
         scored = new.column >= count[new.row] - 1
         row, target = new.row[scored], ids[new.row[scored], new.column[scored] + 1]
-        for part in torch.arange(len(row), device=row.device).split(SCORED_AT_ONCE):
-            chosen = scored.nonzero().squeeze(1)[part]
+        places = scored.nonzero().squeeze(1)
+        for part in torch.arange(len(row), device=row.device).split(SCORED_AT_ONCE.get(row.device.type, 512)):
+            chosen = places[part]
             place = new.column[chosen] + 1 - count[row[part]]
             log_p[row[part], place] = -F.cross_entropy(self.scores(features[chosen]), target[part], reduction="none")
         final = tokens.gather(1, (lengths - 1).clamp(min=0)[:, None]).squeeze(1)
@@ -237,14 +238,16 @@ class NarratorDecoder:
     def _begin(self, given: Given | None, first: Int[Tensor, " batch"], told: Sequence[Sequence[int]]) -> NarratorState:
         """A window that begins with sentence `first` of each story: its header is read, then the tokens `told`."""
         prompts = []
-        for row, tokens in enumerate(told):
+        # Asked for once: rows are many, and each question to a GPU takes its time.
+        X, lengths, present, missing = ([], [], [], []) if given is None else (tensor.tolist() for tensor in given)
+        for row, (start, tokens) in enumerate(zip(first.tolist(), told, strict=True)):
             ahead: list[list[int] | None] = []
             if given is not None:
-                for j in range(int(first[row]), min(int(first[row]) + WINDOW, given.X.shape[1])):
-                    if bool(given.missing[row, j]):
+                for j in range(start, min(start + WINDOW, given.X.shape[1])):
+                    if missing[row][j]:
                         ahead.append(None)
-                    elif bool(given.present[row, j]):
-                        ahead.append(given.X[row, j, : max(int(given.lengths[row, j]) - 1, 0)].tolist())
+                    elif present[row][j]:
+                        ahead.append(X[row][j][: max(lengths[row][j] - 1, 0)])
             prompts.append([*header(ahead), *tokens])
         return replace(self._fresh(prompts, first), given=given)
 

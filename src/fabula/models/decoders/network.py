@@ -76,6 +76,7 @@ class Network:
         self.embedding, self.scale = weights["embedding"], weights.get("embedding.scale")
         names = [f"{i}.{name}" for i in range(sizes.layers) for name in FUSED]
         self.head, *maps = linear_maps(weights, ["head", *names])
+        self.bias = weights.get("head.bias")
         self.layers = [Layer(*maps[begin : begin + len(FUSED)]) for begin in range(0, len(maps), len(FUSED))]
         self.device = self.embedding.device
         self.dtype = self.embedding.dtype if self.scale is None else torch.float32
@@ -138,7 +139,8 @@ class Network:
         return F.rms_norm(x, (size.width,), eps=size.epsilon)
 
     def logits(self, features: Float[Tensor, "token width"]) -> Float[Tensor, "token vocab"]:
-        return self.head(features).float()
+        scores = self.head(features).float()
+        return scores if self.bias is None else scores + self.bias
 
 
 def _turn(x: Float[Tensor, "token head width"], turn: Tensor) -> Tensor:

@@ -72,9 +72,9 @@ def random_row(story: Sequence[Ids], tags: Ids, rng: random.Random, plain: float
     return row(story, moods, missing, missing)
 
 
-def collate(rows: Sequence[Row]) -> tuple[Int[Tensor, "batch token"], Bool[Tensor, "batch token"]]:
-    """Rows side by side, padded with `<bos>`, which is never counted."""
-    width = max(len(ids) for ids, _ in rows)
+def collate(rows: Sequence[Row], multiple: int = 1) -> tuple[Int[Tensor, "batch token"], Bool[Tensor, "batch token"]]:
+    """Rows side by side, padded with `<bos>`, which is never counted, to a multiple of so many tokens."""
+    width = -(-max(len(ids) for ids, _ in rows) // multiple) * multiple
     ids, counted = torch.zeros(len(rows), width, dtype=torch.int64), torch.zeros(len(rows), width, dtype=torch.bool)
     for r, (tokens, mask) in enumerate(rows):
         ids[r, : len(tokens)], counted[r, : len(mask)] = torch.tensor(tokens), torch.tensor(mask, dtype=torch.bool)

@@ -57,9 +57,8 @@ class AdaptedLinear(nn.Module):
         self.b = nn.Parameter(torch.zeros(weight.shape[0], rank))
 
     def forward(self, x: Tensor) -> Tensor:
-        return F.linear(x, self.weight) + F.linear(
-            F.linear(F.dropout(x, self.dropout, self.training), self.a), self.b * self.scale
-        )
+        low = F.linear(F.dropout(x, self.dropout, self.training), self.a)
+        return F.linear(x, self.weight) + F.linear(low * self.scale, self.b)
 
 
 class Block(nn.Module):
@@ -90,14 +89,15 @@ class Block(nn.Module):
 
 
 class Transformer(nn.Module):
-    """The whole network; of its special tokens, the first `specials`, the vectors are learnt anew (a difference)."""
+    """The network, or its first `layers`. The vectors of its first `specials` tokens are learnt anew (a difference)."""
 
     embedding: Tensor
     norm: Tensor
 
-    def __init__(self, file: GGUF, rank: int, scale: float, specials: int) -> None:
+    def __init__(self, file: GGUF, rank: int, scale: float, specials: int, layers: int | None = None) -> None:
         super().__init__()
         self.sizes = Sizes.of(file.metadata)
+        self.sizes = self.sizes._replace(layers=layers or self.sizes.layers)
         self.blocks = nn.ModuleList(Block(file, i, self.sizes, rank, scale) for i in range(self.sizes.layers))
         self.register_buffer("embedding", file.tensors["token_embd.weight"], persistent=False)
         self.register_buffer("norm", file.tensors["output_norm.weight"], persistent=False)
@@ -118,6 +118,12 @@ class Transformer(nn.Module):
         scores = F.linear(features, self.embedding)
         few = F.linear(features, self.special_out)
         return torch.cat([scores[..., : few.shape[-1]] + few, scores[..., few.shape[-1] :]], -1)
+
+
+def compile_blocks(network: Transformer) -> None:
+    """On a GPU, where launching small kernels takes longer than they do; the blocks share one compilation."""
+    for block in network.blocks:
+        block.compile(dynamic=True)
 
 
 def rotations(tokens: int, sizes: Sizes, device: torch.device) -> tuple[Tensor, Tensor]:

@@ -1,0 +1,137 @@
+"""The critic: how well a story holds together, read line by line.
+
+A pretrained network with an adapter of its own reads the story as the narrator does and says after every sentence how
+probable it is that a person told it so far:
+
+    v_i = logit P(people's | X_1 .. X_i),   v_N: the whole story,   v_i - v_{i-1}: what line i did to it
+
+It was trained to tell people's stories from a narrator's samples and from stories broken on purpose
+(`training/critic.py`), always against the same story as people told it, so that neither length nor subject decides. It
+knows stories of five sentences: a longer one is read five at a time, and its value is the mean of these readings.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from fabula.errors import UserError
+from fabula.models.decoders.load import load_network
+from fabula.models.decoders.network import Cache, Network, Packed
+from fabula.models.decoders.rows import BOS, END, FREE, row
+from fabula.models.decoders.tokenizer import SubwordTokenizer
+
+Ids = Sequence[int]
+AT_ONCE = {"cpu": 4096, "cuda": 65536}
+"""Tokens that are read together: what the network keeps of them fits into memory."""
+WINDOW, STEP = 5, 2
+"""Sentences that are read together, and how far the next reading begins after the last."""
+ABOUT = "critic.json"
+
+
+class Verdict(NamedTuple):
+    """What the critic says of one story."""
+
+    whole: float
+    """v_N, above 0 where a person is the likelier teller."""
+    lines: tuple[float, ...]
+    """What each line did to it, v_i - v_{i-1}; 0 for the first."""
+
+
+@dataclass(frozen=True)
+class Critic:
+    """A network with one output, and what counts beside it when candidates are ranked."""
+
+    network: Network
+    tokenizer: SubwordTokenizer
+    ending: float = 0.12
+    """Weight in the ranking of log p of the given sentences that follow the writing."""
+    density: float = 0.12
+    """Weight in the ranking of log p of what was written."""
+
+    @staticmethod
+    def load(folder: Path, device: str = "cpu", base: Path | None = None) -> Critic:
+        try:
+            recipe = json.loads((folder / ABOUT).read_text(encoding="utf-8"))["recipe"]
+            ending, density = float(recipe["ending"]), float(recipe["density"])
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise UserError(f"{folder} is not a critic's folder, or damaged: {ABOUT}") from error
+        network, tokenizer = load_network(folder, device, base)
+        return Critic(network, tokenizer, ending, density)
+
+    def judge(self, stories: Sequence[Sequence[Ids]]) -> list[Verdict]:
+        """Every story's verdict; sentences are tokens without their end."""
+        windows = [(n, first) for n, story in enumerate(stories) for first in starts(len(story))]
+        values = self.values([stories[n][first : first + WINDOW] for n, first in windows]).tolist()
+        found = []
+        for n, story in enumerate(stories):
+            own = [(first, v) for (m, first), v in zip(windows, values, strict=True) if m == n]
+            whole = [v[min(len(story), WINDOW) - 1] for _, v in own]
+            lines = [0.0] * len(story)
+            for first, v in reversed(own):  # the reading with the most before a line has the last word on it
+                for i in range(1, min(WINDOW, len(story) - first)):
+                    lines[first + i] = v[i] - v[i - 1]
+            found.append(Verdict(sum(whole) / len(whole), tuple(lines)))
+        return found
+
+    def read(self, sentences: Sequence[str]) -> Verdict:
+        """A story in words."""
+        return self.judge([self.tokenizer.encode_all(list(sentences))])[0]
+
+    @torch.inference_mode()
+    def values(self, stories: Sequence[Sequence[Ids]]) -> Float[Tensor, "story sent"]:
+        """v_1 .. v_N of every story; NaN beyond a story's end. What all stories begin with is read once."""
+        rows = [row(story, [FREE] * len(story), None, ()).ids for story in stories]
+        shared = common_start(rows) if len(rows) > 1 else 0
+        found = torch.full((len(rows), max(len(story) for story in stories)), float("nan"))
+        order = sorted(range(len(rows)), key=lambda n: len(rows[n]))
+        begun, before = self._read(self.network.cache(1), [rows[0][:shared]], 0) if shared else (None, [[]])
+        first, at_once = 0, AT_ONCE.get(self.network.device.type, 4096)
+        while first < len(order):
+            last = first + 1
+            while last < len(order) and (last + 1 - first) * (len(rows[order[last]]) - shared) <= at_once:
+                last += 1
+            part = order[first:last]
+            cache = self.network.cache(len(part))
+            if begun is not None:
+                cache = Cache(begun.entries.repeat_interleave(len(part), 2))
+            _, values = self._read(cache, [rows[n][shared:] for n in part], shared)
+            for n, own in zip(part, values, strict=True):
+                found[n, : len(stories[n])] = torch.tensor([*before[0], *own])
+            first = last
+        return found
+
+    def _read(self, cache: Cache, rows: Sequence[Ids], place: int) -> tuple[Cache, list[list[float]]]:
+        """Rows on from the cache's place; the value at each sentence's end."""
+        width, device = max(len(ids) for ids in rows), self.network.device
+        ids = torch.tensor([[*own, *[BOS] * (width - len(own))] for own in rows], device=device)
+        there = torch.arange(width, device=device) < torch.tensor([[len(own)] for own in rows], device=device)
+        cache = cache.with_room(place + width)
+        new = Packed.of(ids, there, torch.full((len(rows),), place, device=device))
+        features = self.network.read(cache, new)
+        ends = new.ids == END
+        values = self.network.logits(features[ends]).squeeze(1).tolist()
+        found: list[list[float]] = [[] for _ in rows]
+        for number, value in zip(new.row[ends].tolist(), values, strict=True):
+            found[number].append(value)
+        return cache, found
+
+
+def common_start(rows: Sequence[Ids]) -> int:
+    """How many tokens all rows begin with, of no row all."""
+    shortest = min(len(ids) for ids in rows) - 1
+    return next((i for i in range(shortest) if len({ids[i] for ids in rows}) > 1), shortest)
+
+
+def starts(sentences: int) -> list[int]:
+    """Where the readings of a story begin: all of its lines are read, the last ones at the end of a reading."""
+    if sentences <= WINDOW:
+        return [0]
+    return [*range(0, sentences - WINDOW, STEP), sentences - WINDOW]

@@ -1,0 +1,140 @@
+"""Expert iteration: a narrator learns from the better and the worse of its own tellings (DPO, Rafailov et al. 2023).
+
+For a prompt with the tellings b (better) and w (worse) of its missing sentences, with r the narrator in training and
+r_0 as it began,
+
+    loss = -log sigmoid(beta [log r(b)/r_0(b) - log r(w)/r_0(w)])  -  imitation * log r(b) per token
+           - people * (log-likelihood per token of people's stories, in rows as in training)
+
+The last part keeps p and r what they were learnt for: without it the narrator forgets how people tell.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import tomllib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+from torch.nn import functional as F
+from tqdm import tqdm
+
+from fabula.corpus.dataset import digest
+from fabula.device import pick_device
+from fabula.errors import UserError
+from fabula.models.decoders.rows import FREE, Row, random_row, row
+from fabula.models.decoders.tokenizer import SubwordTokenizer
+from fabula.models.settings import not_negative
+from fabula.training.narrator import NarratorRecipe, Run, log_p_of, nats_of
+from fabula.training.recipe import parse
+from fabula.training.stories import Stories
+
+
+@dataclass(frozen=True, kw_only=True)
+class PreferenceRecipe(NarratorRecipe):
+    """As the narrator's recipe; `start` is the narrator that told the tellings, `batch` the pairs of a step."""
+
+    kind: Literal["preference"] = "preference"  # type: ignore[assignment]
+    beta: float = 0.1
+    imitation: float = 0.2
+    people: float = 1.0
+    human_rows: int = 64
+    """People's stories of a step."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        not_negative(self, "beta", "imitation", "people", "human_rows")
+        if not self.start:
+            raise UserError("a recipe of kind preference begins from a narrator: give `start`", field="start")
+
+
+def read_preference_recipe(path: Path) -> PreferenceRecipe:
+    content = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+    return parse(PreferenceRecipe, {"name": Path(path).stem, **content}, "")
+
+
+class Preference(NamedTuple):
+    """Two tellings as rows that count their missing sentences."""
+
+    better: Row
+    worse: Row
+
+
+def read_preferences(file: Path, encode: SubwordTokenizer, words: int) -> list[Preference]:
+    """Of lines {"missing": numbers, "better": sentences, "worse": sentences}."""
+    try:
+        lines = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+    except OSError as error:
+        raise UserError(f"{file}: {error.strerror}", field="data") from error
+    found = []
+    for line in lines:
+        rows = []
+        for telling in (line["better"], line["worse"]):
+            story = [tokens[:words] for tokens in encode.encode_all(telling)]
+            rows.append(row(story, [FREE] * len(story), line["missing"], line["missing"]))
+        found.append(Preference(*rows))
+    return found
+
+
+def log_r(run: Run, rows: Sequence[Row]) -> tuple[Float[Tensor, " row"], Tensor]:
+    """log r of the counted tokens of every row, and how many there are."""
+    log_p, counts = log_p_of(run.network, list(rows), run.device.type == "cuda")
+    number = torch.repeat_interleave(torch.arange(len(rows)), counts).to(log_p.device)
+    return log_p.new_zeros(len(rows)).index_add(0, number, log_p), counts.to(log_p.device)
+
+
+def train_on_preferences(
+    recipe: PreferenceRecipe, data: Path, out: Path, *, device: str = "cpu", bar: bool = True
+) -> dict[str, Any]:
+    """One narrator more: `data` holds train.csv, valid.csv and preferences.jsonl."""
+    run = Run(recipe, out, pick_device(device))
+    train, valid = (Stories(data / f"{split}.csv", run.encode, recipe.words) for split in ("train", "valid"))
+    run.labels = train.labels
+    run.facts = {
+        "name": recipe.name, "figures": {}, "corpus_hash": digest((data / "train.csv").read_bytes()), **train.facts,
+    }  # fmt: skip
+    pairs = read_preferences(data / "preferences.jsonl", run.encode, recipe.words)
+    pairs.sort(key=lambda pair: len(pair.better.ids))
+    parts = [pairs[i : i + recipe.batch] for i in range(0, len(pairs), recipe.batch)]
+    run.network.eval()
+    with torch.no_grad():  # r_0, once and for all
+        begun = [log_r(run, [*(p.better for p in part), *(p.worse for p in part)])[0] for part in parts]
+    rng = random.Random(recipe.seed)
+    steps, margins = len(parts) * recipe.epochs, []
+    for epoch in range(recipe.epochs):
+        order = rng.sample(range(len(parts)), len(parts))
+        for number in tqdm(order, desc=f"epoch {epoch + 1}", disable=not bar, leave=False):
+            margin = take_step(run, recipe, parts[number], begun[number], human_rows(train, recipe, rng), steps)
+            margins.append(margin)
+    run.keep()
+    right = torch.stack(margins[-max(1, len(margins) // 5) :]).mean()
+    return {"valid_nll": run.valid_nll(valid), "steps": run.step, "pairs": len(pairs), "preferred": float(right)}
+
+
+def human_rows(train: Stories, recipe: PreferenceRecipe, rng: random.Random) -> list[Row]:
+    chosen = rng.sample(range(len(train.X)), min(recipe.human_rows, len(train.X)))
+    return [random_row(train.X[i], train.S[i], rng, recipe.plain, recipe.middle) for i in chosen]
+
+
+def take_step(
+    run: Run, recipe: PreferenceRecipe, pairs: Sequence[Preference], begun: Tensor, human: list[Row], steps: int
+) -> Tensor:
+    """One step; the share of its pairs whose better telling has gained on the worse."""
+
+    run.network.train()
+    found, counts = log_r(run, [*(p.better for p in pairs), *(p.worse for p in pairs)])
+    gain = (found - begun).view(2, -1)
+    margin = gain[0] - gain[1]
+    better = found[: len(pairs)].sum() / counts[: len(pairs)].sum()
+    total = -F.logsigmoid(recipe.beta * margin).mean() - recipe.imitation * better
+    if human:
+        nats, count = nats_of(run.network, human, run.device.type == "cuda")
+        total = total + recipe.people * nats / count
+    run.descend(total, steps)
+    return (margin > 0).float().mean().detach()

@@ -1,0 +1,170 @@
+"""The critic on a tiny random base: how stories are read, what a pair's loss counts, that it learns and is obeyed."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+from fabula.errors import UserError
+from fabula.models.critic import ABOUT, WINDOW, Critic, common_start, starts
+from fabula.models.decoders.adapter import load_adapter, save_adapter
+from fabula.models.decoders.base import CACHE_VARIABLE, sha256
+from fabula.models.decoders.fuse import fuse
+from fabula.models.decoders.gguf import read_gguf
+from fabula.models.decoders.network import Network
+from fabula.models.decoders.rows import FREE, row
+from fabula.models.decoders.transformer import Sizes
+from fabula.training.critic import CriticNetwork, CriticRecipe, Pair, cloze_pairs, loss_of, pairs_of, train_critic
+from gguf_writer import write_tiny_base
+
+GOOD = ["Tom was sad.", "Tom lost a hat.", "He saw the hat.", "He took the hat.", "Tom was glad."]
+BAD = ["Tom was sad.", "Tom lost a hat.", "the the the the", "the was the was", "the the was the"]
+
+
+@pytest.fixture
+def base(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path / "cache"))
+    return write_tiny_base(tmp_path / "tiny.gguf")
+
+
+@pytest.fixture
+def recipe(base: Path) -> CriticRecipe:
+    return CriticRecipe(name="tiny", base=str(base), rank=4, batch=2, epochs=30, learning_rate=1e-2)
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    lines = [
+        "storyid,storytitle,sentence1,sentence2,sentence3,sentence4,sentence5",
+        *[f"{i},t,{','.join(GOOD)}" for i in range(8)],
+    ]
+    (tmp_path / "train.csv").write_text("\n".join(lines) + "\n")
+    told = [{"of": i, "first": 2, "kind": "toy", "sentences": BAD} for i in range(8)]
+    (tmp_path / "negatives-toy.jsonl").write_text("".join(json.dumps(line) + "\n" for line in told))
+    return tmp_path
+
+
+@pytest.fixture
+def critic(recipe: CriticRecipe, base: Path, tmp_path: Path) -> Critic:
+    """Random weights, so that every line matters."""
+    torch.manual_seed(1)
+    network = CriticNetwork(recipe, base)
+    for p in network.parameters():
+        torch.nn.init.normal_(p, std=0.2)
+    save_adapter(network.adapter(recipe, sha256(base)), tmp_path / "critic")
+    (tmp_path / "critic" / ABOUT).write_text(json.dumps({"recipe": asdict(recipe), "figures": {}}))
+    return Critic.load(tmp_path / "critic", base=base)
+
+
+@pytest.mark.parametrize("sentences", range(1, 66))
+def test_all_lines_of_a_story_are_read(sentences: int) -> None:
+    begun = starts(sentences)
+    assert begun[0] == 0
+    assert {i for first in begun for i in range(first, min(first + WINDOW, sentences))} == set(range(sentences))
+    assert begun[-1] + min(WINDOW, sentences) == sentences
+    assert len(set(begun)) == len(begun)
+
+
+def test_the_common_start_is_of_no_row_all() -> None:
+    assert common_start([[1, 2, 3], [1, 2, 4]]) == 2
+    assert common_start([[1, 2], [1, 2]]) == 1
+    assert common_start([[1, 2], [1, 2, 3]]) == 1
+    assert common_start([[5], [6]]) == 0
+
+
+def test_stories_read_together_have_the_values_they_have_alone(critic: Critic) -> None:
+    """What they share is read once; their own lengths do not matter."""
+    told = [GOOD, BAD, GOOD[:3], ["Tom was sad.", "He was the hat."]]
+    ids = [critic.tokenizer.encode_all(story) for story in told]
+    together = critic.values(ids)
+    for n, story in enumerate(ids):
+        alone = critic.values([story])[0]
+        torch.testing.assert_close(together[n, : len(story)], alone, rtol=1e-4, atol=1e-4)
+        assert bool(together[n, len(story) :].isnan().all())
+    assert len(set(together[:, 1].tolist())) > 1
+
+
+def test_the_product_reads_what_training_read(critic: Critic, recipe: CriticRecipe, base: Path, tmp_path: Path) -> None:
+    """The network for inference, without quantising, against the one that is trained."""
+    adapter, file = load_adapter(tmp_path / "critic"), read_gguf(base)
+    network = CriticNetwork(recipe, base).eval()
+    for name, p in network.named_parameters():
+        p.data.copy_(adapter.tensors[name.removeprefix("transformer.")])
+    sizes = adapter.config.sizes(Sizes.of(file.metadata))
+    weights = dict(fuse(adapter.merge(file.tensors), sizes, eight_bit=False))
+    exact = Critic(Network(sizes, weights), critic.tokenizer)
+    ids = critic.tokenizer.encode_all(GOOD)
+    values, _ = network([row(ids, [FREE] * 5, None, ())], False)
+    torch.testing.assert_close(exact.values([ids])[0], values.detach(), rtol=1e-3, atol=1e-3)
+
+
+def test_a_long_story_is_the_mean_of_its_readings(critic: Critic) -> None:
+    story = critic.tokenizer.encode_all([*GOOD, *BAD[2:], *GOOD[1:]])
+    verdict = critic.judge([story])[0]
+    readings = [critic.values([story[first : first + WINDOW]])[0] for first in starts(len(story))]
+    assert verdict.whole == pytest.approx(float(torch.stack([v[-1] for v in readings]).mean()), abs=1e-3)
+    assert verdict.lines[0] == 0.0
+    assert verdict.lines[1] == pytest.approx(float(readings[0][1] - readings[0][0]), abs=1e-3)
+    last = readings[-1]
+    assert verdict.lines[-1] == pytest.approx(float(last[-1] - last[-2]), abs=1e-3)
+    short = critic.judge([story[:4]])[0]
+    assert short.whole == pytest.approx(float(critic.values([story[:4]])[0][3]), abs=1e-3)
+
+
+def test_the_loss_of_a_pair(recipe: CriticRecipe, base: Path) -> None:
+    """As the module's docstring says, by hand; lines before the first wrong one do not count."""
+    torch.manual_seed(2)
+    network = CriticNetwork(recipe, base)
+    for p in network.parameters():
+        torch.nn.init.normal_(p, std=0.2)
+
+    good, bad = [[100, 101], [102], [103, 104, 105]], [[100, 101], [110], [111, 112]]
+    loss, whole = loss_of(network, [Pair(good, bad, 1, "toy")], False)
+    v, _ = network([row(good, [FREE] * 3, None, ())], False)
+    w, _ = network([row(bad, [FREE] * 3, None, ())], False)
+    people, others = F.softplus(-v), F.softplus(w)
+    lines = (people.mean() + others[1:].mean()) / 2
+    expected = F.softplus(w[-1] - v[-1]) + (people[-1] + others[-1]) / 2 + 0.5 * lines
+    assert float(loss.detach()) == pytest.approx(float(expected.detach()), rel=1e-4)
+    assert whole[:, 0].tolist() == pytest.approx([float(v[-1].detach()), float(w[-1].detach())], rel=1e-4)
+
+
+def test_training_learns_to_tell_them_apart(recipe: CriticRecipe, data: Path, base: Path, tmp_path: Path) -> None:
+    train_critic(recipe, data, tmp_path / "run", bar=False)
+    critic = Critic.load(tmp_path / "run", base=base)
+    good, bad = critic.read(GOOD), critic.read(BAD)
+    assert good.whole > 0 > bad.whole
+    assert min(range(5), key=bad.lines.__getitem__) == 2  # the line that breaks it
+    assert (critic.ending, critic.density) == (recipe.ending, recipe.density)
+
+
+def test_kinds_can_be_left_out(recipe: CriticRecipe, data: Path, base: Path) -> None:
+    from dataclasses import replace
+
+    from fabula.models.decoders.tokenizer import SubwordTokenizer
+
+    encode = SubwordTokenizer.from_metadata(read_gguf(base).metadata)
+    assert {pair.kind for pair in pairs_of(recipe, data, encode)} == {"toy", "corrupted"}
+    assert {pair.kind for pair in pairs_of(replace(recipe, without="toy"), data, encode)} == {"corrupted"}
+    with pytest.raises(UserError, match="nothing for a critic to learn from"):
+        pairs_of(replace(recipe, without="toy corrupted"), data, encode)
+
+
+def test_wrong_endings_of_the_cloze_test(tmp_path: Path) -> None:
+    head = "InputStoryid," + ",".join(f"InputSentence{i}" for i in range(1, 5))
+    head += ",RandomFifthSentenceQuiz1,RandomFifthSentenceQuiz2,AnswerRightEnding"
+    (tmp_path / "c.csv").write_text(f"{head}\nx,A.,B.,C.,D.,wrong,right,2\n")
+    (pair,) = cloze_pairs(tmp_path / "c.csv")
+    assert (pair.good[4], pair.bad[4], pair.first) == ("right", "wrong", 4)
+
+
+@pytest.mark.parametrize("content", ["", "{}", '{"recipe": {"ending": "x"}}'])
+def test_a_damaged_folder_is_said_in_one_line(critic: Critic, tmp_path: Path, base: Path, content: str) -> None:
+    (tmp_path / "critic" / ABOUT).write_text(content)
+    with pytest.raises(UserError, match="not a critic's folder"):
+        Critic.load(tmp_path / "critic", base=base)

@@ -1,0 +1,130 @@
+"""Expert iteration at toy size: tellings keep what is given, and training prefers what it is told to prefer."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from fabula.corpus.toy import toy_splits
+from fabula.errors import UserError
+from fabula.infill.tellings import draw, log_p_lines, write_missing
+from fabula.models.decoders.base import CACHE_VARIABLE
+from fabula.models.decoders.load import load_narrator
+from fabula.models.decoders.narrator import NarratorDecoder
+from fabula.models.decoders.rows import END
+from fabula.training.narrator import NarratorRecipe, train_narrator
+from fabula.training.preference import PreferenceRecipe, read_preferences, train_on_preferences
+from fabula.training.stories import Stories, save_tags
+from gguf_writer import write_tiny_base
+
+MISSING = [1, 2, 3]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Stories, a tiny base and a narrator trained on them for a moment."""
+    out = tmp_path_factory.mktemp("preference")
+    for split, stories in toy_splits(48, 1).items():
+        with open(out / f"{split}.csv", "w", newline="", encoding="utf-8") as file:
+            writer = csv.writer(file)
+            writer.writerow(["storyid", "storytitle", *(f"sentence{i}" for i in range(1, 6))])
+            writer.writerows([n, "t", *s.sentences] for n, s in enumerate(stories) if len(s.sentences) == 5)
+    base = str(write_tiny_base(out / "tiny.gguf"))
+    train_narrator(NarratorRecipe(name="tiny", base=base, rank=4, epochs=1, batch=4), out, out / "run", bar=False)
+    return out
+
+
+@pytest.fixture
+def decoder(folder: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> NarratorDecoder:
+    monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path))
+    return load_narrator(folder / "run", base=folder / "tiny.gguf")
+
+
+def test_what_is_given_stays_and_no_sentence_is_empty(decoder: NarratorDecoder, folder: Path) -> None:
+    stories = Stories(folder / "train.csv", decoder.tokenizer, 40).X[:5]
+    blanks = [[None if j in MISSING else s for j, s in enumerate(story)] for story in stories[:4]]
+    blanks.append([*stories[4][:4], None])  # another pattern in the same call
+    told = write_missing(decoder, blanks, temperature=1.0, tokens=6, rows=3, seed=4)
+    for story, found, blank in zip(stories, told, blanks, strict=True):
+        for j, sentence in enumerate(found):
+            if blank[j] is None:
+                assert 1 <= len(sentence) <= 6
+                assert END not in sentence
+            else:
+                assert sentence == story[j]
+    assert told == write_missing(decoder, blanks, temperature=1.0, tokens=6, rows=3, seed=4)
+    assert told != write_missing(decoder, blanks, temperature=1.0, tokens=6, rows=3, seed=5)
+
+
+def test_of_one_best_token_the_likeliest_is_drawn() -> None:
+    scores = torch.tensor([[0.0, 1.0, 3.0, 2.0, 0.0, 0.0, 9.0, 0.0]])
+    generator = torch.Generator().manual_seed(0)
+    assert draw(scores, 1.0, 1, generator).item() == 6 == END
+    assert draw(scores, 1.0, 1, generator, end_barred=True).item() == 2
+    assert {draw(scores, 1.0, 2, generator, end_barred=True).item() for _ in range(50)} == {2, 3}
+    assert {draw(scores, 0.01, 0, generator).item() for _ in range(20)} == {6}
+
+
+def test_log_p_of_lines_is_what_the_decoder_reads(decoder: NarratorDecoder, folder: Path) -> None:
+    stories = Stories(folder / "train.csv", decoder.tokenizer, 40).X[:3]
+    found = log_p_lines(decoder, stories, rows=2)
+    state = decoder.start(1)
+    for i, sentence in enumerate(stories[1]):
+        tokens = torch.tensor([[*sentence, END]])
+        state, log_p = decoder.read(decoder.begin_sentence(state, None), tokens, torch.tensor([tokens.shape[1]]))
+        assert float(found[1, i]) == pytest.approx(float(log_p), rel=1e-4)
+    told = log_p_lines(decoder, stories, [False, True, True, True, False])
+    assert float((told - found).abs().max()) > 1e-3  # r knows the ending
+
+
+def test_the_better_telling_gains_on_the_worse(folder: Path, tmp_path: Path) -> None:
+    with open(folder / "train.csv", encoding="utf-8") as file:
+        stories = [line[2:] for line in csv.reader(file)][1:9]
+    pairs: list[dict[str, Any]] = [
+        {"missing": MISSING, "better": s, "worse": [s[0], s[3], s[1], s[2], s[4]]} for s in stories
+    ]
+    for name in ("train.csv", "valid.csv"):
+        (tmp_path / name).write_bytes((folder / name).read_bytes())
+    (tmp_path / "preferences.jsonl").write_text("".join(json.dumps(pair) + "\n" for pair in pairs))
+    recipe = PreferenceRecipe(
+        name="tiny", base=str(folder / "tiny.gguf"), start=str(folder / "run"), rank=4, epochs=8, batch=4, beta=0.5,
+        human_rows=4, learning_rate=3e-3, imitation=0.0,
+    )  # fmt: skip
+    figures = train_on_preferences(recipe, tmp_path, tmp_path / "run", bar=False)
+    assert figures["preferred"] > 0.9
+    assert figures["pairs"] == 8
+    before, after = (load_narrator(f, base=folder / "tiny.gguf") for f in (folder / "run", tmp_path / "run"))
+    gains = []
+    for kind in ("better", "worse"):
+        ids = [[before.tokenizer.encode(s) for s in pair[kind]] for pair in pairs]
+        blank = [j in MISSING for j in range(5)]
+        lines = [log_p_lines(d, ids, blank)[:, 1:4].sum(1) for d in (before, after)]
+        gains.append(float((lines[1] - lines[0]).mean()))
+    assert gains[0] > gains[1]
+
+
+def test_a_recipe_of_preferences_names_its_beginning(folder: Path, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="begins from a narrator"):
+        PreferenceRecipe(name="x")
+    decoder = load_narrator(folder / "run", base=folder / "tiny.gguf")
+    with pytest.raises(UserError, match="No such file"):
+        read_preferences(tmp_path / "none.jsonl", decoder.tokenizer, 40)
+
+
+def test_tags_kept_beside_the_stories_are_the_taggers(folder: Path, tmp_path: Path, decoder: NarratorDecoder) -> None:
+    file = tmp_path / "valid.csv"
+    file.write_bytes((folder / "valid.csv").read_bytes())
+    plain = Stories(file, decoder.tokenizer, 40)
+    kept = save_tags(file)
+    again = Stories(file, decoder.tokenizer, 40)
+    assert (again.S, again.labels) == (plain.S, plain.labels)
+    torch.testing.assert_close(torch.tensor(again.facts["p_next"]), torch.tensor(plain.facts["p_next"]))
+    file.write_bytes(file.read_bytes() + b"9,t,A b.,C d.,E f.,G h.,I j.\n")
+    with pytest.raises(UserError, match="belongs to other stories"):
+        Stories(file, decoder.tokenizer, 40)
+    assert kept.name == "valid.tags.json"
