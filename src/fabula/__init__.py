@@ -18,9 +18,11 @@ if TYPE_CHECKING:
     from fabula.completion import Completion, Passage, complete, complete_iter
     from fabula.results import (
         Candidate,
+        Criticism,
         Explanation,
         Filling,
         Movement,
+        Parts,
         Posterior,
         Reasons,
         Score,
@@ -37,9 +39,11 @@ HOMES = {
     "errors": ["UserError"],
     "results": [
         "Candidate",
+        "Criticism",
         "Explanation",
         "Filling",
         "Movement",
+        "Parts",
         "Posterior",
         "Reasons",
         "Score",
@@ -51,7 +55,8 @@ HOMES = {
 """Where the public names live: they are found when asked for, because importing fabula must not wait for torch."""
 __all__ = [  # noqa: RUF022 (by their homes)
     "Narrator", "installed", "load", "Completion", "Passage", "complete", "complete_iter", "UserError", "Candidate",
-    "Explanation", "Filling", "Movement", "Posterior", "Reasons", "Score", "Sentence", "Tagging", "Word", "__version__",
+    "Criticism", "Explanation", "Filling", "Movement", "Parts", "Posterior", "Reasons", "Score", "Sentence", "Tagging",
+    "Word", "__version__",
 ]  # fmt: skip
 
 

@@ -51,6 +51,7 @@ from fabula.models.scaffold import Scaffold, clamp
 from fabula.models.steady import HORIZON, steady
 from fabula.results import (
     Candidate,
+    Criticism,
     Explanation,
     Filling,
     Movement,
@@ -67,8 +68,8 @@ from fabula.training.adapters import facts, is_narrator
 from fabula.training.checkpoint import Checkpoint
 
 __all__ = [
-    "Candidate", "Explanation", "Filling", "Movement", "Narrator", "Parts", "Posterior", "Reasons", "Score", "Sentence",
-    "Tagging", "Word", "describe", "find", "installed", "load", "models_fault", "models_folder",
+    "Candidate", "Criticism", "Explanation", "Filling", "Movement", "Narrator", "Parts", "Posterior", "Reasons",
+    "Score", "Sentence", "Tagging", "Word", "describe", "find", "installed", "load", "models_fault", "models_folder",
 ]  # fmt: skip
 
 TASK_ARGUMENTS = frozenset(["sentences", "arc", "starts", "candidates", "sampler", "seed", "people", "notes"])
@@ -376,6 +377,18 @@ class Narrator:
         )  # fmt: skip
 
     @torch.inference_mode()
+    def judge(self, sentences: Sequence[str]) -> Criticism:
+        """How well a story holds together, and which of its lines does it most harm, by the model's critic."""
+        task = story_task(sentences, self.states, fewest=1)
+        if self.model.critic is None:
+            raise UserError(f"{self.name} has no critic; the default model has one", field="model")
+        told = _whole(task)
+        verdict = self.model.critic.read(told)
+        worst = min(range(len(told)), key=verdict.lines.__getitem__)
+        weakest = worst + 1 if verdict.lines[worst] < 0 else None
+        return Criticism(told, verdict.whole, verdict.lines, weakest, self.name)
+
+    @torch.inference_mode()
     def explain(
         self, sentences: Sequence[str], *, arc: Arc = None, samples: int | None = None, seed: int = 0
     ) -> Explanation:
@@ -595,7 +608,7 @@ def _parts(task: Task, story: SampledStory, unsaid: int) -> Parts | None:
         return None
     after = [i for i in range(written[0], len(task.missing)) if not task.missing[i]]
     easy = float(story.log_p[written].sum()) / max(1, int(story.lengths[written].sum()))
-    ending = float(story.log_p[after].sum()) if after else None
+    ending = float(story.log_p[after].sum()) / max(1, int(story.lengths[after].sum())) if after else None
     if story.verdict is None:
         return Parts(None, ending, easy, None)
     harm = {i: float(story.verdict[i]) for i in written if i > 0}

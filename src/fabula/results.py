@@ -57,7 +57,7 @@ class Parts:
     holds_together: float | None
     """The critic's verdict on the story, above 0 where a person is the likelier teller; None: no critic was asked."""
     leads_to_ending: float | None
-    """log p of the given sentences that follow what was written; None where none does."""
+    """Mean log p of a word of the given sentences that follow what was written; None where none does."""
     reads_easily: float
     """Mean log p of a written word."""
     weakest: int | None
@@ -140,6 +140,27 @@ class Tagging(Answer):
             for i, (text, tag, shares) in enumerate(
                 zip(self.sentences, self.tags, self.probabilities, strict=True), start=1
             )
+        ]
+
+
+@dataclass(frozen=True)
+class Criticism(Answer):
+    """What the critic says of a story."""
+
+    sentences: tuple[str, ...]
+    holds_together: float
+    """The log-odds that a person told it."""
+    lines: tuple[float, ...]
+    """What each sentence did to that; 0 for the first."""
+    weakest: int | None
+    """The number, from 1, of the sentence that does most harm; None where none does any."""
+    model: str
+
+    def rows(self) -> list[dict[str, Any]]:
+        """A row for every sentence, with what it did to the story."""
+        return [
+            {"sentence": i, "text": text, "effect": effect}
+            for i, (text, effect) in enumerate(zip(self.sentences, self.lines, strict=True), start=1)
         ]
 
 

@@ -26,8 +26,8 @@ JUDGE = """async () => {
   const { store, show } = await import("/page/store.js");
   const { batch } = store.ui;
   const [first, ...rest] = batch.filling.candidates;
-  const critic = { holds_together: 0.9, leads_to_ending: 0.5, reads_easily: 0.1, weakest: 3 };
-  batch.filling = { ...batch.filling, candidates: [{ ...first, critic }, ...rest] };
+  const parts = { holds_together: 2.2, leads_to_ending: -2.5, reads_easily: -3.7, weakest: 3 };
+  batch.filling = { ...batch.filling, candidates: [{ ...first, parts }, ...rest] };
   show({});
 }"""
 """As if a critic had judged the first candidate."""

@@ -192,7 +192,7 @@ def test_what_a_critic_says_is_shown_where_it_says_something(desk: Desk) -> None
         for row in answer.text().split("\n"):
             if row.startswith("data: ") and '"candidates"' in row:
                 told = json.loads(row[6:])
-                told["candidates"][0]["critic"] = {"holds_together": 0.9, "reads_easily": 0.1, "weakest": 3}
+                told["candidates"][0]["parts"] = {"holds_together": 2.2, "reads_easily": -3.7, "weakest": 3}
                 row = f"data: {json.dumps(told)}"
             rows.append(row)
         route.fulfill(response=answer, body="\n".join(rows))

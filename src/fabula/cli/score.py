@@ -11,6 +11,7 @@ EXAMPLES = """examples:
   fabula score "Tom lost his dog." "He cried." "The dog came home."
   fabula score --file story.txt --samples 500 --json
   fabula score --file story.txt --words
+  fabula score --file story.txt --critic
 """
 
 
@@ -30,6 +31,9 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         "--words", action="store_true", help="also the log p of every word, and how each sentence fits before and after"
     )
     parser.add_argument("--verbose", action="store_true", help="also the figures: log p of each sentence, in nats")
+    parser.add_argument(
+        "--critic", action="store_true", help="what the critic says: how well it holds together, and the weakest line"
+    )
     options.add_model(parser)
     parser.set_defaults(run=run)
 
@@ -40,8 +44,10 @@ def run(args: argparse.Namespace) -> int:
     explained = args.words or (not args.json and narrator.model.decoder is not None)
     chosen = {"samples": args.samples} if args.words else {}
     why = narrator.explain(sentences, seed=args.seed, **chosen).sentences if explained else ()
+    verdict = narrator.judge(sentences) if args.critic else None
     if args.json:
         told = score.to_json() | ({"why": [plain(reasons) for reasons in why]} if args.words else {})
+        told |= {} if verdict is None else {"critic": verdict.to_json()}
         show.print_json(told)
         return 0
     figures = args.words or args.verbose
@@ -61,4 +67,8 @@ def run(args: argparse.Namespace) -> int:
         sign = "=" if score.kind == "exact" else ">="
         apart = "" if score.kind == "exact" else "; sentences are means over draws of Z and need not add up to it"
         print(f"{score.log_p:9.2f}  log p {sign} this, in nats; perplexity {score.perplexity:.1f}{apart}")
+    if verdict is not None:
+        print(f"{verdict.holds_together:9.2f}  the critic: above 0 where a person is the likelier teller")
+        if verdict.weakest is not None:
+            print(f"{verdict.lines[verdict.weakest - 1]:9.2f}  its weakest line: {sentences[verdict.weakest - 1]}")
     return 0

@@ -1,5 +1,5 @@
-// What a critic says of a candidate, where the answer has it:
-// `critic: {holds_together, leads_to_ending, reads_easily, weakest}`, shares from 0 to 1 and the number of a sentence from 1.
+// What a candidate was chosen by, where the answer has it: `parts: {holds_together, leads_to_ending, reads_easily, weakest}`,
+// the critic's log-odds, mean log-probabilities of a word, and the number of a sentence from 1.
 
 import { h } from "./dom.js";
 
@@ -9,23 +9,32 @@ const SAYS = [
   ["reads_easily", "reads easily"],
 ];
 
-const isShare = (value) => typeof value === "number" && value >= 0 && value <= 1;
+const EASY = -1;
+const HARD = -4;
+
+/** A part as a share from 0 to 1: log-odds by their probability, words between hard and easy ones; null where there is none. */
+function share(parts, name) {
+  const value = parts?.[name];
+  if (typeof value !== "number") return null;
+  if (name === "holds_together") return 1 / (1 + Math.exp(-value));
+  return Math.min(1, Math.max(0, (value - HARD) / (EASY - HARD)));
+}
 
 const word = (share) => (share >= 2 / 3 ? "yes" : share >= 1 / 3 ? "partly" : "hardly");
 
 /** The line that the critic finds weakest, from 0; null where nothing is said of it. */
-export function weakest({ critic, sentences }) {
-  const at = critic?.weakest;
+export function weakest({ parts, sentences }) {
+  const at = parts?.weakest;
   return Number.isInteger(at) && at >= 1 && at <= sentences.length ? at - 1 : null;
 }
 
 /** Its verdicts in a row; null where there are none. */
-export function verdicts({ critic }) {
-  const told = SAYS.filter(([name]) => isShare(critic?.[name]));
-  if (!told.length) return null;
+export function verdicts({ parts }) {
+  const told = SAYS.map(([name, says]) => [says, share(parts, name)]).filter(([, value]) => value !== null);
+  if (parts?.holds_together == null) return null;
   return h(
     "ul",
     { class: "verdicts", "aria-label": "What the critic says" },
-    told.map(([name, says]) => h("li", { "data-word": word(critic[name]), title: `${Math.round(100 * critic[name])} %` }, `${says}: ${word(critic[name])}`)),
+    told.map(([says, value]) => h("li", { "data-word": word(value), title: `${Math.round(100 * value)} %` }, `${says}: ${word(value)}`)),
   );
 }
