@@ -57,7 +57,8 @@ def critic(recipe: CriticRecipe, base: Path, tmp_path: Path) -> Critic:
     for p in network.parameters():
         torch.nn.init.normal_(p, std=0.2)
     save_adapter(network.adapter(recipe, sha256(base)), tmp_path / "critic")
-    (tmp_path / "critic" / ABOUT).write_text(json.dumps({"recipe": asdict(recipe), "figures": {}}))
+    about = {"recipe": asdict(recipe), "figures": {}, "people": [3.0, 2.0, 1.5, 1.0, 0.5]}
+    (tmp_path / "critic" / ABOUT).write_text(json.dumps(about))
     return Critic.load(tmp_path / "critic", base=base)
 
 
@@ -109,9 +110,9 @@ def test_a_long_story_is_the_mean_of_its_readings(critic: Critic) -> None:
     readings = [critic.values([story[first : first + WINDOW]])[0] for first in starts(len(story))]
     assert verdict.whole == pytest.approx(float(torch.stack([v[-1] for v in readings]).mean()), abs=1e-3)
     assert verdict.lines[0] == 0.0
-    assert verdict.lines[1] == pytest.approx(float(readings[0][1] - readings[0][0]), abs=1e-3)
+    assert verdict.lines[1] == pytest.approx(float(readings[0][1] - readings[0][0]) + 1.0, abs=1e-3)
     last = readings[-1]
-    assert verdict.lines[-1] == pytest.approx(float(last[-1] - last[-2]), abs=1e-3)
+    assert verdict.lines[-1] == pytest.approx(float(last[-1] - last[-2]) + 0.5, abs=1e-3)
     short = critic.judge([story[:4]])[0]
     assert short.whole == pytest.approx(float(critic.values([story[:4]])[0][3]), abs=1e-3)
 

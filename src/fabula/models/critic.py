@@ -3,7 +3,10 @@
 A pretrained network with an adapter of its own reads the story as the narrator does and says after every sentence how
 probable it is that a person told it so far:
 
-    v_i = logit P(people's | X_1 .. X_i),   v_N: the whole story,   v_i - v_{i-1}: what line i did to it
+    v_i = logit P(people's | X_1 .. X_i)             v_N: the whole story
+    (v_i - b_i) - (v_{i-1} - b_{i-1})                what line i did to it
+
+where b_i is the mean of v_i over people's stories: after one line nothing can have gone wrong, so values begin high.
 
 It was trained to tell people's stories from a narrator's samples and from stories broken on purpose
 (`training/critic.py`), always against the same story as people told it, so that neither length nor subject decides. It
@@ -42,7 +45,7 @@ class Verdict(NamedTuple):
     whole: float
     """v_N, above 0 where a person is the likelier teller."""
     lines: tuple[float, ...]
-    """What each line did to it, v_i - v_{i-1}; 0 for the first."""
+    """What each line did to it, against what people's lines do there; 0 for the first."""
 
 
 @dataclass(frozen=True)
@@ -55,16 +58,21 @@ class Critic:
     """Weight in the ranking of log p of the given sentences that follow the writing."""
     density: float = 0.12
     """Weight in the ranking of log p of what was written."""
+    people: tuple[float, ...] = (0.0,) * WINDOW
+    """b_i, the mean of v_i over people's stories."""
 
     @staticmethod
     def load(folder: Path, device: str = "cpu", base: Path | None = None) -> Critic:
         try:
-            recipe = json.loads((folder / ABOUT).read_text(encoding="utf-8"))["recipe"]
+            about = json.loads((folder / ABOUT).read_text(encoding="utf-8"))
+            recipe, people = about["recipe"], tuple(float(b) for b in about["people"])
+            if len(people) != WINDOW:
+                raise ValueError("people")
             ending, density = float(recipe["ending"]), float(recipe["density"])
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise UserError(f"{folder} is not a critic's folder, or damaged: {ABOUT}") from error
         network, tokenizer = load_network(folder, device, base)
-        return Critic(network, tokenizer, ending, density)
+        return Critic(network, tokenizer, ending, density, people)
 
     def judge(self, stories: Sequence[Sequence[Ids]]) -> list[Verdict]:
         """Every story's verdict; sentences are tokens without their end."""
@@ -77,7 +85,7 @@ class Critic:
             lines = [0.0] * len(story)
             for first, v in reversed(own):  # the reading with the most before a line has the last word on it
                 for i in range(1, min(WINDOW, len(story) - first)):
-                    lines[first + i] = v[i] - v[i - 1]
+                    lines[first + i] = (v[i] - self.people[i]) - (v[i - 1] - self.people[i - 1])
             found.append(Verdict(sum(whole) / len(whole), tuple(lines)))
         return found
 

@@ -27,7 +27,7 @@ from tqdm import tqdm
 
 from fabula.device import pick_device
 from fabula.errors import UserError
-from fabula.models.critic import ABOUT
+from fabula.models.critic import ABOUT, WINDOW
 from fabula.models.decoders.adapter import Adapter, AdapterConfig, save_adapter
 from fabula.models.decoders.base import SHA256, check_base, find_base, sha256
 from fabula.models.decoders.gguf import read_gguf
@@ -223,7 +223,7 @@ def train_critic(
             step += 1
     figures = {"pairs": len(pairs), "steps": step, **held_out(network.eval(), held, gpu)}
     save_adapter(network.adapter(recipe, sha256(path)), out)
-    record = {"recipe": asdict(recipe), "figures": figures}
+    record = {"recipe": asdict(recipe), "figures": figures, "people": mean_values(network, held, gpu)}
     write_file(out / ABOUT, (json.dumps(record, indent=1) + "\n").encode())
     return figures
 
@@ -237,6 +237,16 @@ def batches(pairs: Sequence[Pair], recipe: CriticRecipe, epoch: int) -> list[lis
         pool = sorted(order[first : first + 16 * recipe.batch], key=lambda p: sum(map(len, p.good + p.bad)))
         found += [pool[i : i + recipe.batch] for i in range(0, len(pool), recipe.batch)]
     return rng.sample(found, len(found))
+
+
+@torch.no_grad()
+def mean_values(network: CriticNetwork, pairs: Sequence[Pair], bf16: bool) -> list[float]:
+    """Of people's stories of five lines, the mean value after each line; 0 where there is no such story."""
+    stories = [pair.good for pair in pairs if len(pair.good) == WINDOW]
+    found = torch.zeros(WINDOW)
+    for story in stories:
+        found += network([row(story, [FREE] * WINDOW, None, ())], bf16)[0].cpu()
+    return [round(value / max(1, len(stories)), 3) for value in found.tolist()]
 
 
 @torch.no_grad()
