@@ -18,12 +18,18 @@ from fabula.evaluation.measure import measure_likelihood
 from fabula.models.s2s import S2S
 from fabula.models.slds import SLDS
 from fabula.training.checkpoint import load
+from fabula.training.critic import read_critic_recipe
 from fabula.training.loop import train
+from fabula.training.narrator import read_narrator_recipe
+from fabula.training.preference import read_preference_recipe
 from fabula.training.recipe import Recipe, read_recipe, recipe_from
 
 ROOT = Path(__file__).parents[2]
-# The narrator's recipe has settings, and a test, of its own.
-RECIPES = sorted(path for path in (ROOT / "recipes").rglob("*.toml") if path.stem != "narrator")
+ADAPTED = {
+    "narrator": read_narrator_recipe, "critic": read_critic_recipe, "narrator-preferred": read_preference_recipe,
+}  # fmt: skip
+"""Recipes that adapt the pretrained base have settings, and tests, of their own."""
+RECIPES = sorted(path for path in (ROOT / "recipes").rglob("*.toml") if path.stem not in ADAPTED)
 EIGHT = {"lm", "s2s", "lds", "slds", "slds-1", "slds-10", "slds-25", "slds-50"}
 """The systems of the paper."""
 
@@ -40,6 +46,11 @@ def shrunk(recipe: Recipe) -> Recipe:
     quick = dataclasses.replace(recipe.train, epochs=1, batch=24, learning_rate=1e-2, warmup_steps=0)
     few = dataclasses.replace(recipe.objective, labelled_per_step=min(recipe.objective.labelled_per_step, 8))
     return dataclasses.replace(recipe, model=small, train=quick, objective=few)
+
+
+@pytest.mark.parametrize("name", ADAPTED)
+def test_a_recipe_that_adapts_the_base_parses_under_its_own_name(name: str) -> None:
+    assert ADAPTED[name](ROOT / "recipes" / f"{name}.toml").name == name
 
 
 def test_the_papers_eight_systems_are_there() -> None:
