@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ from fabula.training.preference import read_preference_recipe
 from fabula.training.recipe import Recipe, read_recipe, recipe_from
 
 ROOT = Path(__file__).parents[2]
-ADAPTED = {
+ADAPTED: dict[str, Callable[[Path], Any]] = {
     "narrator": read_narrator_recipe, "critic": read_critic_recipe, "narrator-preferred": read_preference_recipe,
 }  # fmt: skip
 """Recipes that adapt the pretrained base have settings, and tests, of their own."""
