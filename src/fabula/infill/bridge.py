@@ -18,7 +18,7 @@ under p. With `correct=True` a written sentence's weight is p / r, so that the t
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
@@ -71,6 +71,9 @@ class BridgeSettings:
     rank: Literal["critic", "ending", "density"] = "ending"
     """Whether finished stories are ranked by the model's critic with some weight on the other two (its own), by the
     given sentences that follow (`score_following`), or by their probability."""
+    arc_weight: float = 0.0
+    """Nats that a written sentence costs, in weights and ranking, whose tag by the model's tagger is not the one asked
+    for: the law is then p(X | S) with so much less for what the arc's own tagger would call otherwise."""
     guide: float = 0.0
     """Weight of the critic's value of the story so far in the weights, while more is to be written: a twist."""
     resample_below: float = 0.5
@@ -207,6 +210,8 @@ def island(
         particles = weigh(model, settings, particles, new, wide, i, phi_i, following[:, i].repeat_interleave(P))
         now = effective_size(particles.log_w.view(stories, P)).cpu()
         weighed = twisted(blanks, settings, i, following[:, i]) | guided_here(blanks, settings, i)
+        if settings.arc_weight and model.tagger is not None:
+            weighed = weighed | (blanks.missing[:, i] & (blanks.S[:, i] >= 0).cpu())
         ess = torch.where(blanks.given[:, i], torch.minimum(ess, now), ess)
         # Where nothing is left to write, resampling could only lose stories.
         still = blanks.missing[:, i + 1 :].any(1)
@@ -292,6 +297,7 @@ def weigh(
     observed = new.log_p if particles.Z is None else new.log_p - phi.log(particles.Z[:, i])
     log_w = particles.log_w + torch.where(given, observed - particles.twist, 0.0)
     log_w = log_w + torch.where(missing, new.log_p - new.log_q if settings.correct else new.log_forced, 0.0)
+    log_w = log_w - settings.arc_weight * off_the_arc(model, settings, particles, blanks, [i])
     twist = particles.twist.masked_fill(given, 0.0)
     here, guided = twisted(blanks, settings, i, following), guided_here(blanks, settings, i)
     if (here | guided).any():
@@ -317,6 +323,24 @@ def twisted(
 def guided_here(blanks: InfillBatch, settings: BridgeSettings, i: int) -> Bool[Tensor, " batch"]:
     """Where the critic weighs the story so far: not after the last written sentence, it judges the whole soon."""
     return blanks.missing[:, i] & blanks.missing[:, i + 1 :].any(1) & (settings.guide > 0)
+
+
+def off_the_arc(
+    model: Model, settings: BridgeSettings, particles: Particles, blanks: InfillBatch, places: Iterable[int]
+) -> Float[Tensor, " batch"]:
+    """How many of the sentences that were written under a tag have another one by the model's tagger."""
+    wrong = torch.zeros(len(particles.X), device=blanks.device)
+    tagger, tokenizer = model.tagger, model.tokenizer
+    if not settings.arc_weight or tagger is None or tokenizer is None:
+        return wrong
+    for i in places:
+        asked = ((particles.S[:, i] >= 0) & blanks.missing[:, i].to(blanks.device)).nonzero().squeeze(1)
+        if len(asked):
+            rows = zip(particles.X[asked, i].tolist(), particles.lengths[asked, i].tolist(), strict=True)
+            found = tagger.tag([tokenizer.decode(words[: max(n - 1, 0)]) for words, n in rows])
+            other = torch.tensor([s != want for s, want in zip(found, particles.S[asked, i].tolist(), strict=True)])
+            wrong[asked] += other.to(wrong)
+    return wrong
 
 
 def critic_of(model: Model) -> Critic:
@@ -360,6 +384,7 @@ def rank(
         verdicts = judged(critic, particles, blanks)
         parts = score_parts(particles.log_p, particles.lengths, blanks)
         score = verdicts[:, 0] + critic.ending * parts.ending + critic.density * parts.written
+    score = score - settings.arc_weight * off_the_arc(model, settings, particles, blanks, range(blanks.X.shape[1]))
     if settings.context:
         score = score + settings.context * context_gain(model, particles, blanks)
     if settings.agreement and cast is not None:

@@ -169,6 +169,10 @@ class BridgeFillSettings(RuledSettings, TaggedSettings):
         "other two), how well they lead to what is given after them, or how probable they are",
         doors=EVERYWHERE, plain="ending", shown="critic where the model has one, else ending",
     )  # fmt: skip
+    arc_weight: float = setting(
+        0.0, "what a written sentence costs in weights and ranking when its tagger does not give it the tag asked for",
+        at_least=0, plain=0.0,
+    )  # fmt: skip
     guide: float = setting(
         0.0, "how much the critic's value of the story so far weighs, while more is to be written; 0: it ranks only",
         at_least=0, plain=0.0,

@@ -16,6 +16,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from fabula.corpus.taggers.protocol import Tagger
 from fabula.models.batch import Batch
 from fabula.models.critic import Critic
 from fabula.models.decoders.narrator import NarratorDecoder
@@ -30,22 +31,27 @@ class NarratorModel(Model):
     fill_defaults: Mapping[str, Mapping[str, Any]] = {
         "bridge": {
             "samples": 16, "top_k": 40, "temperature": 0.8, "max_words": 40, "fluency": 12.0, "twist_weight": 0.0,
-            "context": 0.0,
+            "context": 0.0, "arc_weight": 4.0,
         }
     }  # fmt: skip
 
     def __init__(
-        self, decoder: NarratorDecoder, scaffold: Scaffold, critic: Callable[[], Critic] | None = None
-    ) -> None:
-        """`critic` loads it: not before somebody asks for it."""
+        self, decoder: NarratorDecoder, scaffold: Scaffold, critic: Callable[[], Critic] | None = None,
+        tagger: Tagger | None = None,
+    ) -> None:  # fmt: skip
+        """`critic` loads it: not before somebody asks for it. `tagger` gave the tags of the training stories."""
         super().__init__()
-        self._decoder, self.scaffold, self._load_critic = decoder, scaffold, critic
+        self._decoder, self.scaffold, self._load_critic, self._tagger = decoder, scaffold, critic, tagger
         if critic is not None:
             self.fill_defaults = {"bridge": {**self.fill_defaults["bridge"], "rank": "critic"}}
 
     @cached_property
     def _critic(self) -> Critic | None:
         return None if self._load_critic is None else self._load_critic()
+
+    @property
+    def tagger(self) -> Tagger | None:
+        return self._tagger
 
     @property
     def critic(self) -> Critic | None:

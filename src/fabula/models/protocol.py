@@ -20,6 +20,7 @@ from fabula.models.settings import ModelSettings
 from fabula.registry import Registry
 
 if TYPE_CHECKING:
+    from fabula.corpus.taggers.protocol import Tagger
     from fabula.models.critic import Critic
     from fabula.models.s2s import S2S
     from fabula.models.slds import SLDS
@@ -96,6 +97,11 @@ class Model(nn.Module, ABC):
     @property
     def tokenizer(self) -> Tokenizer | None:
         """The decoder's own; None for a model over the words of the corpus's vocabulary."""
+        return None
+
+    @property
+    def tagger(self) -> Tagger | None:
+        """Who gives sentences their tags where the model's own moods are not to be relied on; None: nobody."""
         return None
 
     @property

@@ -31,6 +31,9 @@ from fabula.studio.writing import PING_SECONDS, answered
 from fabula.web import errors
 from fabula.web.errors import RefusedError
 
+EVENT = {"type": "object", "required": ["data"], "properties": {"data": {"type": "string"}}}
+"""One server-sent event, for the OpenAPI document: its data is JSON, and `[DONE]` in the last."""
+
 GREEDY = 0.05
 """Temperatures below this are greedy decoding, as 0 is there."""
 TYPES = {401: "authentication_error", 403: "permission_error", 404: "not_found_error", 429: "rate_limit_error"}
@@ -171,7 +174,7 @@ def router(narrators: Narrators, jobs: Jobs) -> APIRouter:
         response_model=CompletionAnswer,
         responses={
             200: {
-                "content": {"text/event-stream": {"schema": {"type": "string"}}},
+                "content": {"text/event-stream": {"schema": EVENT}},
                 "description": "An answer, or events",
             }
         },

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from fabula.corpus.people import People
+from fabula.corpus.taggers.protocol import tagger_of
 from fabula.corpus.vocabulary import SPECIALS, Vocabulary
 from fabula.errors import UserError
 from fabula.models.decoders.adapter import CONFIG, WEIGHTS
@@ -58,9 +59,13 @@ def load(folder: Path, device: str) -> dict[str, Any]:
         name, figures, corpus_hash = str(known["name"]), dict(known["figures"]), str(known["corpus_hash"])
     except (KeyError, TypeError, ValueError) as error:
         raise UserError(f"{folder / FACTS} is damaged: {type(error).__name__}: {error}") from error
+    try:
+        tagger = tagger_of(known["tagger"], known["labels"])
+    except UserError:  # a plugin that is not installed: arcs are then left to the mood tokens
+        tagger = None
     critic = folder / CRITIC
     judge = (lambda: Critic.load(critic, device)) if is_narrator(critic) else None
-    model = NarratorModel(decoder, Scaffold(p_initial, p_next), judge).to(device).eval()
+    model = NarratorModel(decoder, Scaffold(p_initial, p_next), judge, tagger).to(device).eval()
     return {
         "model": model, "vocabulary": Vocabulary(SPECIALS), "labels": known["labels"], "people": people,
         "tagger": known["tagger"],
