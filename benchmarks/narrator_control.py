@@ -2,8 +2,8 @@
 
     python benchmarks/narrator_control.py --model default --stories test.csv --number 100 --samples 1
 
-The arcs are VADER's tags of the stories; VADER, and AFINN, which no model was taught by, judge what was written.
-People's sentences are the row to read AFINN against. As benchmarks/control.py, for models with a tokenizer of their own.
+The arcs are VADER's tags of the stories. VADER judges what was written, and AFINN, which no model was taught by; read
+the latter against the row of people's sentences. As benchmarks/control.py, for models with a tokenizer of their own.
 """
 
 from __future__ import annotations
