@@ -6,7 +6,7 @@ import re
 
 from playwright.sync_api import Locator, Page, expect
 
-WAIT_MS = 20_000
+WAIT_MS = 45_000
 """How long a condition may take to come true on a busy machine; nothing waits longer than it must."""
 expect.set_options(timeout=WAIT_MS)
 
