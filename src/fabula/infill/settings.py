@@ -50,7 +50,7 @@ class Declared:
     at_least: int | float | None = None
     above: int | float | None = None
     http: tuple[int | float, int | float] | None = None
-    """The range over HTTP, where strangers wait for each other; None: the same as elsewhere."""
+    """The range over HTTP, where people wait for each other; None: the same as elsewhere."""
     doors: tuple[Door, ...] = ("python",)
     """Who may set it; evaluations may set everything."""
     plain: Any = None

@@ -3,7 +3,7 @@
     H(t_a ... t_{b-1}) = sum_j (t_j + 1) B^(j - a)   modulo 2^64, with B odd
 
 Prefix sums of (t_j + 1) B^j give the number of every run at once: the difference of two, times B^-a. Equal words have
-equal numbers, and other words other ones, but for a chance of about 2^-60.
+equal numbers, and other words other ones, but for a probability of about 2^-60.
 """
 
 from __future__ import annotations

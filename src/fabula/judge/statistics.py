@@ -47,7 +47,7 @@ def deviation(total: float, squares: float, n: float) -> float:
 
 
 def alpha(counts: Counts, level: Level) -> float | None:
-    """Krippendorff's alpha: 1 full agreement, 0 what chance gives.
+    """Krippendorff's alpha: 1 full agreement, 0 what random labels give.
 
     `counts` has for each unit how many people chose each value. None where it is not defined: nobody judged what
     another judged, or only one value was ever chosen by those who did.
