@@ -246,6 +246,22 @@ def test_a_record_is_whole_or_not_there(tmp_path: Path, monkeypatch: pytest.Monk
     assert not list(tmp_path.rglob("*.tmp"))
 
 
+def test_packed_records_are_read_and_a_file_of_its_own_goes_before(tmp_path: Path) -> None:
+    records = Records(tmp_path)
+    records.write("train/lm", {"n": 1})
+    records.write("train/s2s", {"n": 2})
+    before = records.read("train/lm")
+    assert records.pack(shown=0) == 2
+    assert not list((tmp_path / "records").rglob("*.json"))
+    assert Records(tmp_path).read("train/lm") == before
+    assert records.names() == ["train/lm", "train/s2s"]
+    records.write("train/lm", {"n": 3})
+    assert [(records.read(name) or {})["n"] for name in records.names()] == [3, 2]
+    records.archive.write_bytes(b"no archive")
+    with pytest.raises(UserError, match="is damaged"):
+        records.names()
+
+
 def test_a_damaged_record_names_itself(tmp_path: Path) -> None:
     records = Records(tmp_path)
     records.write("train/lm", {"n": 1})

@@ -55,7 +55,7 @@ def test_the_verdicts_are_those_of_the_records(found: Found, report: str) -> Non
 
 
 def test_it_is_small_and_needs_no_network() -> None:
-    assert sum(path.stat().st_size for path in FOLDER.rglob("*") if path.is_file()) <= 4 * 2**20
+    assert sum(path.stat().st_size for path in FOLDER.rglob("*") if path.is_file()) <= 2 * 2**20
     text = (FOLDER / "index.html").read_text(encoding="utf-8")
     for word in ("src=", "http://", "https://", "@import", "<script"):
         assert word not in text

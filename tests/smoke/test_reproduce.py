@@ -56,11 +56,11 @@ def test_a_slice_from_training_to_the_page(toy: Path, tmp_path: Path, capsys: py
         assert record is not None
         assert {"commit", "seed", "n", "data_hash", "kind", "seconds", "weights"} <= set(record)
     html = (tmp_path / "index.html").read_text(encoding="utf-8")
-    # Nothing is fetched: no address but the records' own, which are there.
-    assert not re.findall(r"(?:src|href)=[\"'](?!#|records/)", html)
-    assert not re.search(r"https?://|@import|url\(", html)
-    for target in re.findall(r"href=[\"'](records/[^\"']+)", html):
-        assert (tmp_path / target).is_file(), target
+    # Nothing is fetched, and every link leads to a line of this page.
+    assert not re.search(r"https?://|@import|url\(|src=", html)
+    targets = set(re.findall(r"href=[\"']([^\"']+)", html))
+    assert "#likelihood/lm" in targets
+    assert targets <= {f"#{name}" for name in re.findall(r"id=[\"']([^\"']+)", html)}
     assert "no figure here says anything about the paper" in html
     texts = records.texts("sample/slds.234.bridge")
     assert [len(text["lines"]) for text in texts] == [3] * len(texts)
@@ -73,6 +73,14 @@ def test_a_slice_from_training_to_the_page(toy: Path, tmp_path: Path, capsys: py
     assert again["done"] == []
     assert set(again["skipped"]) == set(outcome["done"])
     assert (tmp_path / "report.md").read_text(encoding="utf-8") == told
+    # Packed into one file, with the shown texts, it makes the same report; units packed away are still done.
+    assert main(["reproduce", "--out", str(tmp_path), "--pack"]) == 0
+    capsys.readouterr()
+    assert not list((tmp_path / "records").rglob("*.json"))
+    (tmp_path / "texts").rename(tmp_path / "gone")
+    assert main(["reproduce", "--out", str(tmp_path), "--pack"]) == 0
+    assert (tmp_path / "report.md").read_text(encoding="utf-8") == told
+    assert records.done("likelihood/lm")
 
 
 def test_no_sentence_of_the_corpus_is_kept(toy: Path, tmp_path: Path) -> None:

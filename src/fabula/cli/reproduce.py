@@ -54,6 +54,9 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         "--ratings", type=Path, metavar="FILE", help="people's ratings (UNION), to calibrate measures on"
     )
     parser.add_argument("--texts", action="store_true", help="show given sentences in the report: never publish that")
+    parser.add_argument(
+        "--pack", action="store_true", help="only put REPORT's records into one file and write the report from it"
+    )
     parser.add_argument("--json", action="store_true", help="print what was done as JSON")
     parser.set_defaults(run=run)
 
@@ -65,6 +68,11 @@ def run(args: argparse.Namespace) -> int:
             raise UserError(f"--{name.replace('_', '-')} must be above 0, not {seconds}", field=name)
     if not 1 <= args.jobs <= 64:
         raise UserError(f"--jobs must be between 1 and 64, not {args.jobs}", field="jobs")
+    if args.pack:
+        from fabula.reproduce.published import pack
+
+        print(f"{pack(args.out)} records in {args.out / 'records.jsonl.xz'}")
+        return 0
     from fabula.device import use_threads
     from fabula.reproduce.run import reproduce
 

@@ -46,7 +46,8 @@ def render(report: Report) -> str:
         f"<style>{style}</style></head><body><header><h1>The paper's tables, side by side</h1>"
         "<p>Weber, Shekhar, Kwon, Balasubramanian and Chambers, “Generating Narrative Text in a Switching Dynamical "
         "System” (CoNLL 2020), every table beside ours. In each cell: the paper's figure, ours with a 95 % bootstrap "
-        "interval, the difference. A number of ours leads to its record. ≤ marks a bound.</p>"
+        "interval, the difference. A number of ours leads to the line of its record, which is in "
+        "records.jsonl.xz. ≤ marks a bound.</p>"
         f"{warning}{tally(report)}<details><summary>Where the figures come from</summary><dl>{facts}</dl></details>"
         f"<nav>{links}</nav></header><main>{body}</main></body></html>\n"
     )
@@ -131,7 +132,7 @@ def linked(figure: Figure) -> str:
         return f'<span class="none">{escape(text)}</span>'
     number, bracket, interval = text.partition(" [")
     small = f" <small>[{escape(interval)}</small>" if bracket else ""
-    return f'<a href="records/{escape(figure.record)}.json" title="{escape(figure.kind)}">{escape(number)}</a>{small}'
+    return f'<a href="#{escape(figure.record)}" title="{escape(figure.kind)}">{escape(number)}</a>{small}'
 
 
 def better(figure: Figure, larger: bool | None) -> str:
@@ -212,7 +213,7 @@ def stories(report: Report) -> str:
 
 def records(report: Report) -> str:
     rows = "".join(
-        f"<tr><td><a href='records/{escape(u['unit'])}.json'>{escape(u['unit'])}</a></td><td>{u.get('n', '')}</td>"
+        f"<tr id='{escape(u['unit'])}'><td>{escape(u['unit'])}</td><td>{u.get('n', '')}</td>"
         f"<td>{escape(str(u.get('commit', '')))}</td><td>{escape(str(u.get('recipe') or ''))}</td>"
         f"<td>{escape(str(u.get('weights') or ''))}</td><td>{escape(str(u.get('device', '')))}</td>"
         f"<td>{u.get('seconds', '')}</td></tr>"

@@ -3,18 +3,21 @@
     REPORT/records/<stage>/<system>[.<detail>].json     figures, with commit, recipe, seed, n, data hash, kind
     REPORT/texts/<stage>/<system>[.<detail>].jsonl      what was written, by story ids; never a sentence of the corpus
     REPORT/runs/<system>/                               checkpoints; they stay on the machine that trained them
+    REPORT/records.jsonl.xz                             all records in one file, a line each (`fabula reproduce --pack`)
 
 A unit is done when its record is there and its texts are what the record says. Folders of several machines are merged
-by copying their files together.
+by copying their files together; a record that has a file of its own goes before the packed one.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import lzma
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -44,12 +47,48 @@ class Records:
         try:
             record = json.loads(path.read_text(encoding="utf-8"))
         except FileNotFoundError:
-            return None
+            return self.packed().get(name)
         except (OSError, ValueError) as error:
             raise UserError(f"{path} is damaged: {error}; delete it to do its unit again") from error
         if not isinstance(record, dict) or record.get("unit") != name:
             raise UserError(f"{path} is not the record of {name}; delete it to do its unit again")
         return record
+
+    @property
+    def archive(self) -> Path:
+        return self.folder / "records.jsonl.xz"
+
+    def packed(self) -> dict[str, dict[str, Any]]:
+        """The records of the packed file, by their units."""
+        try:
+            stat = self.archive.stat()
+        except OSError:
+            return {}
+        return unpacked(self.archive, stat.st_mtime_ns, stat.st_size)
+
+    def pack(self, shown: int) -> int:
+        """Every record into the packed file, with the first `shown` texts of each; then the records' own files go."""
+        found: dict[str, dict[str, Any]] = {}
+        for name in self.names():
+            record = self.read(name)
+            assert record is not None
+            if "shown" not in record and name.startswith("sample/") and self.done(name):
+                record = record | {"shown": self.texts(name)[:shown]}
+            found[name] = record
+        lines = (json.dumps(record, ensure_ascii=False, separators=(",", ":")) for record in found.values())
+        self._put(self.archive, lzma.compress(("\n".join(lines) + "\n").encode(), preset=9 | lzma.PRESET_EXTREME))
+        for path in (self.folder / "records").glob("*/*.json"):
+            path.unlink()
+            if not any(path.parent.iterdir()):
+                path.parent.rmdir()
+        return len(found)
+
+    def shown(self, name: str) -> list[dict[str, Any]]:
+        """What may be shown of what a unit wrote: its texts, or the first of them that were packed with its record."""
+        if self.texts_path(name).exists():
+            return self.texts(name)
+        record = self.read(name)
+        return [] if record is None else list(record.get("shown", ()))
 
     def done(self, name: str) -> bool:
         """Whether the record is there, and with it the texts that it names."""
@@ -80,10 +119,10 @@ class Records:
         return [json.loads(line) for line in content.decode("utf-8").splitlines()]
 
     def names(self) -> list[str]:
-        """Every unit that is done."""
+        """Every unit that has a record."""
         base = self.folder / "records"
-        found = (path.relative_to(base).as_posix().removesuffix(".json") for path in base.glob("*/*.json"))
-        return sorted(name for name in found if self.done(name))
+        own = {path.relative_to(base).as_posix().removesuffix(".json") for path in base.glob("*/*.json")}
+        return sorted(own | set(self.packed()))
 
     def _put(self, path: Path, content: bytes) -> None:
         try:
@@ -91,6 +130,17 @@ class Records:
         except OSError as error:
             raise UserError(f"cannot write into {self.folder}: {error.strerror}", field="out") from error
         write_file(path, content)
+
+
+@lru_cache(maxsize=4)
+def unpacked(path: Path, changed: int, size: int) -> dict[str, dict[str, Any]]:
+    """A packed file's records; read again only when the file has changed."""
+    try:
+        lines = lzma.decompress(path.read_bytes()).decode("utf-8").splitlines()
+        records = [json.loads(line) for line in lines]
+        return {record["unit"]: record for record in records}
+    except (OSError, ValueError, KeyError, TypeError, lzma.LZMAError) as error:
+        raise UserError(f"{path} is damaged: {error}") from error
 
 
 def compact(content: dict[str, Any]) -> str:

@@ -164,9 +164,9 @@ def samples(records: Records, scale: Scale, given: Given | None) -> list[Samples
             continue
         for sampler in samplers_of(system):
             unit = f"sample/{system.name}.{MIDDLE}.{sampler}"
-            if not records.done(unit):
+            stories = tuple(shown(text, given) for text in records.shown(unit)[: scale.shown])
+            if not stories:
                 continue
-            stories = tuple(shown(text, given) for text in records.texts(unit)[: scale.shown])
             found.append(Samples(f"{system.title}, {sampler_name(sampler, scale)}", unit, stories))
     return found
 

@@ -52,7 +52,8 @@ class Scorer:
     @cached_property
     def written(self) -> list[str]:
         """Units whose texts are there."""
-        return [name for name in self.records.names() if name.split("/")[0] in ("sample", "write")]
+        written = [name for name in self.records.names() if name.split("/")[0] in ("sample", "write")]
+        return [name for name in written if self.records.done(name)]
 
     def run(self, only: Sequence[str] = ()) -> Outcome:
         """Every score that is not there yet; a scorer that is not installed leaves its cells `not run`."""
