@@ -16,6 +16,7 @@ from fabula.corpus.vocabulary import EOS
 from fabula.evaluation.latent import lookahead_use, prior_log_p_X
 from fabula.evaluation.likelihood import likelihood, macro_f1
 from fabula.evaluation.measure import log_p_of_tags
+from fabula.evaluation.proposal import fit_precision
 from fabula.evaluation.record import log_mean_exp, mean_and_error
 from fabula.models.batch import Batch, StoryDataset
 from fabula.models.build import build
@@ -114,6 +115,34 @@ def test_bounds_close_in_on_log_p_X(model: SLDS, posterior: str) -> None:
     assert found.tokens == 60 * tokens
     draw = model.evidence(one()).log_q_S.argmax(-1)[0].tolist()
     assert found.accuracy_s == pytest.approx(np.mean(np.array(draw) == TAGS))
+
+
+@pytest.mark.parametrize("posterior", ["smoothing", "switching"])
+@torch.no_grad()
+def test_a_calibrated_q_tightens_the_bound_and_keeps_it_one(model: SLDS, posterior: str) -> None:
+    """phi made e^5 times as sure of Z: the fitted factor takes that back, and most of what the bound lacked with it.
+
+    The truth is enumerated; a bound by 8 samples on 60 copies of a story may pass it by its noise alone (below 0.1).
+    """
+    sure = copy.deepcopy(model)
+    sure.recognition.phi_log_precision.bias.add_(5.0)
+    Z, words = on_the_grid(sure)
+    paths = list(itertools.product(range(K), repeat=3))
+    each = [torch.logsumexp(words.sum(-1) + log_p_Z(sure, Z, path), 0) + log_p_S(sure, path) for path in paths]
+    truth = float(torch.logsumexp(torch.stack(each), 0) + 3 * (LINE[1] - LINE[0]).log())
+    shelf = a_shelf(60)
+    factor = fit_precision(sure, shelf, posterior)
+    assert factor < 0.2
+    lacks = []
+    for precision in (1.0, factor):
+        found = likelihood(
+            sure, shelf, characters=9, samples=8, posterior=posterior, precision=precision, latent_stories=2
+        )
+        assert found.q_precision == precision
+        lacks.append(truth + found.nll_story)
+    assert min(lacks) > -0.1
+    assert lacks[1] < 0.5 * lacks[0]
+    assert fit_precision(tiny("lm"), shelf, posterior) == 1.0
 
 
 @torch.no_grad()

@@ -455,6 +455,9 @@ def test_json_of_a_latent_model(capsys: pytest.CaptureFixture[str], trained: Pat
     assert record["ppl_iw"] <= record["ppl_elbo"]
     assert record["kinds"]["ppl_iw"] == record["kinds"]["ppl_elbo"] == record["kinds"]["nll_story"] == "bound"
     assert record["kinds"]["ppl_authors"] == "estimate"
+    # The run has no calibrated q, so one is fitted now; four samples are enough to tell what the bound still lacks.
+    assert 0 < record["q_precision"] <= 1
+    assert json.loads(measured(capsys, *arguments[:-4], "--samples", 4, "--limit", 6))["slack"] >= 0
     again = measure_likelihood(trained, data=toy_corpus, samples=3, seed=4, limit=6)
     assert json.loads(json.dumps(again)) == record
 

@@ -46,6 +46,8 @@ def test_words_are_matched_by_spelling_and_training_goes_on(
     words = ["train", str(tmp_path / "still.toml"), "--from", str(tmp_path / "a"), "--data", str(other_corpus)]
     assert main([*words, "--out", str(tmp_path / "b"), *rest]) == 0
     before, after = load(tmp_path / "a"), load(tmp_path / "b")
+    # The last step of training calibrates the q(Z | X) of the bound, and leaves the factor with the run.
+    assert 0 < before.figures["q_precision"] <= 1
     assert before.vocabulary.words != after.vocabulary.words
     name = "language.embedding.weight"
     for word in ("dog", "."):

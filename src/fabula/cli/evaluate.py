@@ -69,6 +69,8 @@ ROWS = (
     ("ppl_given_tags", "perplexity given the tags"),
     ("nll_story", "nats per story"),
     ("bits_per_character", "bits per character"),
+    ("slack", "nats per story that the bound still lacks"),
+    ("q_precision", "factor of phi's precision in q(Z | X)"),
     ("kl_z", "KL of Z, nats per story"),
     ("mutual_information", "mutual information of X and Z, nats"),
     ("active_units", "active units of Z"),

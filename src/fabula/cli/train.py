@@ -59,6 +59,7 @@ def run(args: argparse.Namespace) -> int:
             raise UserError(f"{'RECIPE.toml' if name == 'recipe' else '--' + name} is missing; see fabula train --help")
     from fabula.corpus.dataset import Corpus
     from fabula.device import pick_device, use_threads
+    from fabula.evaluation.measure import calibrate_run
     from fabula.training.loop import train
     from fabula.training.narrator import kind_of
     from fabula.training.recipe import read_recipe
@@ -90,6 +91,7 @@ def run(args: argparse.Namespace) -> int:
             recipe, corpus, args.out, device=args.device, resume=args.resume, bar=not args.quiet, report=report,
             start=start,
         )  # fmt: skip
+        calibrate_run(args.out, checkpoint, corpus, pick_device(args.device))
     if args.json:
         print(json.dumps({"recipe": recipe.name, "corpus_hash": corpus.hash, **checkpoint.figures}))
     else:

@@ -54,6 +54,11 @@ class Weighed(NamedTuple):
         """log p(X), or its importance-weighted lower bound."""
         return log_mean_exp(self.log_w, 1)
 
+    def log_p_by(self, samples: int) -> Float[Tensor, " story"]:
+        """The bound by fewer samples: its mean over all groups of so many."""
+        whole = self.log_w.shape[1] // samples * samples
+        return log_mean_exp(self.log_w[:, :whole].unflatten(1, (-1, samples)), 2).mean(1)
+
     @property
     def elbo(self) -> Float[Tensor, " story"]:
         return self.log_w.mean(1)
@@ -81,8 +86,12 @@ def shared_draws(model: Model, batch: Batch, samples: int, generator: torch.Gene
     return Draws(normal, torch.rand(1, samples, N, generator=generator, device=device))
 
 
-def weigh(model: Model, batch: Batch, draws: Draws | None, posterior: str) -> Weighed:
-    """The stories of a batch; `draws` and `posterior` (an objective's `law`) say how a model with latents draws Z."""
+def weigh(model: Model, batch: Batch, draws: Draws | None, posterior: str, precision: float = 1.0) -> Weighed:
+    """The stories of a batch; `draws` and `posterior` (an objective's `law`) say how a model with latents draws Z.
+
+    `precision` multiplies that of every phi_i in q(Z | X), which any q may: the bound stays a bound
+    (`evaluation/proposal.py` fits it).
+    """
     latent = model.latent
     if latent is None:
         pieces = (batch.rows(rows) for rows in _pieces(batch, 1, 1))
@@ -93,7 +102,7 @@ def weigh(model: Model, batch: Batch, draws: Draws | None, posterior: str) -> We
     n, samples = len(batch.tokens), draws.normal.shape[1]
     normal, uniform = (None if t is None else t.expand(n, *t.shape[1:]) for t in draws)
     assert normal is not None
-    seen = latent.evidence(batch)
+    seen = latent.evidence(batch).tempered(precision)
     log_p_X, kl_Z = (torch.zeros(n * samples, dtype=torch.float64, device=batch.tokens.device) for _ in range(2))
     log_p_words = normal.new_zeros(batch.tokens.shape)
     matrix = 6 * batch.lengths.shape[1] * model.D**2 if posterior == "smoothing" else 1

@@ -19,6 +19,7 @@ from tqdm import tqdm
 
 from fabula.evaluation.bound import Draws, authors_estimate, own_draws, weigh
 from fabula.evaluation.latent import lookahead_use, prior_log_p_X
+from fabula.evaluation.proposal import FEWEST, slack
 from fabula.evaluation.record import Figure, Kind, log_mean_exp, mean_and_error, rounded
 from fabula.models.batch import Batch, StoryDataset
 from fabula.models.protocol import Model
@@ -50,6 +51,10 @@ class Likelihood:
     ppl_authors: float | None = None
     ppl_with_tags: float | None = None
     """S2S with log p(S) paid: a bound on log p(X), since p(X, S) <= p(X)."""
+    q_precision: float | None = None
+    """What phi's precision was multiplied by in q(Z | X) (`evaluation/proposal.py`); all figures are by that q."""
+    slack: float | None = None
+    """Nats a story that the bound is estimated to lack still, by its growth with the samples."""
     kl_z: float | None = None
     mutual_information: float | None = None
     active_units: int | None = None
@@ -81,16 +86,21 @@ def likelihood(
     samples: int = 20,
     seed: int = 0,
     posterior: str = "filtering",
+    precision: float = 1.0,
     batch_size: int = 64,
     latent_stories: int = 500,
     bar: bool = False,
 ) -> Likelihood:
-    """Every figure the model allows, on all stories of the dataset (the use of Z on at most `latent_stories`)."""
+    """Every figure the model allows, on all stories of the dataset (the use of Z on at most `latent_stories`).
+
+    `precision` multiplies that of phi in q(Z | X), as `proposal.fit_precision` chose it.
+    """
     model.eval()
     tokens = int(dataset.token_counts.sum())
     common: dict[str, Any] = {"n": len(dataset), "seed": seed, "tokens": tokens, "characters": characters}
     if model.latent is not None:
-        return _latent(model.latent, dataset, common, samples, posterior, batch_size, latent_stories, bar)
+        q = posterior, precision
+        return _latent(model.latent, dataset, common, samples, q, batch_size, latent_stories, bar)
     total = 0.0
     for rows in tqdm(list(dataset.in_order(batch_size)), disable=not bar, leave=False, unit="batch"):
         total -= float(weigh(model, dataset.batch(rows), None, posterior).log_p.sum())
@@ -112,19 +122,20 @@ def likelihood(
 
 
 def _latent(
-    model: SLDS, dataset: StoryDataset, common: dict[str, Any], samples: int, posterior: str, batch_size: int,
+    model: SLDS, dataset: StoryDataset, common: dict[str, Any], samples: int, q: tuple[str, float], batch_size: int,
     latent_stories: int, bar: bool,
 ) -> Likelihood:  # fmt: skip
-    """The figures of a latent model."""
+    """The figures of a latent model; q is the posterior's name and what phi's precision is multiplied by."""
+    posterior, precision = q
     generator = torch.Generator(dataset.device).manual_seed(common["seed"])
     looked = set(np.random.default_rng(common["seed"]).permutation(len(dataset))[:latent_stories].tolist())
     found: dict[str, list[Tensor]] = defaultdict(list)
     for rows in tqdm(list(dataset.in_order(batch_size)), disable=not bar, leave=False, unit="batch"):
         batch = dataset.batch(rows)
-        evidence = model.evidence(batch)
+        evidence = model.evidence(batch).tempered(precision)
         draws = own_draws(model, batch, samples, posterior, generator)
         assert draws is not None
-        weighed = weigh(model, batch, draws, posterior)
+        weighed = weigh(model, batch, draws, posterior, precision)
         found["authors"].append(authors_estimate(model, batch, generator))
         chosen = torch.tensor([i for i, row in enumerate(rows) if row in looked], device=dataset.device)
         if len(chosen):
@@ -136,7 +147,9 @@ def _latent(
         still = torch.zeros_like(model.noise_for(batch, generator))
         means = model.draw_filtering(evidence, evidence.log_q_S.exp(), batch.present, still).Z[batch.present]
         for name, values in (
-            ("iw", weighed.log_p), ("elbo", weighed.elbo), ("kl_z", weighed.kl_Z.mean(1)), ("means", means),
+            ("iw", weighed.log_p), ("half", weighed.log_p_by(max(1, samples // 2))),
+            ("quarter", weighed.log_p_by(max(1, samples // 4))), ("elbo", weighed.elbo),
+            ("kl_z", weighed.kl_Z.mean(1)), ("means", means),
             ("guess", evidence.log_q_S.argmax(-1)[known]), ("truth", batch.S[known]),
             ("information", _information(model, evidence, batch, draws, posterior)),
         ):  # fmt: skip
@@ -152,6 +165,8 @@ def _latent(
         ppl_iw=math.exp(nll_iw / tokens), ppl_elbo=math.exp(nll_elbo / tokens),
         ppl_authors=math.exp(nll_authors / tokens),
         bits_per_character=nll_iw / math.log(2) / common["characters"],
+        q_precision=precision,
+        slack=slack(*(-whole[name].cpu() for name in ("quarter", "half", "iw"))) if samples >= FEWEST else None,
         kl_z=float(whole["kl_z"].mean()),
         mutual_information=float(whole["information"].double().mean()),
         active_units=int((whole["means"].var(0) > ACTIVE).sum()),
@@ -161,9 +176,9 @@ def _latent(
         f1_s=macro_f1(truth, guess, model.K) if scored else None,
         kinds={
             "nll_story": "bound", "ppl": "bound", "ppl_iw": "bound", "ppl_elbo": "bound", "ppl_authors": "estimate",
-            "bits_per_character": "bound", "kl_z": "estimate", "mutual_information": "estimate",
+            "bits_per_character": "bound", "q_precision": "exact", "kl_z": "estimate", "mutual_information": "estimate",
             "active_units": "estimate", "z_use": "estimate", "lookahead_use": "estimate",
-            "accuracy_s": "exact", "f1_s": "exact",
+            "accuracy_s": "exact", "f1_s": "exact", **({"slack": "estimate"} if samples >= FEWEST else {}),
         },
     )  # fmt: skip
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from fabula.corpus.dataset import Corpus, Stories
@@ -13,10 +15,11 @@ from fabula.corpus.transitions import Transitions
 from fabula.device import pick_device
 from fabula.errors import UserError
 from fabula.evaluation.likelihood import likelihood
+from fabula.evaluation.proposal import fit_precision
 from fabula.evaluation.record import commit
 from fabula.models.batch import StoryDataset
 from fabula.training.adapters import is_narrator
-from fabula.training.checkpoint import Checkpoint, load
+from fabula.training.checkpoint import Checkpoint, load, read_config, write_file
 
 FloatArray = NDArray[np.float64]
 
@@ -57,6 +60,7 @@ def measure_likelihood(
     if limit is not None:
         chosen = first_stories(chosen, limit)
     dataset = StoryDataset(chosen, where)
+    precision = calibrated(checkpoint, None if data is None else corpus, where)
     log_p_S = log_p_of_tags(chosen, transitions)
     figures = likelihood(
         checkpoint.model,
@@ -66,11 +70,36 @@ def measure_likelihood(
         samples=samples,
         seed=seed,
         posterior=checkpoint.recipe.objective.law,
+        precision=precision,
         bar=bar,
     )
     record = figures.to_json()
     record |= {"commit": commit(), "recipe": checkpoint.recipe.name, "data_hash": data_hash}
     return record
+
+
+def calibrated(checkpoint: Checkpoint, corpus: Corpus | None, device: torch.device) -> float:
+    """What phi's precision is multiplied by in the bound's q: as training fitted it, else as fitted on validation now.
+
+    A checkpoint from before that was fitted, and no validation stories: q as it is.
+    """
+    known = checkpoint.figures.get("q_precision")
+    if known is not None or checkpoint.model.latent is None or corpus is None:
+        return 1.0 if known is None else float(known)
+    valid = StoryDataset(corpus.split("valid"), device)
+    return fit_precision(checkpoint.model, valid, checkpoint.recipe.objective.law)
+
+
+def calibrate_run(folder: Path, checkpoint: Checkpoint, corpus: Corpus, device: torch.device) -> None:
+    """The last step of training: fit the bound's q on the validation split, and write the factor into the run."""
+    if checkpoint.model.latent is None:
+        return
+    valid = StoryDataset(corpus.split("valid"), device)
+    fitted = fit_precision(checkpoint.model, valid, checkpoint.recipe.objective.law)
+    checkpoint.figures["q_precision"] = fitted
+    config = read_config(folder)
+    config["figures"]["q_precision"] = fitted
+    write_file(folder / "config.json", (json.dumps(config, indent=1, ensure_ascii=False) + "\n").encode())
 
 
 def check_same_corpus(checkpoint: Checkpoint, corpus: Corpus) -> None:

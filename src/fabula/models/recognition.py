@@ -33,6 +33,12 @@ class Evidence(NamedTuple):
         """The evidence of the stories at these rows."""
         return Evidence(Potential(self.phi.mean[at], self.phi.precision[at]), self.log_q_S[at])
 
+    def tempered(self, precision: float) -> Evidence:
+        """The same with every phi_i's precision multiplied: below 1 the sentences are less sure of Z."""
+        return (
+            self if precision == 1 else self._replace(phi=self.phi._replace(precision=precision * self.phi.precision))
+        )
+
     def where(self, known: Tensor) -> Evidence:
         """The same with no evidence from sentences that are not known."""
         K = self.log_q_S.shape[-1]

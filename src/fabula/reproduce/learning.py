@@ -15,7 +15,7 @@ from torch import Tensor
 from fabula.evaluation.bound import authors_estimate, own_draws, weigh
 from fabula.evaluation.latent import lookahead_use
 from fabula.evaluation.likelihood import macro_f1
-from fabula.evaluation.measure import log_p_of_tags
+from fabula.evaluation.measure import calibrated, log_p_of_tags
 from fabula.evaluation.record import mean_and_error, rounded
 from fabula.infill import decode
 from fabula.infill.batch import infill_batch
@@ -37,6 +37,10 @@ LOOKED_AT = 200
 """How many stories the use of Z is measured on."""
 CHANGED = 8
 """How many stories have their second sentence written under every state."""
+
+
+BOUNDS = ("iw", "iw_half", "iw_quarter", "elbo")
+"""Importance-weighted by all samples, by half and a quarter of them, by one."""
 
 
 class EnoughError(Exception):
@@ -95,17 +99,19 @@ def measure_system(bench: Bench, unit: Unit) -> None:
     posterior = checkpoint.recipe.objective.law
     log_p_S = log_p_of_tags(stories, bench.corpus.transitions)
     model = checkpoint.model
-    arrays = story_nlls(model, dataset, samples, bench.job.seed, posterior)
+    precision = calibrated(checkpoint, bench.corpus, bench.device)
+    arrays = story_nlls(model, dataset, samples, bench.job.seed, posterior, precision)
     tokens = model.token_count(dataset.token_counts, dataset.sentences)
     if model.reads_tags and log_p_S is not None:
         arrays["with_tags"] = arrays["nll"] - log_p_S
     figures = {} if model.latent is None else latent_figures(model.latent, bench)
     if "kl_z" in arrays:
         figures["kl_z"] = rounded(float(arrays.pop("kl_z").mean()))
-    kinds = {"nll": "exact", "with_tags": "bound", "iw": "bound", "elbo": "bound", "authors": "estimate"}
+    kinds = dict.fromkeys(("with_tags", *BOUNDS), "bound") | {"nll": "exact", "authors": "estimate"}
     record = {
         **bench.common(unit, n=len(dataset), kind="estimate", began=began),
         "samples": samples if model.has_latent else 0,
+        "q_precision": precision if model.has_latent else None,
         "kinds": {name: kinds[name] for name in arrays},
         "ppl": {name: rounded(math.exp(values.sum() / tokens.sum())) for name, values in arrays.items()},
         "nll_story": {name: rounded(float(values.mean())) for name, values in arrays.items()},
@@ -118,22 +124,27 @@ def measure_system(bench: Bench, unit: Unit) -> None:
 
 
 @torch.no_grad()
-def story_nlls(model: Model, dataset: StoryDataset, samples: int, seed: int, posterior: str) -> dict[str, FloatArray]:
+def story_nlls(
+    model: Model, dataset: StoryDataset, samples: int, seed: int, posterior: str, precision: float = 1.0
+) -> dict[str, FloatArray]:
     """Negative log-likelihood of each story: exact (`nll`), or for a latent model IW bound, ELBO, authors' estimate.
 
-    Beside those of a latent model stands its KL of Z with S summed out.
+    Beside those of a latent model stand the bound by half and by a quarter of the samples, which tell how much it
+    still lacks, and its KL of Z with S summed out.
     """
     found: dict[str, FloatArray] = defaultdict(lambda: np.zeros(len(dataset)))
     generator = torch.Generator(dataset.device).manual_seed(seed)
     model.eval()
     for rows in dataset.in_order(STORIES_AT_ONCE.get(dataset.device.type, 256)):
         batch = dataset.batch(rows)
-        weighed = weigh(model, batch, own_draws(model, batch, samples, posterior, generator), posterior)
+        weighed = weigh(model, batch, own_draws(model, batch, samples, posterior, generator), posterior, precision)
         figures = {"nll": -weighed.log_p}
         if model.latent is not None:
             authors = authors_estimate(model.latent, batch, generator)
             kl = weighed.kl_Z.mean(1)
+            fewer = {"iw_half": max(1, samples // 2), "iw_quarter": max(1, samples // 4)}
             figures = {"iw": -weighed.log_p, "elbo": -weighed.elbo, "authors": -authors, "kl_z": kl}
+            figures |= {name: -weighed.log_p_by(few) for name, few in fewer.items()}
         for name, values in figures.items():
             found[name][rows] = values.cpu().numpy()
     return dict(found)

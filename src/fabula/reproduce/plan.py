@@ -108,7 +108,7 @@ class Scale:
     """Stories written from their tags; None: all of the test split."""
     runs: int = 5
     """Of top-k writing, for control. The paper's value."""
-    bound_samples: int = 20
+    bound_samples: int = 200
     """Importance samples of the likelihood bound."""
     read: int | None = None
     """Stories that the slow pretrained judge reads of each system; None: all that were filled in."""
