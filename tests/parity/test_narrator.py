@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from fabula.corpus.states import Factor, StateSpace
 from fabula.models.decoders.adapter import Adapter, AdapterConfig
 from fabula.models.decoders.fuse import fuse
 from fabula.models.decoders.gguf import GGUF, read_gguf
@@ -79,7 +80,8 @@ def reference(trained: Transformer, ids: list[int], counted: list[int]) -> Tenso
     logits = trained.logits(trained(torch.tensor([ids])))[0, :-1]
     never = torch.arange(logits.shape[-1]) < SPECIALS
     never[END] = False
-    loss = F.cross_entropy(logits.masked_fill(never, float("-inf")), torch.tensor(ids[1:]), reduction="none")
+    target = torch.tensor(ids[1:]).clamp(max=logits.shape[-1] - 1)  # tokens of further factors are never counted
+    loss = F.cross_entropy(logits.masked_fill(never, float("-inf")), target, reduction="none")
     return (loss.nan_to_num(posinf=0) * torch.tensor(counted[1:])).sum()
 
 
@@ -153,6 +155,40 @@ def test_reading_scores_what_the_training_network_scores(
     start = decoder.start(1, None, given_of([story], [missing]) if missing else None)
     _, log_p = tell(decoder, start, story, s)
     torch.testing.assert_close(-log_p.sum(), expected, atol=1e-3, rtol=1e-4)
+
+
+def test_tokens_of_further_factors_are_read_as_the_training_network_reads_them(file: GGUF) -> None:
+    """Rows of different numbers of tags, side by side: StateSpace.number, decoder and row agree."""
+    torch.manual_seed(2)
+    states = StateSpace((Factor("mood", ("bad", "good")), Factor("who", ("he", "she", "it")), Factor("at", ("a", "b"))))
+    network = Transformer(file, RANK, SCALE, SPECIALS, further=5)
+    with torch.no_grad():
+        for name, parameter in network.named_parameters():
+            parameter.copy_(torch.randn_like(parameter) * (0.2 if name.endswith((".a", ".b")) else 0.5))
+    network.requires_grad_(False)
+    config = AdapterConfig(
+        base_sha256="", rank=RANK, scale=SCALE, labels=("bad", "good"), tagger="x,y,z", factors=states.factors
+    )
+    adapter = Adapter(config, dict(network.named_parameters()))
+    adapter.check(network.sizes)
+    weights = dict(fuse(adapter.merge(file.tensors), network.sizes, eight_bit=False))
+    tokenizer = SubwordTokenizer.from_metadata(file.metadata)
+    tags = config.tokens(network.sizes.vocabulary)
+    decoder = NarratorDecoder(Network(network.sizes, weights), tokenizer, tags)
+    story = [tokenizer.encode(sentence) for sentence in STORY[:3]]
+    arcs = [[(-1, 2, -1), (1, 0, 1), (-1, -1, -1)], [(0, -1, -1), (-1, -1, 1), (1, 1, -1)]]
+    state, total = decoder.start(2), torch.zeros(2)
+    for i, sentence in enumerate(story):
+        numbers = torch.from_numpy(states.number([arc[i] for arc in arcs]))
+        assert states.values(numbers.numpy()).tolist() == [list(arc[i]) for arc in arcs]
+        state, log_p = decoder.read(decoder.begin_sentence(state, numbers), *padded([sentence] * 2))
+        total += log_p
+    for r, arc in enumerate(arcs):
+        ids = [tags.of(values) for values in arc]
+        told = row(story, [each[0] for each in ids], None, range(3), [each[1:] for each in ids])
+        torch.testing.assert_close(-total[r], reference(network, *told), atol=1e-3, rtol=1e-4)
+    assert tags.of((-1, -1, -1)) == [FREE]
+    assert tags.of((1, -1, 1)) == [FIRST_MOOD + 1, network.sizes.vocabulary + 4]
 
 
 def test_steps_score_what_reading_scores(decoder: NarratorDecoder, story: list[list[int]]) -> None:

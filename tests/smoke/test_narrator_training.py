@@ -14,8 +14,19 @@ from safetensors.torch import load_file
 from fabula.corpus.toy import toy_splits
 from fabula.errors import UserError
 from fabula.evaluation.narrator import measure_narrator
+from fabula.models.decoders import load
+from fabula.models.decoders.adapter import load_adapter
 from fabula.models.decoders.base import CACHE_VARIABLE
-from fabula.training.narrator import NarratorRecipe, Run, factor, kind_of, read_narrator_recipe, train_narrator
+from fabula.training import checkpoint
+from fabula.training.narrator import (
+    NarratorRecipe,
+    Run,
+    batches_of,
+    factor,
+    kind_of,
+    read_narrator_recipe,
+    train_narrator,
+)
 from fabula.training.stories import Stories
 from gguf_writer import write_tiny_base
 
@@ -90,6 +101,44 @@ def test_the_recipe_that_is_shipped_is_read_and_unknown_keys_are_not(tmp_path: P
     with pytest.raises(UserError, match="unknown setting ranks"):
         read_narrator_recipe(tmp_path / "bad.toml")
     assert not kind_of(tmp_path / "none.toml")
+
+
+def test_a_run_with_further_factors_begins_from_one_without_and_reads_their_tokens(
+    data: Path, recipe: NarratorRecipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A token of emotion changes what is written after it, and where it is free the rows are as they were."""
+    monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path / "cache"))
+    base = Path(recipe.base)
+    train_narrator(replace(recipe, epochs=1), data, tmp_path / "first", bar=False)
+    more = replace(recipe, epochs=2, tagger="vader,emotion", start=str(tmp_path / "first"))
+    begun = Run(more, tmp_path / "none", torch.device("cpu"))
+    emotions = ("joy", "sadness", "anger", "fear", "surprise", "none")
+    assert begun.tokens.names == [*emotions]
+    vectors = begun.network.embedding[begun.encode.encode("joy")].mean(0)
+    torch.testing.assert_close(begun.network.further_in[0].detach(), vectors)
+    train, valid = begun.read_stories(data)
+    first = Run(recipe, tmp_path / "none", torch.device("cpu"))
+    first.begin_from(load_adapter(tmp_path / "first"))
+    assert begun.valid_nll(valid) == first.valid_nll(valid)  # free factors have no token
+    rows = [row for batch in batches_of(train, more, 0, begun.tokens) for row in batch]
+    shares = [sum(i >= begun.tokens.vocabulary for i in row.ids) / 5 for row in rows]
+    assert 0.2 < sum(shares) / len(shares) < 0.5
+    assert any(share == 0 for share in shares)
+    train_narrator(more, data, tmp_path / "run", bar=False)
+    monkeypatch.setattr(load, "find_base", lambda: base)
+    found = checkpoint.load(tmp_path / "run")
+    assert [factor.name for factor in found.states.factors] == ["sentiment", "emotion"]
+    assert found.model.K == 18
+    assert found.model.tagger is not None
+    decoder = found.model.decoder
+    assert decoder is not None
+    ids = decoder.tokenizer.encode("Tom was sad.")
+    log_p = []
+    for values in ((-1, -1), (-1, 1), (0, 1), (-1, 0)):
+        state = decoder.begin_sentence(decoder.start(1), torch.from_numpy(found.states.number([values])))
+        tokens = torch.tensor([[*ids, decoder.tokenizer.end]])
+        log_p.append(float(decoder.read(state, tokens, torch.tensor([tokens.shape[1]]))[1]))
+    assert len({round(value, 4) for value in log_p}) == 4
 
 
 @pytest.mark.parametrize("schedule", ["cosine", "wsd"])

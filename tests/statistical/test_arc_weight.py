@@ -22,6 +22,10 @@ class ByFirstLetter:
 
     labels: tuple[str, ...] = ("other", "a")
 
+    @property
+    def settings(self) -> dict[str, object]:
+        return {"tagger": "first letter"}
+
     def tag(self, sentences: list[str]) -> list[int | None]:
         return [int(sentence.lower().startswith("a")) for sentence in sentences]
 

@@ -103,6 +103,29 @@ class StateSpace:
         wanted = np.asarray(values, dtype=np.int64)[..., None, :]
         return np.asarray(((wanted < 0) | (wanted == self.decode(np.arange(self.K)))).all(-1))
 
+    def number(self, values: Numbers) -> NDArray[np.int64]:
+        """[..., factor] to [...]: the state where every value is given, -1 where none is, below -1 where some are.
+
+        -2 - m,   m = (v_1 (n_2 + 1) + v_2) (n_3 + 1) + v_3 ...        v_f = n_f: factor f is free
+        """
+        rows = np.asarray(values, dtype=np.int64)
+        partly = -2 - np.where(rows < 0, self.sizes, rows) @ self._open_strides
+        return np.where((rows < 0).all(-1), UNKNOWN, np.where((rows < 0).any(-1), partly, rows @ self._strides))
+
+    def values(self, numbers: Numbers) -> NDArray[np.int64]:
+        """The inverse of `number`: [...] to [..., factor], -1 where a factor is free."""
+        found = np.asarray(numbers, dtype=np.int64)[..., None]
+        sizes = np.asarray(self.sizes)
+        partly = (-2 - found) // self._open_strides % (sizes + 1)
+        return np.where(found < UNKNOWN, np.where(partly == sizes, UNKNOWN, partly), self.decode(found[..., 0]))
+
+    def common(self, allowed: NDArray[np.bool_]) -> NDArray[np.int64]:
+        """[..., K] to [..., factor]: the values that all allowed states share, -1 where they differ."""
+        table = self.decode(np.arange(self.K))
+        counts = [[(allowed & (table[:, f] == v)).any(-1) for v in range(n)] for f, n in enumerate(self.sizes)]
+        one = [np.where(np.sum(c, 0) == 1, np.argmax(c, 0), UNKNOWN) for c in counts]
+        return np.stack(one, -1)
+
     def label(self, values: Sequence[int]) -> str | None:
         """`positive`, or `positive/?` where one of several factors is free; None where all are."""
         if max(values) < 0:
@@ -153,6 +176,11 @@ class StateSpace:
     def _strides(self) -> NDArray[np.int64]:
         """How far apart the states of two neighbouring values of each factor are."""
         return np.cumprod([1, *self.sizes[:0:-1]])[::-1].astype(np.int64)
+
+    @cached_property
+    def _open_strides(self) -> NDArray[np.int64]:
+        """The same where every factor may also be free."""
+        return np.cumprod([1, *(n + 1 for n in self.sizes[:0:-1])])[::-1].astype(np.int64)
 
     def _clauses(self, arc: Any) -> list[tuple[str | None, Any]]:
         """The parts of an arc that speak of one factor each; None: it is not named."""

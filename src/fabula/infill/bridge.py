@@ -26,6 +26,8 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from fabula.corpus.states import UNKNOWN
+from fabula.corpus.taggers.protocol import misses
 from fabula.errors import UserError
 from fabula.infill import decode
 from fabula.infill.batch import InfillBatch, evidence
@@ -211,7 +213,7 @@ def island(
         now = effective_size(particles.log_w.view(stories, P)).cpu()
         weighed = twisted(blanks, settings, i, following[:, i]) | guided_here(blanks, settings, i)
         if settings.arc_weight and model.tagger is not None:
-            weighed = weighed | (blanks.missing[:, i] & (blanks.S[:, i] >= 0).cpu())
+            weighed = weighed | (blanks.missing[:, i] & ~blanks.allowed[:, i].all(1).cpu())
         ess = torch.where(blanks.given[:, i], torch.minimum(ess, now), ess)
         # Where nothing is left to write, resampling could only lose stories.
         still = blanks.missing[:, i + 1 :].any(1)
@@ -328,18 +330,17 @@ def guided_here(blanks: InfillBatch, settings: BridgeSettings, i: int) -> Bool[T
 def off_the_arc(
     model: Model, settings: BridgeSettings, particles: Particles, blanks: InfillBatch, places: Iterable[int]
 ) -> Float[Tensor, " batch"]:
-    """How many of the sentences that were written under a tag have another one by the model's tagger."""
+    """How many tags that a story's sentences were written under they do not have by the model's tagger."""
     wrong = torch.zeros(len(particles.X), device=blanks.device)
     tagger, tokenizer = model.tagger, model.tokenizer
     if not settings.arc_weight or tagger is None or tokenizer is None:
         return wrong
     for i in places:
-        asked = ((particles.S[:, i] >= 0) & blanks.missing[:, i].to(blanks.device)).nonzero().squeeze(1)
+        asked = ((particles.S[:, i] != UNKNOWN) & blanks.missing[:, i].to(blanks.device)).nonzero().squeeze(1)
         if len(asked):
             rows = zip(particles.X[asked, i].tolist(), particles.lengths[asked, i].tolist(), strict=True)
-            found = tagger.tag([tokenizer.decode(words[: max(n - 1, 0)]) for words, n in rows])
-            other = torch.tensor([s != want for s, want in zip(found, particles.S[asked, i].tolist(), strict=True)])
-            wrong[asked] += other.to(wrong)
+            texts = [tokenizer.decode(words[: max(n - 1, 0)]) for words, n in rows]
+            wrong[asked] += torch.tensor(misses(tagger, texts, particles.S[asked, i].tolist())).to(wrong)
     return wrong
 
 

@@ -11,6 +11,7 @@ from torch import Tensor
 from fabula.infill.batch import InfillBatch, evidence
 from fabula.infill.noise import Noise
 from fabula.infill.settings import TagSource
+from fabula.models.decoders.rows import TagTokens
 from fabula.models.protocol import Model
 from fabula.models.scaffold import Scaffold, allowed_states, clamp
 from fabula.models.slds import SLDS
@@ -38,11 +39,16 @@ def tags_to_write(model: Model, blanks: InfillBatch, noise: Noise) -> Int[Tensor
     """The tags that a model without latents writes under, for every chain of every story.
 
     A tag that is wholly free stays so (-1): the decoder has S_i summed out. Where the arc fixes one factor and leaves
-    another free, S ~ p(S | arc) decides; a model that has no p(S) takes the open states for equally likely.
+    another free, a decoder with tokens for each factor is told as much (`StateSpace.number`). For any other
+    S ~ p(S | arc) decides; a model that has no p(S) takes the open states for equally likely.
     """
     S, allowed = blanks.S.repeat_interleave(noise.chains, 0), blanks.allowed
     K, count = allowed.shape[2], allowed.sum(2)
     partly = (count > 1) & (count < K)
+    tokens = getattr(model.decoder, "tags", None)
+    if isinstance(tokens, TagTokens) and tokens.states.K == K:
+        numbers = tokens.states.number(tokens.states.common(allowed.cpu().numpy()))
+        return torch.from_numpy(numbers).to(S.device).repeat_interleave(noise.chains, 0)
     stories = partly.any(1).nonzero().flatten().tolist()
     if stories:
         scaffold = getattr(model, "scaffold", None)

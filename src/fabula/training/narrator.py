@@ -20,14 +20,15 @@ from torch.nn import functional as F
 from tqdm import tqdm
 
 from fabula.corpus.dataset import digest
+from fabula.corpus.taggers.protocol import DEFAULT_TAGGER, build_tagger, named, states_of
 from fabula.device import pick_device
 from fabula.errors import UserError
 from fabula.models.decoders.adapter import Adapter, AdapterConfig, load_adapter, save_adapter
 from fabula.models.decoders.base import SHA256, check_base, find_base, sha256
 from fabula.models.decoders.gguf import read_gguf
-from fabula.models.decoders.rows import FREE, SPECIALS, Row, collate, random_row, row
+from fabula.models.decoders.rows import FREE, SPECIALS, Row, TagTokens, collate, random_row, row
 from fabula.models.decoders.tokenizer import SubwordTokenizer
-from fabula.models.decoders.transformer import AdaptedLinear, Transformer, compile_blocks
+from fabula.models.decoders.transformer import AdaptedLinear, Sizes, Transformer, compile_blocks
 from fabula.models.settings import not_negative, positive, shares
 from fabula.training.adapters import FACTS
 from fabula.training.checkpoint import write_file
@@ -49,6 +50,8 @@ class NarratorRecipe:
     """A GGUF file to adapt; empty is the installed base."""
     start: str = ""
     """The folder of an adapter of the same rank to begin from; empty: anew."""
+    tagger: str = DEFAULT_TAGGER
+    """Whose tags the rows carry; several joined by commas, each a factor of the state (`vader,emotion,verb`)."""
     rank: int = 16
     scale: float = 2.0
     """What b a is multiplied by."""
@@ -99,16 +102,26 @@ def factor(done: float, recipe: NarratorRecipe) -> float:
     return rise * min(1.0, 0.05 + 0.95 * (1 - done) / 0.3)
 
 
-def batches_of(stories: Stories, recipe: NarratorRecipe, epoch: int) -> list[list[Row]]:
+def random_row_of(stories: Stories, i: int, recipe: NarratorRecipe, rng: random.Random, tokens: TagTokens) -> Row:
+    tags, further = stories.tags(i)
+    return random_row(stories.X[i], tags, rng, recipe.plain, recipe.middle, tokens, further)
+
+
+def batches_of(stories: Stories, recipe: NarratorRecipe, epoch: int, tokens: TagTokens) -> list[list[Row]]:
     """An epoch's batches: every story once, in rows of like lengths, the same at every call."""
     rng = random.Random(f"{recipe.seed} {epoch}")
     order = rng.sample(range(len(stories.X)), len(stories.X))
-    rows = [random_row(stories.X[i], stories.S[i], rng, recipe.plain, recipe.middle) for i in order]
+    rows = [random_row_of(stories, i, recipe, rng, tokens) for i in order]
     batches = []
     for first in range(0, len(rows), POOL * recipe.batch):
         pool = sorted(rows[first : first + POOL * recipe.batch], key=lambda r: len(r.ids))
         batches += [pool[i : i + recipe.batch] for i in range(0, len(pool), recipe.batch)]
     return rng.sample(batches, len(batches))
+
+
+def named_vectors(names: list[str], encode: SubwordTokenizer, embedding: Tensor) -> Float[Tensor, "name width"]:
+    """Where the vectors of further tokens begin: the mean of the base's vectors of the words of each name."""
+    return torch.stack([embedding[torch.tensor(encode.encode(name))].mean(0) for name in names])
 
 
 def nats_of(network: Transformer, rows: list[Row], bf16: bool = False) -> tuple[Tensor, Tensor]:
@@ -141,10 +154,16 @@ class Run:
         torch.manual_seed(recipe.seed)
         self.recipe, self.out, self.device, self.step = recipe, out, device, 0
         self.facts: dict[str, Any] = {}
-        self.labels: tuple[str, ...] = ()
         self.base_sha256 = sha256(path)
         self.encode = SubwordTokenizer.from_metadata(file.metadata)
-        self.network = Transformer(file, recipe.rank, recipe.scale, SPECIALS).to(device)
+        self.states = states_of(build_tagger(named(recipe.tagger)))
+        self.tokens = TagTokens(self.states, Sizes.of(file.metadata).vocabulary)
+        further = self.tokens.names
+        self.network = Transformer(file, recipe.rank, recipe.scale, SPECIALS, further=len(further))
+        if further:
+            with torch.no_grad():
+                self.network.further_in.copy_(named_vectors(further, self.encode, self.network.embedding))
+        self.network.to(device)
         for module in self.network.modules():
             if isinstance(module, AdaptedLinear):
                 module.dropout = recipe.dropout
@@ -162,13 +181,22 @@ class Run:
         if gpu:
             compile_blocks(self.network)
 
+    def read_stories(self, data: Path) -> tuple[Stories, Stories]:
+        """The splits for training and validation; what the corpus says is kept with the adapter."""
+        splits = (data / f"{split}.csv" for split in ("train", "valid"))
+        train, valid = (Stories(file, self.encode, self.recipe.words, self.recipe.tagger) for file in splits)
+        corpus_hash = digest((data / "train.csv").read_bytes())
+        self.facts = {"name": self.recipe.name, "figures": {}, "corpus_hash": corpus_hash, **train.facts}
+        return train, valid
+
     @torch.no_grad()
     def begin_from(self, adapter: Adapter) -> None:
         adapter.check(self.network.sizes, self.recipe.start)
         if (adapter.config.rank, adapter.config.scale) != (self.recipe.rank, self.recipe.scale):
             raise UserError(f"{self.recipe.start} has another rank or scale than the recipe", field="start")
-        for name, p in self.parameters.items():
-            p.copy_(adapter.tensors[name])
+        for name, p in self.parameters.items():  # an adapter of fewer factors begins the others as a new one does
+            if name in adapter.tensors and adapter.tensors[name].shape == p.shape:
+                p.copy_(adapter.tensors[name])
 
     def take_step(self, rows: list[Row], steps: int) -> Tensor:
         """One batch; nats per counted token, on the device."""
@@ -198,9 +226,10 @@ class Run:
 
     def keep(self) -> None:
         """The adapter as it is used, and all that a resumed run needs."""
+        factors = self.states.factors
         config = AdapterConfig(
-            base_sha256=self.base_sha256, rank=self.recipe.rank, scale=self.recipe.scale,
-            labels=self.labels, tagger="vader",
+            base_sha256=self.base_sha256, rank=self.recipe.rank, scale=self.recipe.scale, labels=factors[0].labels,
+            tagger=self.recipe.tagger, factors=factors if len(factors) > 1 else (),
         )  # fmt: skip
         tensors = {name: p.detach().cpu().contiguous() for name, p in self.parameters.items()}
         save_adapter(Adapter(config, tensors), self.out)
@@ -242,22 +271,15 @@ def train_narrator(
 ) -> dict[str, Any]:
     """Train through all epochs; `out` then holds the adapter, and the figures are returned."""
     run = Run(recipe, out, pick_device(device))
-    train, valid = (Stories(data / f"{split}.csv", run.encode, recipe.words) for split in ("train", "valid"))
-    run.labels = train.labels
-    run.facts = {
-        "name": recipe.name,
-        "figures": {},
-        "corpus_hash": digest((data / "train.csv").read_bytes()),
-        **train.facts,
-    }
+    train, valid = run.read_stories(data)
     if resume:
         run.restore()
-    per_epoch = len(batches_of(train, recipe, 0))
+    per_epoch = len(batches_of(train, recipe, 0, run.tokens))
     steps = per_epoch * recipe.epochs
     log = out / "log.jsonl"
     with interruptible() as interrupted:
         for epoch in range(run.step // per_epoch, recipe.epochs):
-            batches = batches_of(train, recipe, epoch)[run.step - epoch * per_epoch :]
+            batches = batches_of(train, recipe, epoch, run.tokens)[run.step - epoch * per_epoch :]
             with tqdm(batches, desc=f"epoch {epoch + 1}", unit="batch", disable=not bar, leave=False) as shown:
                 for number, rows in enumerate(shown):
                     nats = run.take_step(rows, steps)

@@ -25,13 +25,12 @@ from torch import Tensor
 from torch.nn import functional as F
 from tqdm import tqdm
 
-from fabula.corpus.dataset import digest
 from fabula.device import pick_device
 from fabula.errors import UserError
-from fabula.models.decoders.rows import FREE, Row, random_row, row
+from fabula.models.decoders.rows import FREE, Row, row
 from fabula.models.decoders.tokenizer import SubwordTokenizer
 from fabula.models.settings import not_negative
-from fabula.training.narrator import NarratorRecipe, Run, log_p_of, nats_of
+from fabula.training.narrator import NarratorRecipe, Run, log_p_of, nats_of, random_row_of
 from fabula.training.recipe import parse
 from fabula.training.stories import Stories
 
@@ -94,11 +93,7 @@ def train_on_preferences(
 ) -> dict[str, Any]:
     """One narrator more: `data` holds train.csv, valid.csv and preferences.jsonl."""
     run = Run(recipe, out, pick_device(device))
-    train, valid = (Stories(data / f"{split}.csv", run.encode, recipe.words) for split in ("train", "valid"))
-    run.labels = train.labels
-    run.facts = {
-        "name": recipe.name, "figures": {}, "corpus_hash": digest((data / "train.csv").read_bytes()), **train.facts,
-    }  # fmt: skip
+    train, valid = run.read_stories(data)
     pairs = read_preferences(data / "preferences.jsonl", run.encode, recipe.words)
     pairs.sort(key=lambda pair: len(pair.better.ids))
     parts = [pairs[i : i + recipe.batch] for i in range(0, len(pairs), recipe.batch)]
@@ -110,16 +105,16 @@ def train_on_preferences(
     for epoch in range(recipe.epochs):
         order = rng.sample(range(len(parts)), len(parts))
         for number in tqdm(order, desc=f"epoch {epoch + 1}", disable=not bar, leave=False):
-            margin = take_step(run, recipe, parts[number], begun[number], human_rows(train, recipe, rng), steps)
+            margin = take_step(run, recipe, parts[number], begun[number], human_rows(run, train, recipe, rng), steps)
             margins.append(margin)
     run.keep()
     right = torch.stack(margins[-max(1, len(margins) // 5) :]).mean()
     return {"valid_nll": run.valid_nll(valid), "steps": run.step, "pairs": len(pairs), "preferred": float(right)}
 
 
-def human_rows(train: Stories, recipe: PreferenceRecipe, rng: random.Random) -> list[Row]:
+def human_rows(run: Run, train: Stories, recipe: PreferenceRecipe, rng: random.Random) -> list[Row]:
     chosen = rng.sample(range(len(train.X)), min(recipe.human_rows, len(train.X)))
-    return [random_row(train.X[i], train.S[i], rng, recipe.plain, recipe.middle) for i in chosen]
+    return [random_row_of(train, i, recipe, rng, run.tokens) for i in chosen]
 
 
 def take_step(

@@ -1,7 +1,7 @@
 """Raw stories for training the narrator and its critic: their text, tokens and tags, and what the corpus says of words.
 
-Tags and word counts need VADER and the tokeniser of words. A machine without them finds both in `FILE.tags.json`, which
-`save_tags` writes beside the stories.
+Tags and word counts need VADER and the tokeniser of words, other tags their taggers. A machine without them finds all
+in `FILE.tags.json` and `FILE.TAGGER.tags.json`, which `save_tags` writes beside the stories.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import torch
 
 from fabula.corpus.dataset import digest
 from fabula.corpus.read import Story, read_stories
+from fabula.corpus.taggers.protocol import DEFAULT_TAGGER, build_tagger
 from fabula.errors import UserError
 from fabula.models.decoders.tokenizer import SubwordTokenizer
 from fabula.models.decoders.words import COMMON
@@ -26,22 +27,26 @@ COUNTED = 50_000
 
 
 class Stories:
-    """The stories of a file, with their tags; -1 where there is none."""
+    """The stories of a file, with tags by one tagger or several (`vader,emotion,verb`); -1 where there is none."""
 
-    def __init__(self, file: Path, encode: SubwordTokenizer, words: int) -> None:
+    def __init__(self, file: Path, encode: SubwordTokenizer, words: int, tagger: str = DEFAULT_TAGGER) -> None:
         self.text = read_text(file)
-        kept = file.with_suffix(".tags.json")
-        found = json.loads(kept.read_text(encoding="utf-8")) if kept.is_file() else None
-        if found is not None and found["stories"] != digest(file.read_bytes()):
-            raise UserError(f"{kept} belongs to other stories than {file}: remove it or write it anew", field="data")
-        found = found or tags_of(file, self.text)
+        found, *others = (read_tags(file, self.text, name) for name in tagger.split(","))
         ids = iter([tokens[:words] for tokens in encode.encode_all([s for story in self.text for s in story])])
         self.X = [[next(ids) for _ in story] for story in self.text]
         self.S: list[list[int]] = found["tags"]
+        self.further: list[list[list[int]]] = [other["tags"] for other in others]
+        """The same by the other taggers."""
         self.facts: dict[str, Any] = found["facts"]
         """What a narrator's folder says of its corpus; names of people are not counted here."""
+        if others:
+            self.facts["further"] = [other["facts"] for other in others]
         self.labels: tuple[str, ...] = tuple(found["labels"])
-        """The tags' names, by number."""
+        """The first tagger's tags' names, by number."""
+
+    def tags(self, story: int) -> tuple[list[int], list[list[int]]]:
+        """A story's tags by the first tagger, and by each of the others."""
+        return self.S[story], [factor[story] for factor in self.further]
 
 
 def read_text(file: Path) -> list[list[str]]:
@@ -51,30 +56,47 @@ def read_text(file: Path) -> list[list[str]]:
     return found
 
 
-def tags_of(file: Path, stories: Sequence[Sequence[str]]) -> dict[str, Any]:
-    """Every sentence's tag by VADER, the commonest words, and p(S) by counting."""
-    from fabula.corpus.taggers.sentiment import VaderTagger
+def tags_file(file: Path, tagger: str) -> Path:
+    return file.with_suffix(".tags.json" if tagger == DEFAULT_TAGGER else f".{tagger}.tags.json")
 
-    tagger = VaderTagger()
+
+def read_tags(file: Path, stories: Sequence[Sequence[str]], tagger: str) -> dict[str, Any]:
+    """From the file beside the stories, else made anew."""
+    kept, labels = tags_file(file, tagger), list(build_tagger({"tagger": tagger}).labels)
+    found: dict[str, Any] | None = json.loads(kept.read_text(encoding="utf-8")) if kept.is_file() else None
+    if found is not None and found["stories"] != digest(file.read_bytes()):
+        raise UserError(f"{kept} belongs to other stories than {file}: remove it or write it anew", field="data")
+    if found is not None and list(found["labels"]) != labels:
+        raise UserError(f"{kept} has other labels than the tagger {tagger}: remove it or write it anew", field="data")
+    return found or tags_of(file, stories, tagger)
+
+
+def tags_of(file: Path, stories: Sequence[Sequence[str]], name: str = DEFAULT_TAGGER) -> dict[str, Any]:
+    """Every sentence's tag, p(S) by counting, and beside VADER's the commonest words."""
+    tagger = build_tagger({"tagger": name})
     flat = [sentence for story in stories for sentence in story]
     tags = iter([-1 if tag is None else int(tag) for tag in tagger.tag(flat)])
     S = [[next(tags) for _ in story] for story in stories]
-    first, pairs = torch.ones(len(tagger.labels)), torch.ones(len(tagger.labels), len(tagger.labels))
-    for story in S:  # counted from one, so that nothing is impossible
-        first[story[0]] += float(story[0] >= 0)
-        for before, after in itertools.pairwise(story):
-            pairs[before, after] += float(before >= 0 and after >= 0)
-    facts = {
-        "common": common_words(flat), "people": {}, "p_initial": (first / first.sum()).tolist(),
-        "p_next": (pairs / pairs.sum(1, keepdim=True)).tolist(),
-    }  # fmt: skip
+    facts = chain_of(S, len(tagger.labels))
+    if name == DEFAULT_TAGGER:
+        facts = {"common": common_words(flat), "people": {}} | facts
     return {"stories": digest(file.read_bytes()), "labels": tagger.labels, "tags": S, "facts": facts}
 
 
-def save_tags(file: Path) -> Path:
+def chain_of(S: Sequence[Sequence[int]], K: int) -> dict[str, Any]:
+    """p(S_1) and p(S_i | S_{i-1}), counted from one, so that nothing is impossible."""
+    first, pairs = torch.ones(K), torch.ones(K, K)
+    for story in S:
+        first[story[0]] += float(story[0] >= 0)
+        for before, after in itertools.pairwise(story):
+            pairs[before, after] += float(before >= 0 and after >= 0)
+    return {"p_initial": (first / first.sum()).tolist(), "p_next": (pairs / pairs.sum(1, keepdim=True)).tolist()}
+
+
+def save_tags(file: Path, tagger: str = DEFAULT_TAGGER) -> Path:
     """Beside the stories, for machines that cannot tag."""
-    path = file.with_suffix(".tags.json")
-    path.write_text(json.dumps(tags_of(file, read_text(file)), ensure_ascii=False), encoding="utf-8")
+    path = tags_file(file, tagger)
+    path.write_text(json.dumps(tags_of(file, read_text(file), tagger), ensure_ascii=False), encoding="utf-8")
     return path
 
 

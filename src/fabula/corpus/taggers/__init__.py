@@ -1,3 +1,3 @@
 """Taggers: each gives a sentence its scaffold state S_i; one file each, found by name (`protocol.py`)."""
 
-from fabula.corpus.taggers import sentiment  # noqa: F401  (it registers itself)
+from fabula.corpus.taggers import emotion, sentiment, verb  # noqa: F401  (they register themselves)

@@ -91,6 +91,30 @@ def build_tagger(settings: Mapping[str, Any]) -> Tagger:
     return TAGGERS.find(str(settings.get("tagger", DEFAULT_TAGGER)))(settings)
 
 
+def named(names: str) -> dict[str, Any]:
+    """The settings of taggers by their names alone, joined by commas."""
+    parts = [{"tagger": name} for name in names.split(",")]
+    return parts[0] if len(parts) == 1 else {"tagger": names, "parts": parts}
+
+
+def misses(tagger: Tagger, sentences: Sequence[str], wanted: Sequence[int]) -> list[int]:
+    """How many of the values that are wanted each sentence does not have, by `StateSpace.number`.
+
+    Of several taggers only those run whose factors somebody asks for.
+    """
+    values, place, found = states_of(tagger).values(list(wanted)), 0, np.zeros(len(sentences), dtype=np.int64)
+    for part in tagger.parts if isinstance(tagger, Taggers) else (tagger,):
+        space = states_of(part)
+        asked = values[:, place : place + len(space.factors)]
+        place += len(space.factors)
+        rows: list[int] = np.flatnonzero((asked >= 0).any(axis=1)).tolist()
+        if rows:
+            tags = part.tag([sentences[row] for row in rows])
+            has = space.decode([UNKNOWN if tag is None else tag for tag in tags])
+            found[rows] += ((asked[rows] >= 0) & (asked[rows] != has)).sum(1)
+    return found.tolist()
+
+
 def tagger_of(settings: Mapping[str, Any], labels: Sequence[str]) -> Tagger | None:
     """The tagger that made tags, by its settings; None where the tags were the data's own.
 

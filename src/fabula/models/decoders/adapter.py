@@ -1,6 +1,7 @@
 """The narrator's adapter: what training adds to its base, and the file that it is kept in.
 
     W + scale * b a   for every linear map,   e_t + special_in_t,  u_t + special_out_t   for the special tokens t
+    further_in_t   for the tokens that the base does not have (`rows.TagTokens`)
 
 A folder holds config.json, and adapter.safetensors with a and b as 8-bit numbers, one scale per row.
 """
@@ -18,10 +19,11 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from fabula.corpus.states import Factor, StateSpace
 from fabula.errors import UserError
 from fabula.models.decoders.base import sha256
 from fabula.models.decoders.quantised import quantise
-from fabula.models.decoders.rows import MOODS, SPECIALS
+from fabula.models.decoders.rows import SPECIALS, TagTokens
 from fabula.models.decoders.transformer import LINEARS, Sizes
 
 CONFIG, WEIGHTS = "config.json", "adapter.safetensors"
@@ -38,9 +40,11 @@ class AdapterConfig:
     scale: float
     """What b a is multiplied by."""
     labels: tuple[str, ...]
-    """The switching states that the mood tokens stand for, in their order."""
+    """The switching states that the mood tokens stand for, in their order; with `factors`, the first one's labels."""
     tagger: str
-    """Which tagger gave the states in training."""
+    """Which tagger gave the states in training; with `factors` one of each, joined by commas."""
+    factors: tuple[Factor, ...] = ()
+    """What the states are the product of, where there are several."""
     specials: int = SPECIALS
     """The base's first tokens, whose vectors are learnt."""
     layers: int = 0
@@ -52,8 +56,18 @@ class AdapterConfig:
     def __post_init__(self) -> None:
         if self.format != FORMAT:
             raise ValueError(f"format {self.format} is not known")
-        if self.rank < 1 or not 1 <= len(self.labels) <= MOODS or self.specials != SPECIALS or self.layers < 0:
+        if self.rank < 1 or not self.labels or self.specials != SPECIALS or self.layers < 0:
             raise ValueError("rank, labels, layers or specials are out of range")
+        if self.factors and self.factors[0].labels != self.labels:
+            raise ValueError("the first factor has other labels")
+
+    @property
+    def states(self) -> StateSpace:
+        return StateSpace(self.factors) if self.factors else StateSpace.single(self.tagger, self.labels)
+
+    def tokens(self, vocabulary: int) -> TagTokens:
+        """Of tags, for a base of so many tokens."""
+        return TagTokens(self.states, vocabulary)
 
     def sizes(self, base: Sizes) -> Sizes:
         """Of the network: the base's, or as many of its layers as are used."""
@@ -70,7 +84,8 @@ class Adapter:
     def check(self, sizes: Sizes, path: Path | str = "the adapter") -> None:
         """That every tensor is there and fits the base's shape."""
         found = {name: tuple(tensor.shape) for name, tensor in self.tensors.items()}
-        if found != shapes(self.config.sizes(sizes), self.config.rank, self.config.critic):
+        further = 0 if self.config.critic else len(self.config.tokens(sizes.vocabulary).names)
+        if found != shapes(self.config.sizes(sizes), self.config.rank, self.config.critic, further):
             raise UserError(f"{path} does not fit the base: its tensors have other names or shapes")
 
     def merge(self, tensors: Mapping[str, Tensor]) -> Merged:
@@ -85,7 +100,7 @@ class Merged(Mapping[str, Tensor]):
 
     def __getitem__(self, name: str) -> Tensor:
         added = self.adapter.tensors
-        if name.startswith(("special_", "critic.")):
+        if name.startswith(("special_", "critic.", "further_")):
             return added[name]
         weight = self.base[name]
         parts = name.split(".")
@@ -101,7 +116,7 @@ class Merged(Mapping[str, Tensor]):
         return sum(1 for _ in self)
 
 
-def shapes(sizes: Sizes, rank: int, critic: bool = False) -> dict[str, tuple[int, ...]]:
+def shapes(sizes: Sizes, rank: int, critic: bool = False, further: int = 0) -> dict[str, tuple[int, ...]]:
     """The shape of every tensor of an adapter for such a network."""
     keys = sizes.width // sizes.heads * sizes.key_heads
     outputs = {"attn_k": keys, "attn_v": keys, "ffn_gate": sizes.inner, "ffn_up": sizes.inner}
@@ -111,6 +126,8 @@ def shapes(sizes: Sizes, rank: int, critic: bool = False) -> dict[str, tuple[int
             inputs = sizes.inner if name == "ffn_down" else sizes.width
             found[f"blocks.{layer}.linears.{name}.a"] = (rank, inputs)
             found[f"blocks.{layer}.linears.{name}.b"] = (outputs.get(name, sizes.width), rank)
+    if further:
+        found["further_in"] = (further, sizes.width)
     if critic:
         found |= {"critic.weight": (1, sizes.width), "critic.bias": (1,)}
     return found
@@ -131,11 +148,16 @@ def save_adapter(adapter: Adapter, folder: Path) -> None:
     _replace(folder / CONFIG, lambda path: path.write_text(content, encoding="utf-8"))
 
 
+def read_config(folder: Path) -> AdapterConfig:
+    content: dict[str, Any] = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
+    factors = StateSpace.from_record(content["factors"]).factors if content.get("factors") else ()
+    return AdapterConfig(**{**content, "labels": tuple(content["labels"]), "factors": factors})
+
+
 def load_adapter(folder: Path) -> Adapter:
     """An adapter from its folder; what is wrong with it is said in one line."""
     try:
-        content: dict[str, Any] = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
-        config = AdapterConfig(**{**content, "labels": tuple(content["labels"])})
+        config = read_config(folder)
         stored = load_file(folder / WEIGHTS)
     except OSError as error:
         raise UserError(f"{folder} holds no adapter: {error.strerror}: {Path(str(error.filename)).name}") from error

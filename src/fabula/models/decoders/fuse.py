@@ -74,6 +74,8 @@ def fuse(
     for name, special, norm in tables:
         table, added = tensors["token_embd.weight"].clone(), tensors[special]
         table[: len(added)] += added
+        if name == "embedding" and "further_in" in tensors:
+            table = torch.cat([table, tensors["further_in"]])
         yield from stored(name, reads(table, norm))
 
 

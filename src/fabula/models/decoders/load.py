@@ -13,7 +13,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from fabula.models.decoders import quantised
-from fabula.models.decoders.adapter import WEIGHTS, Adapter, load_adapter
+from fabula.models.decoders.adapter import WEIGHTS, Adapter, load_adapter, read_config
 from fabula.models.decoders.base import cache_folder, check_base, find_base, sha256
 from fabula.models.decoders.fuse import fuse
 from fabula.models.decoders.gguf import GGUF, read_gguf
@@ -28,7 +28,8 @@ LAYOUT = 1
 
 def load_narrator(folder: Path, device: str = "cpu", base: Path | None = None) -> NarratorDecoder:
     """The decoder of an adapter's folder."""
-    return NarratorDecoder(*load_network(folder, device, base))
+    network, tokenizer = load_network(folder, device, base)
+    return NarratorDecoder(network, tokenizer, read_config(folder).tokens(network.sizes.vocabulary))
 
 
 def load_network(folder: Path, device: str = "cpu", base: Path | None = None) -> tuple[Network, SubwordTokenizer]:

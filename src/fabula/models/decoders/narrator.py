@@ -16,16 +16,16 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
+from fabula.corpus.states import UNKNOWN
 from fabula.models.decoders.network import Cache, Network, Packed
 from fabula.models.decoders.protocol import Given
-from fabula.models.decoders.rows import END, FIRST_MOOD, FREE, SPECIALS, header
+from fabula.models.decoders.rows import END, MOOD_TOKENS, NO_TOKEN, SPECIALS, TagTokens, header
 from fabula.models.decoders.tokenizer import SubwordTokenizer
 
 WINDOW, KEPT = 8, 4
 """Sentences that a row remembers at most, and how many are read again when it is full."""
 SCORED_AT_ONCE = {"cpu": 512, "cuda": 8192}
 """Tokens whose scores (49,152 each) are held at a time."""
-NONE = -1
 
 
 @dataclass(frozen=True)
@@ -39,8 +39,8 @@ class NarratorState:
     """Tokens in the cache."""
     last: Int[Tensor, " batch"]
     """The token that is read next: `<bos>`, the end of the header or of a sentence, or the word just chosen."""
-    mood: Int[Tensor, " batch"]
-    """The mood token that is read after it; NONE inside a sentence."""
+    before: Int[Tensor, "batch factor"]
+    """The tokens of the sentence's tags, which are read after it, padded; NO_TOKEN alone inside a sentence."""
     ids: Int[Tensor, "batch token"]
     """The tokens in the cache, for the window."""
     starts: Int[Tensor, "batch window"]
@@ -77,12 +77,12 @@ class NarratorState:
         return self._with([torch.cat([a, b]) for a, b in zip(mine[1], theirs[1], strict=True)], entries, given)
 
     def _rows(self) -> list[Tensor]:
-        return [self.lengths, self.last, self.mood, self.ids, self.starts, self.told, self.first]
+        return [self.lengths, self.last, self.before, self.ids, self.starts, self.told, self.first]
 
     @staticmethod
     def _with(rows: Sequence[Tensor], entries: Tensor, given: Given | None) -> NarratorState:
-        lengths, last, mood, ids, starts, told, first = rows
-        return NarratorState(Cache(entries), 0, lengths, last, mood, ids, starts, told, first, given)
+        lengths, last, before, ids, starts, told, first = rows
+        return NarratorState(Cache(entries), 0, lengths, last, before, ids, starts, told, first, given)
 
 
 def _alike(a: NarratorState, b: NarratorState) -> list[tuple[Tensor, list[Tensor]]]:
@@ -108,8 +108,12 @@ class NarratorDecoder:
     D = 0
     reads_ahead = True
 
-    def __init__(self, network: Network, tokenizer: SubwordTokenizer) -> None:
+    def __init__(self, network: Network, tokenizer: SubwordTokenizer, tags: TagTokens | None = None) -> None:
+        """`tags` are the tokens of the states; not given, of one factor that has as many labels as there are moods."""
         self.network, self.tokenizer = network, tokenizer
+        self.tags = tags or MOOD_TOKENS
+        table, self.state_zero = self.tags.table()
+        self.tag_tokens = table.to(network.device)
 
     @torch.inference_mode()
     def start(
@@ -123,14 +127,14 @@ class NarratorDecoder:
 
     @torch.inference_mode()
     def begin_sentence(self, state: NarratorState, s: Int[Tensor, " batch"] | None) -> NarratorState:
-        """Before a sentence whose switching state is `s`, -1 where it is free."""
-        full = (state.told == WINDOW) & (state.mood == NONE)
+        """Before a sentence whose switching state is `s`, -1 where it is free (`StateSpace.number`)."""
+        full = (state.told == WINDOW) & (state.before[:, 0] == NO_TOKEN)
         if bool(full.any()):
             rows = full.nonzero().squeeze(1)
             state = state.put(rows, self._move_window(state.select(rows)))
         if s is None:
-            return replace(state, mood=torch.full_like(state.last, FREE))
-        return replace(state, mood=torch.where(s >= 0, FIRST_MOOD + s, FREE))
+            s = torch.full_like(state.last, UNKNOWN)
+        return replace(state, before=self.tag_tokens[s + self.state_zero])
 
     @torch.inference_mode()
     def read(
@@ -192,10 +196,10 @@ class NarratorDecoder:
     # the cache
 
     def _waiting(self, state: NarratorState) -> tuple[Int[Tensor, "batch token"], Int[Tensor, " batch"]]:
-        """The one or two tokens that each row has still to read."""
-        if bool((state.mood == NONE).all()):
-            return state.last.unsqueeze(1), torch.ones_like(state.last)
-        return torch.stack([state.last, state.mood.clamp(min=0)], 1), 1 + (state.mood != NONE).long()
+        """The tokens that each row has still to read: the last one, then those of the tags."""
+        count = (state.before != NO_TOKEN).sum(1)
+        before = state.before[:, : int(count.max())].clamp(min=0) if len(count) else state.before
+        return torch.cat([state.last[:, None], before], 1), 1 + count
 
     def _read(
         self, state: NarratorState, ids: Int[Tensor, "batch token"], there: Bool[Tensor, "batch token"]
@@ -209,12 +213,14 @@ class NarratorDecoder:
         features = self.network.read(cache, new)
         kept = F.pad(state.ids, (0, max(0, int(lengths.max()) - state.ids.shape[1])))
         kept = kept.index_put((new.row, new.place), new.ids)
-        began = there.any(1) & (state.mood != NONE)  # a mood token was read, after the token that was waiting
+        began = there.any(1) & (
+            state.before[:, 0] != NO_TOKEN
+        )  # a mood token was read, after the token that was waiting
         at = F.one_hot(state.told.clamp(max=WINDOW - 1), WINDOW).bool() & began[:, None]
         return features, new, replace(
             state, cache=cache, version=cache.version, lengths=lengths, ids=kept,
             starts=torch.where(at, (state.lengths + 1)[:, None], state.starts), told=state.told + began.long(),
-            mood=torch.where(there.any(1), NONE, state.mood),
+            before=torch.where(there.any(1)[:, None], NO_TOKEN, state.before),
         )  # fmt: skip
 
     def _fresh(self, prompts: Sequence[Sequence[int]], first: Int[Tensor, " batch"]) -> NarratorState:
@@ -223,7 +229,8 @@ class NarratorDecoder:
         zeros = torch.zeros(rows, dtype=torch.int64, device=device)
         last = torch.tensor([prompt[-1] for prompt in prompts], device=device)
         state = NarratorState(
-            self.network.cache(rows), 0, zeros, last, zeros + NONE, zeros[:, None][:, :0],
+            self.network.cache(rows), 0, zeros, last, torch.full_like(self.tag_tokens[:1], NO_TOKEN).expand(rows, -1),
+            zeros[:, None][:, :0],
             torch.zeros(rows, WINDOW, dtype=torch.int64, device=device), zeros, first.to(device), None,
         )  # fmt: skip
         width = max(len(prompt) - 1 for prompt in prompts)

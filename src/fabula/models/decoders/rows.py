@@ -1,21 +1,27 @@
 """The narrator's rows: how a story, what is missing of it and its moods become one sequence of tokens.
 
     <bos> [HEADER] (BLANK, or a given line and END; from the first gap on) [BODY]   without a gap: <bos> alone
-    then for every sentence: a mood token, the tokens of the sentence (which begin with a blank), END
+    then for every sentence: a mood token, a token for every further factor of its state that is given, the tokens of
+    the sentence (which begin with a blank), END
 
 Special tokens of the base, which no text contains, serve as marks. So one set of weights is p(X), p(X | S) and, with a
-header, r(X_missing | X_given, S).
+header, r(X_missing | X_given, S). The mood token says the first factor. Tokens of the others come after the base's
+vocabulary: they are read and never written, and a factor that is free has none, so that rows grow only by what is said.
 """
 
 from __future__ import annotations
 
 import random
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
+
+from fabula.corpus.states import UNKNOWN, Factor, StateSpace
 
 BOS, HEADER, BODY, BLANK, END, FREE, FIRST_MOOD = 0, 3, 4, 5, 6, 7, 8
 """FIRST_MOOD + k is the mood token of the switching state k; FREE stands where the state is not given."""
@@ -24,7 +30,54 @@ SPECIALS = 17
 MOODS = SPECIALS - FIRST_MOOD
 """Switching states that there are tokens for."""
 
+NO_TOKEN = -1
+GIVEN = 0.7
+"""Of the sentences of a training row that has a further factor at all."""
+
 Ids = Sequence[int]
+
+
+@dataclass(frozen=True)
+class TagTokens:
+    """Which tokens stand before a sentence of a state: the mood token, and one for each further factor that is given.
+
+    A first factor of more labels than there are mood tokens is treated as the others are.
+    """
+
+    states: StateSpace
+    vocabulary: int
+    """Tokens of the base: the first further token has this number."""
+
+    @property
+    def further(self) -> tuple[Factor, ...]:
+        """The factors that have tokens of their own."""
+        return self.states.factors[int(self.states.sizes[0] <= MOODS) :]
+
+    @property
+    def names(self) -> list[str]:
+        """What each further token stands for, in their order."""
+        return [label for factor in self.further for label in factor.labels]
+
+    def of(self, values: Ids) -> list[int]:
+        """The tokens of a sentence whose factors have these values, -1 where they are free."""
+        moods = len(values) - len(self.further)
+        ids, first = [FIRST_MOOD + values[0] if moods and values[0] >= 0 else FREE], self.vocabulary
+        for factor, value in zip(self.further, values[moods:], strict=True):
+            ids += [first + value] if value >= 0 else []
+            first += len(factor.labels)
+        return ids
+
+    def table(self) -> tuple[Int[Tensor, "number factor"], int]:
+        """The tokens of every number of `StateSpace.number`, padded with NO_TOKEN; and the row of the number 0."""
+        several = len(self.states.sizes) > 1
+        lowest = -1 - int(np.prod([n + 1 for n in self.states.sizes])) if several else UNKNOWN
+        rows = [self.of(values) for values in self.states.values(np.arange(lowest, self.states.K)).tolist()]
+        width = max(map(len, rows))
+        return torch.tensor([row + [NO_TOKEN] * (width - len(row)) for row in rows]), -lowest
+
+
+MOOD_TOKENS = TagTokens(StateSpace.single("mood", [str(k) for k in range(MOODS)]), 0)
+"""Of a state with one factor, whatever its labels are called."""
 
 
 class Row(NamedTuple):
@@ -45,31 +98,49 @@ def header(story: Sequence[Ids | None]) -> list[int]:
     return [*ids, BODY]
 
 
-def row(story: Sequence[Ids], moods: Ids, missing: Collection[int] | None, paid: Collection[int]) -> Row:
-    """A story whose `missing` sentences stand as blanks in its header; the loss counts the sentences `paid`."""
+def row(
+    story: Sequence[Ids], moods: Ids, missing: Collection[int] | None, paid: Collection[int],
+    further: Sequence[Ids] | None = None,
+) -> Row:  # fmt: skip
+    """A story whose `missing` sentences stand as blanks in its header; the loss counts the sentences `paid`.
+
+    `further` has the tokens of other factors that stand between each sentence's mood token and its words.
+    """
     ids = header([None if j in missing else sentence for j, sentence in enumerate(story)]) if missing else [BOS]
     counted = [0] * len(ids)
     for j, sentence in enumerate(story):
-        ids += [moods[j], *sentence, END]
-        counted += [0] + [int(j in paid)] * (len(sentence) + 1)
+        tags = [moods[j], *(further[j] if further else ())]
+        ids += [*tags, *sentence, END]
+        counted += [0] * len(tags) + [int(j in paid)] * (len(sentence) + 1)
     return Row(ids, counted)
 
 
-def random_row(story: Sequence[Ids], tags: Ids, rng: random.Random, plain: float = 0.4, middle: float = 0.4) -> Row:
+def random_row(
+    story: Sequence[Ids], tags: Ids, rng: random.Random, plain: float = 0.4, middle: float = 0.4,
+    tokens: TagTokens | None = None, further: Sequence[Ids] = (),
+) -> Row:  # fmt: skip
     """A row to train on. A share `plain` of them have no header, and all sentences are paid for. The others have random
     blanks (a share `middle` of them: all but the first and the last sentence), and only those are paid for. Half of the
-    rows have moods, each given with a probability of its row's own between a half and 1. A tag below 0 is not known."""
-    moods = [FREE] * len(story)
+    rows have moods, each given with a probability of its row's own between a half and 1. A tag below 0 is not known.
+    With `tokens`, each of the `further` factors is wholly free in half of the rows, and given in a share `GIVEN` of the
+    sentences of the others."""
+    moods = [UNKNOWN] * len(story)
     if rng.random() < 0.5:
         share = 0.5 + 0.5 * rng.random()
-        moods = [FIRST_MOOD + tag if rng.random() < share and tag >= 0 else FREE for tag in tags]
+        moods = [tag if rng.random() < share else UNKNOWN for tag in tags]
+    values = [moods]
+    for factor in further:
+        given = rng.random() < 0.5
+        values.append([tag if given and rng.random() < GIVEN else UNKNOWN for tag in factor])
+    before = [(tokens or MOOD_TOKENS).of(each) for each in zip(*values, strict=True)]
+    first, rest = [ids[0] for ids in before], [ids[1:] for ids in before]
     everything = set(range(len(story)))
     if rng.random() < plain:
-        return row(story, moods, None, everything)
+        return row(story, first, None, everything, rest)
     inner = set(range(1, len(story) - 1))
     missing = inner if rng.random() < middle else {j for j in everything if rng.random() < 0.5}
     missing = missing or {rng.randrange(len(story))}
-    return row(story, moods, missing, missing)
+    return row(story, first, missing, missing, rest)
 
 
 def collate(rows: Sequence[Row], multiple: int = 1) -> tuple[Int[Tensor, "batch token"], Bool[Tensor, "batch token"]]:

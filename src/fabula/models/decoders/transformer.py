@@ -89,12 +89,17 @@ class Block(nn.Module):
 
 
 class Transformer(nn.Module):
-    """The network, or its first `layers`. The vectors of its first `specials` tokens are learnt anew (a difference)."""
+    """The network, or its first `layers`. The vectors of its first `specials` tokens are learnt anew (a difference).
+
+    `further` tokens come after the base's vocabulary: they have an input vector each, wholly learnt, and no output.
+    """
 
     embedding: Tensor
     norm: Tensor
 
-    def __init__(self, file: GGUF, rank: int, scale: float, specials: int, layers: int | None = None) -> None:
+    def __init__(
+        self, file: GGUF, rank: int, scale: float, specials: int, layers: int | None = None, further: int = 0
+    ) -> None:  # fmt: skip
         super().__init__()
         self.sizes = Sizes.of(file.metadata)
         self.sizes = self.sizes._replace(layers=layers or self.sizes.layers)
@@ -103,11 +108,17 @@ class Transformer(nn.Module):
         self.register_buffer("norm", file.tensors["output_norm.weight"], persistent=False)
         self.special_in = nn.Parameter(torch.zeros(specials, self.sizes.width))
         self.special_out = nn.Parameter(torch.zeros(specials, self.sizes.width))
+        if further:
+            self.further_in = nn.Parameter(torch.zeros(further, self.sizes.width))
 
     def forward(self, ids: Int[Tensor, "batch token"]) -> Float[Tensor, "batch token width"]:
         """Features of every place, from which `logits` reads the next token."""
         specials = len(self.special_in)
-        x = F.embedding(ids, self.embedding)
+        vocabulary = len(self.embedding)
+        x = F.embedding(ids.clamp(max=vocabulary - 1), self.embedding)
+        if hasattr(self, "further_in"):
+            further = F.embedding((ids - vocabulary).clamp(min=0), self.further_in)
+            x = torch.where((ids < vocabulary).unsqueeze(-1), x, further)
         x = x + F.embedding(ids.clamp(max=specials - 1), self.special_in) * (ids < specials).unsqueeze(-1)
         rotation = rotations(ids.shape[1], self.sizes, ids.device)
         for block in self.blocks:
