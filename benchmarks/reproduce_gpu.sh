@@ -1,27 +1,28 @@
 #!/bin/bash
-# The part of `fabula reproduce` that wants a GPU, in one call of some minutes on a bare machine; what comes back is one
-# archive of records and texts (no weights, no sentences of the corpus), to be unpacked over REPORT at home:
+# The part of `fabula reproduce` that wants a GPU, on a bare machine, in three calls of at most ten minutes:
 #
-#     [MPS=1] [JOBS=6] [TRAIN_SHARE=70] bash benchmarks/reproduce_gpu.sh CARRY OUT SECONDS [--only …] [--set …] …
+#     bash benchmarks/reproduce_gpu.sh alive     CARRY OUT SECONDS [words]   SLDS-1 with alpha 1, 10, 100, side by side
+#     bash benchmarks/reproduce_gpu.sh latents   CARRY OUT SECONDS [words]   SLDS and SLDS-1 by three seeds, SLDS-10, -25, -50, LDS
+#     bash benchmarks/reproduce_gpu.sh baselines CARRY OUT SECONDS [words]   LM and S2S by three seeds, the judge
 #
-# CARRY/roc.tar.xz is the prepared corpus, CARRY/cloze.npz Story Cloze in its words (evaluation/cloze.py: prepare_cloze);
-# CARRY/models.tar.xz (checkpoints, a folder each) and CARRY/report.tar.xz (records of an earlier call) may be missing.
-# Words after the third go to `fabula reproduce`. FABULA_COMMIT names the commit where there is no repository.
-# TRAIN_SHARE: percent of the time after which every training ends at its epoch; its record says so, and the report.
-# MPS=1 lets the processes share the card at once, which about doubles what six of them do. A process that is killed then
-# takes the others with it, so nothing is killed before the end: trainings end themselves.
+# One rule trains all of them ($rule). What is reported of a training is measured in the call that trained it. OUT gets
+# PART.tar.xz (records and texts: no weights, no sentence of the corpus; unpack it over REPORT at home and score there) and the
+# headline systems' weights in 8 bits, in pieces (benchmarks/pack_runs.py), their hashes in PART.tar.xz.
+# CARRY/roc.tar.xz is the prepared corpus; CARRY/cloze.npz (Story Cloze in its words) and CARRY/models.tar.xz (checkpoints, a
+# folder each) may be missing. Words go to `fabula reproduce`. FABULA_COMMIT names the commit where there is no repository.
+# JOBS processes share the card by MPS. A process that is killed takes the others with it, so trainings end themselves.
+# To try it on a CPU: DEVICE=cpu MPS=0 ... with --small and a toy corpus (tests/smoke/test_reproduce_gpu.py).
 set -u
-carry=$1 out=$2 seconds=$3
-shift 3
+part=$1 carry=$2 out=$3 seconds=$4
+shift 4
 began=$(date +%s)
 export PYTHONPATH=src PYTHONUNBUFFERED=1 OMP_NUM_THREADS=1 PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True
-work=${WORK:-/tmp/reproduce}
+work=${WORK:-/tmp/reproduce}/$part
 mkdir -p "$work/models" "$work/report" "$out"
 tar xJf "$carry/roc.tar.xz" -C "$work" &
 [ -f "$carry/models.tar.xz" ] && tar xJf "$carry/models.tar.xz" -C "$work/models" &
-[ -f "$carry/report.tar.xz" ] && tar xJf "$carry/report.tar.xz" -C "$work/report" &
 wait
-if [ "${MPS:-0}" = 1 ]; then
+if [ "${MPS:-1}" = 1 ]; then
     export CUDA_MPS_PIPE_DIRECTORY=$work/mps CUDA_MPS_LOG_DIRECTORY=$work/mps
     mkdir -p "$work/mps"
     nvidia-cuda-mps-control -d
@@ -31,13 +32,51 @@ if [ "${MPS:-0}" = 1 ]; then
         unset CUDA_MPS_PIPE_DIRECTORY CUDA_MPS_LOG_DIRECTORY
     fi
 fi
-models=()
-for folder in "$work"/models/*/; do [ -f "$folder/config.json" ] && models+=(--model "$(basename "$folder")=$folder"); done
-# A unit that runs at the deadline gets twenty seconds more, and packing takes some.
-left=$((seconds - ($(date +%s) - began)))
-python3 -m fabula reproduce --data "$work/roc" --out "$work/report" --device "${DEVICE:-cuda}" --jobs "${JOBS:-6}" \
-    --deadline $((left - 40)) --train-until $((left * ${TRAIN_SHARE:-70} / 100)) --cloze "$carry/cloze.npz" \
-    --set train.schedule=cosine --set train.keep=last "${models[@]}" "$@"
+# One rule for every system: the same number of updates, the same rates, a cosine to nothing, the last epoch kept.
+rule=(--set train.epochs="${EPOCHS:-10}" --set train.batch=512 --set train.learning_rate=0.002
+    --set train.learning_rate_dynamics=0.001 --set train.schedule=cosine --set train.keep=last)
+common=(--data "$work/roc" --device "${DEVICE:-cuda}" "${rule[@]}")
+[ -f "$carry/cloze.npz" ] && common+=(--cloze "$carry/cloze.npz")
+left() { echo $((seconds - ($(date +%s) - began))); }
+share() { echo $(($(left) * $1 / 100)); }
+
+if [ "$part" = alive ]; then
+    # A story's bound is looked at with few samples: what is asked is whether q(S | X) lives and the dynamics obey.
+    one() {
+        name=$1
+        shift
+        python3 -m fabula reproduce "${common[@]}" --out "$work/report/$name" --bound-samples 8 --jobs 1 \
+            --only train/slds-1,write/slds-1,likelihood/slds-1 --deadline $(($(left) - 20)) --train-until "$(share 75)" \
+            "$@" > "$work/report/$name.log" 2>&1
+    }
+    for alpha in ${ALPHAS:-1 10 100}; do
+        one "alpha$alpha-taught" --set slds-1:objective.labelled_share=0.0 \
+            --set slds-1:objective.labelled_per_step=64 --set slds-1:objective.alpha="$alpha" "$@" &
+        one "alpha$alpha-shared" --set slds-1:objective.labelled_share=0.125 --set slds-1:objective.alpha="$alpha" "$@" &
+    done
+    wait
+    headline=()
+else
+    systems=slds,slds-1,slds-10,slds-25,slds-50,lds,slds-seed1,slds-1-seed1,slds-seed2,slds-1-seed2
+    headline=(slds slds-1)
+    if [ "$part" = baselines ]; then
+        systems=lm,s2s,lm-seed1,s2s-seed1,lm-seed2,s2s-seed2,judge,plain,human
+        headline=(lm s2s)
+    fi
+    models=()
+    for folder in "$work"/models/*/; do
+        [ -f "$folder/config.json" ] && models+=(--model "$(basename "$folder")=$folder")
+    done
+    # A unit that runs at the deadline gets twenty seconds more, and packing takes some.
+    python3 -m fabula reproduce "${common[@]}" --out "$work/report" --jobs "${JOBS:-10}" --only "$systems" \
+        --deadline $(($(left) - 70)) --train-until "$(share 60)" "${models[@]}" "$@" | tee "$work/report/$part.log"
+fi
 [ -n "${CUDA_MPS_PIPE_DIRECTORY:-}" ] && echo quit | nvidia-cuda-mps-control
-tar cJf "$out/reproduction.tar.xz" -C "$work/report" records $([ -d "$work/report/texts" ] && echo texts)
-echo "$(ls "$work"/report/records/*/* | wc -l) records, $(stat -c %s "$out/reproduction.tar.xz") bytes, $(($(date +%s) - began)) s"
+for name in "${headline[@]}"; do
+    [ -f "$work/report/runs/$name/config.json" ] \
+        && python3 benchmarks/pack_runs.py "$work/report/runs/$name" --out "$out" --piece-mib 15 &
+done
+wait
+(cd "$out" && find . -name '*.tar.[0-9]*' -exec sha256sum {} +) > "$work/report/packed.sha256"
+tar cJf "$out/$part.tar.xz" -C "$work/report" --exclude runs --exclude toy .
+echo "$(tar tJf "$out/$part.tar.xz" | grep -c 'records/.*json') records, $(stat -c %s "$out/$part.tar.xz") bytes, $(($(date +%s) - began)) s"

@@ -81,6 +81,20 @@ def test_head_labels_and_sparsity_enter_the_loss(toy_corpus: Path, tmp_path: Pat
     assert sparse.loss(TERMS, batch, None, 10).item() == pytest.approx(15 + 0.1 * 2)
 
 
+def test_labelled_stories_are_added_to_every_batch(toy_corpus: Path, tmp_path: Path) -> None:
+    """A quarter more stories, all labelled, others at every step; no share, no change."""
+    run = a_run(toy_corpus, tmp_path, {"labelled": 0.2, "labelled_share": 0.25})
+    rows = np.arange(20)
+    first = run.with_labelled(rows)
+    assert first[:20].tolist() == rows.tolist()
+    assert len(first) == 25
+    assert set(first[20:].tolist()) <= set(run.labelled.tolist())
+    run.progress.step = 1
+    assert run.with_labelled(rows).tolist() != first.tolist()
+    plain = a_run(toy_corpus, tmp_path, {"labelled": 0.2})
+    assert plain.with_labelled(rows) is rows
+
+
 def test_the_head_reads_the_words_of_the_other_sentences(toy_corpus: Path, tmp_path: Path) -> None:
     """Mean log p of content words, by hand."""
     run = a_run(toy_corpus, tmp_path, {"other_words": 1.0})

@@ -116,6 +116,7 @@ def own_labels(folder: Path, labels: tuple[str, ...]) -> Path:
         ("[model.language]\ndropout = 1", "setting model.language.dropout must be at least 0 and below 1"),
         ("[objective]\nlabelled = 1.5", "setting objective.labelled must be between 0 and 1"),
         ("[objective]\nlabelled = 0\nlabelled_per_step = 4", "setting objective.labelled_per_step needs labelled"),
+        ("[objective]\nlabelled = 0\nlabelled_share = 0.1", "setting objective.labelled_share needs labelled"),
         ("[train]\nlearning_rate = nan", "setting train.learning_rate must be above 0, not nan"),
         ("[train]\nlearning_rate = inf", "setting train.learning_rate must be above 0, not inf"),
         ("[train]\nweight_decay = -1", "setting train.weight_decay must be at least 0"),

@@ -37,6 +37,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser.add_argument("--jobs", type=int, default=1, metavar="N", help="processes at once (default: 1)")
     parser.add_argument("--deadline", type=float, metavar="S", help="begin nothing after so many seconds")
     parser.add_argument("--train-until", type=float, metavar="S", help="end every training after so many seconds")
+    parser.add_argument("--bound-samples", type=int, metavar="M", help="importance samples a story (default: 200)")
     parser.add_argument(
         "--model", action="append", default=[], metavar="NAME=RUN", help="a system's checkpoint that is there already"
     )
@@ -68,6 +69,10 @@ def run(args: argparse.Namespace) -> int:
             raise UserError(f"--{name.replace('_', '-')} must be above 0, not {seconds}", field=name)
     if not 1 <= args.jobs <= 64:
         raise UserError(f"--jobs must be between 1 and 64, not {args.jobs}", field="jobs")
+    if args.bound_samples is not None and not 1 <= args.bound_samples <= 100_000:
+        raise UserError(
+            f"--bound-samples must be between 1 and 100,000, not {args.bound_samples}", field="bound_samples"
+        )
     if args.pack:
         from fabula.reproduce.published import pack
 
@@ -81,7 +86,7 @@ def run(args: argparse.Namespace) -> int:
         args.out, data=args.data, only=[word.strip() for word in args.only.split(",")], small=args.small,
         device=args.device, jobs=args.jobs, deadline=args.deadline, train_until=args.train_until,
         models=models(args.model), changes=changes(args.set), cloze=args.cloze, recipes=args.recipes, texts=args.texts,
-        raw=args.raw, ratings=args.ratings,
+        raw=args.raw, ratings=args.ratings, bound_samples=args.bound_samples,
         say=(lambda line: None) if args.json else lambda line: print(line, flush=True),
     )  # fmt: skip
     if args.json:

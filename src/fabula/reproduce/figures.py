@@ -33,6 +33,7 @@ SETTING_NAMES = {
 }  # fmt: skip
 SAMPLER_NAMES = {
     "gibbs-peek": "gibbs, tags peeked at", "gibbs": "gibbs, no peeking", "bridge": "bridge", "rerank": "best of many",
+    "rerank-few": "best of {samples}, the matched control",
     "bridge-more": "bridge, {more} samples, asking ahead", "bridge-sharp": "bridge, {more} samples, sharp words",
     "fill": "as fabula fill writes",
     "consensus-peek": "bridge, chosen by consensus, tags peeked at", "consensus": "bridge, chosen by consensus",
@@ -41,7 +42,7 @@ SAMPLER_NAMES = {
 
 def sampler_name(sampler: str, scale: Scale) -> str:
     """What the tables call a sampler."""
-    return SAMPLER_NAMES[sampler].format(more=scale.more)
+    return SAMPLER_NAMES[sampler].format(more=scale.more, samples=scale.samples)
 
 
 NOT_RUN = "not run"
@@ -114,7 +115,8 @@ class Found:
     def systems(self) -> list[System]:
         """The tables' columns: all of the paper's, and of ours those that left any record."""
         named = {name.split("/")[1].split(".")[0] for name in self.records.names()}
-        return [system for system in SYSTEMS if (system.paper or system.name in named) and system.name != JUDGE]
+        own = [system for system in SYSTEMS if not system.repeats and system.name != JUDGE]
+        return [system for system in own if system.paper or system.name in named]
 
     def title(self, system: System) -> str:
         """The system's name in the tables; a training that the clock cut short says so beside every figure of it."""

@@ -7,7 +7,7 @@ what they need, so that whoever runs them can do them in any order that respects
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from fabula.errors import UserError
@@ -40,6 +40,8 @@ class System:
     stages: tuple[str, ...] = STAGES
     optional: bool = False
     """Only where its checkpoint is given."""
+    repeats: str = ""
+    """The system of which this is another training, by another seed: no column of its own, but a spread over seeds."""
 
     @property
     def latent(self) -> bool:
@@ -80,6 +82,20 @@ SYSTEMS: tuple[System, ...] = (
     ),
     System(name="judge", title="judge", recipe="lm-512.toml", kind="lm", stages=("train", "likelihood")),
 )  # fmt: skip
+REPEATED, SEEDS = ("slds", "lm", "s2s", "slds-1"), (1, 2)
+"""Systems that are trained again, and by which seeds: with the first, seed 0, three trainings each."""
+
+
+def again(system: System, seed: int) -> System:
+    """The system trained by another seed, which also draws which stories are labelled; the paper's protocol alone."""
+    changes = {"train.seed": seed} | ({"objective.label_seed": seed} if system.name == "slds-1" else {})
+    return replace(
+        system, name=f"{system.name}-seed{seed}", title=f"{system.title}, seed {seed}", paper=False, changes=changes,
+        stages=("train", "likelihood", "sample", "write"), repeats=system.name,
+    )  # fmt: skip
+
+
+SYSTEMS += tuple(again(system, seed) for system in SYSTEMS if system.name in REPEATED for seed in SEEDS)
 BY_NAME = {system.name: system for system in SYSTEMS}
 JUDGE = "judge"
 """The language model that only judges: it never writes and never ranks."""
@@ -164,7 +180,9 @@ SHIPPED = "default"
 def samplers_of(system: System) -> tuple[str, ...]:
     """Every way this system fills in: the paper's, the same without peeking, and ours."""
     if not system.latent:
-        return ("rerank",)
+        return ("rerank",) if system.repeats else ("rerank", "rerank-few")
+    if system.repeats:
+        return ("gibbs-peek",)
     if system.name == SHIPPED:
         return ("gibbs-peek", "gibbs", "bridge", "bridge-more", "bridge-sharp", "fill", "consensus-peek", "consensus")
     if not system.has_tags:
@@ -206,14 +224,16 @@ def units_of(systems: Iterable[System]) -> list[Unit]:
                 found.append(Unit(stage, system.name, detail, needs, (group, own, len(found)), alone))
 
         late = 4 if system.changes else 0
+        # Other seeds of a system come right after the trainings of the paper's systems.
+        late = 1 if system.repeats else late
         add("train", late, needs=())
         add("likelihood", late + 1)
         for setting in TABLE_SETTINGS:
-            add("sample", 2, f"{setting}.{protocol(system)}")
+            add("sample", 3 if system.repeats else 2, f"{setting}.{protocol(system)}")
         add("write", late + 3)
         if system.latent:
             add("dynamics", 3)
-        for sampler in samplers_of(system):
+        for sampler in () if system.repeats else samplers_of(system):
             add("sample", 4, f"{MIDDLE}.{sampler}")
             if JUDGE in {s.name for s in chosen}:
                 wanted = (f"sample/{system.name}.{MIDDLE}.{sampler}", f"train/{JUDGE}")

@@ -6,6 +6,7 @@ import csv
 import importlib.util
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -44,10 +45,12 @@ def reproduce(
     texts: bool = False,
     raw: Path | None = None,
     ratings: Path | None = None,
+    bound_samples: int | None = None,
     say: Say = print,
 ) -> Outcome:
     """Do every unit that is not done yet, score what was written where the scorers are installed, write the report."""
     began, scale = time.time(), SMALL if small else FULL
+    scale = replace(scale, bound_samples=bound_samples or scale.bound_samples)
     where = pick_device(device)
     given = dict(models or {})
     for key in changes or {}:

@@ -28,6 +28,7 @@ def infilling(found: Found) -> list[Table]:
         # The paper's protocol for everyone, then what else the latent systems can do.
         for step in (
             "protocol",
+            "rerank-few",
             "gibbs",
             "bridge",
             "bridge-more",

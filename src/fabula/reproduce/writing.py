@@ -43,8 +43,9 @@ def settings_of(sampler: str, scale: Scale) -> FillSettings:
     `fill` draw and rank as `fabula fill` does, `fill` with its rules too.
     """
     usual, tags = BridgeFillSettings(), "peek" if sampler.endswith("-peek") else "read"
-    if sampler == "rerank":
-        return RerankFillSettings.plain(samples=scale.reranked, top_k=TOP_K)
+    if sampler.startswith("rerank"):
+        samples = scale.reranked if sampler == "rerank" else scale.samples
+        return RerankFillSettings.plain(samples=samples, top_k=TOP_K)
     if sampler == "bridge":
         return BridgeFillSettings.plain(samples=scale.samples, top_k=TOP_K)
     if sampler in ("bridge-more", "bridge-sharp"):

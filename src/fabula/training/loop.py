@@ -116,6 +116,7 @@ class Run:
         """One batch: terms, loss, gradients, weights. Nothing here waits for the device."""
         p, objective, settings = self.progress, self.recipe.objective, self.recipe.train
         self.model.train()
+        rows = self.with_labelled(rows)
         batch = self.train_stories.batch(rows)
         if self.swap:
             batch = self.swap(batch)
@@ -163,6 +164,14 @@ class Run:
         if Z is not None and o.other_words:
             total = total + o.other_words * self.heads["other_words"](Z, batch).mean()
         return -total
+
+    def with_labelled(self, rows: IntArray) -> IntArray:
+        """A batch with labelled stories added, drawn anew at every step, as many as `labelled_share` of it."""
+        extra = round(self.recipe.objective.labelled_share * len(rows))
+        if not extra:
+            return rows
+        rng = np.random.default_rng([self.recipe.train.seed, 2, self.progress.step])
+        return np.concatenate([rows, rng.choice(self.labelled, size=min(extra, len(self.labelled)), replace=False)])
 
     def taught(self, model: SLDS, n: int) -> Tensor:
         """log q(S_i) of labelled stories drawn for this term alone, so that 1 % of labels is met at every step."""

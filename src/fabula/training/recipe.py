@@ -34,6 +34,9 @@ class ObjectiveSettings:
     """Weight of log q(S_i) where labelled. The paper: 1."""
     labelled_per_step: int = 0
     """Labelled stories read again at every step for the log q(S_i) term alone; for small shares. Ours."""
+    labelled_share: float = 0.0
+    """Labelled stories added to every batch, as a share of it, with all terms of L_S: at 1 % of labels the dynamics
+    would meet five labelled stories in a batch of 512. Ours."""
     valence_penalty: float = 0.0
     """Weight of the absolute value of each word's free weight towards a tag, which keeps them sparse. Ours."""
     clamp_tags: bool = True
@@ -67,11 +70,12 @@ class ObjectiveSettings:
         positive(self, "temperature")
         not_negative(self, "label_seed", "alpha", "labelled_per_step", "valence_penalty", "target_kl", "kl_weight")
         not_negative(self, "kl_warmup", "other_words")
-        shares(self, "evidence_dropout", "whole_stories")
+        shares(self, "evidence_dropout", "whole_stories", "labelled_share")
         if not 0 <= self.labelled <= 1:
             raise ValueError(f"labelled must be between 0 and 1, not {self.labelled}")
-        if self.labelled_per_step and not self.labelled:
-            raise ValueError("labelled_per_step needs labelled stories: labelled is 0")
+        for name in ("labelled_per_step", "labelled_share"):
+            if getattr(self, name) and not self.labelled:
+                raise ValueError(f"{name} needs labelled stories: labelled is 0")
 
 
 @dataclass(frozen=True, kw_only=True)
