@@ -34,7 +34,7 @@ $(READY): pyproject.toml constraints.txt scorers.txt
 	@echo "Installing Fabula into $(VENV) ..."
 	@$(BIN)/python -m pip install --quiet --upgrade uv
 	@$(UV) $(TORCH) torch
-	@$(UV) -e '.[studio,mcp,docs,eval,dev]'
+	@$(UV) -e '.[studio,mcp,fleet,docs,eval,dev]'
 	@$(UV) --no-deps -r scorers.txt
 	@touch $(READY)
 

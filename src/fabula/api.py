@@ -14,7 +14,7 @@ import inspect
 import json
 import math
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import zip_longest
 from pathlib import Path
@@ -36,6 +36,7 @@ from fabula.infill.cast import Cast
 from fabula.infill.context import Context, Mentions, Person, mentions, read_context, with_line
 from fabula.infill.driver import Answer, fill_stories
 from fabula.infill.latents import draw_latents
+from fabula.infill.many import fill_many
 from fabula.infill.noise import Noise, seeded
 from fabula.infill.protocol import DEFAULT, Sampler, sampler_named, samplers
 from fabula.infill.rules import WordRules
@@ -314,6 +315,23 @@ class Narrator:
         for fillings in self._rounds(tasks):
             told = iter(fillings)
             yield [one if isinstance(one, UserError) else next(told) for one in ready]
+
+    @with_settings
+    def fill_many(
+        self, rows: Iterable[Mapping[str, Any]], *, candidates: int = 3, sampler: str = DEFAULT, seed: int = 0,
+        **settings: Any,
+    ) -> Iterator[dict[str, Any]]:  # fmt: skip
+        """Results for many rows, filled in together, in their order and as they come; any iterable of any length.
+
+        A row has `id` and `sentences`, and may say more (`infill/many.py`); a wrong one has `error` in its result.
+
+        >>> rows = [{"id": "a", "sentences": ["Tom was sad.", None, "Tom smiled."]}, {"id": "b", "sentences": [None]}]
+        >>> first, second = fabula.load("small").fill_many(rows, candidates=1, samples=2)
+        >>> first["id"], len(first["candidates"][0]["sentences"]), second["error"]
+        ('a', 3, 'a story has 2 to 64 sentences, not 1')
+        """
+        defaults = {"candidates": candidates, "sampler": sampler, **settings}
+        return fill_many(self, rows, _seed(seed), defaults)
 
     @with_settings
     def write(

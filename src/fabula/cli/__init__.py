@@ -22,6 +22,7 @@ COMMANDS = {
     "evaluate": "measure a model",
     "reproduce": "every table of the paper side by side with ours",
     "fill": "write the missing sentences of a story",
+    "fill-many": "fill in the stories of a file, millions if need be",
     "write": "write a story from nothing but its length and its arc",
     "tag": "say the arc of a story",
     "score": "say how probable a story is",
@@ -56,7 +57,7 @@ def build_parser(only: str | None = None) -> argparse.ArgumentParser:
     subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for name, about in COMMANDS.items():
         if only is None or name == only:
-            importlib.import_module(f"fabula.cli.{name}").add_parser(subparsers)
+            importlib.import_module(f"fabula.cli.{name.replace('-', '_')}").add_parser(subparsers)
         else:
             subparsers.add_parser(name, help=about)
     return parser

@@ -47,6 +47,15 @@ def add_sampling(parser: argparse.ArgumentParser, candidates: int, defaults: Map
     parser.add_argument(
         "--starts", action="append", default=[], metavar='N:"WORDS"', help="words that sentence N has to begin with"
     )
+    add_sampler(parser, candidates, defaults)
+    parser.add_argument("--verbose", action="store_true", help="also how the sampler moved")
+    parser.add_argument(
+        "--color", choices=("auto", "always", "never"), default="auto", help="colours (auto: only in a terminal)"
+    )
+
+
+def add_sampler(parser: argparse.ArgumentParser, candidates: int, defaults: Mapping[str, object]) -> None:
+    """Those of them that can be said of many stories at once."""
     parser.add_argument(
         "--candidates", type=int, default=candidates, metavar="N", help=f"stories to show ({candidates})"
     )
@@ -56,10 +65,6 @@ def add_sampling(parser: argparse.ArgumentParser, candidates: int, defaults: Map
     )
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="the same seed gives the same stories (0)")
     add_settings(parser, defaults)
-    parser.add_argument("--verbose", action="store_true", help="also how the sampler moved")
-    parser.add_argument(
-        "--color", choices=("auto", "always", "never"), default="auto", help="colours (auto: only in a terminal)"
-    )
 
 
 def add_settings(parser: argparse.ArgumentParser, defaults: Mapping[str, object]) -> None:

@@ -1,0 +1,210 @@
+"""`fabula fill-many`: every row has one result, in its place; what is wrong with a row is said there; a run goes on."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import fabula
+from fabula.cli import main
+from fabula.fleet.shards import read_results
+from fabula.infill.many import TOGETHER, row_seed
+
+STORY = ["Tom was sad.", None, "The dog was glad."]
+FEW = ["--samples", "4", "--candidates", "2"]
+
+
+@pytest.fixture(autouse=True)
+def models(random_models: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(random_models)
+
+
+def write(path: Path, rows: Sequence[Any]) -> Path:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return path
+
+
+def rows(n: int) -> list[dict[str, Any]]:
+    """Stories of mixed lengths, blanks and arcs."""
+    kinds: list[dict[str, Any]] = [
+        {"sentences": STORY},
+        {"sentences": [None, "Mia made it to work.", None, "He was glad."], "arc": "-?+?"},
+        {"sentences": ["Mia was sad.", None], "starts": {"2": "She was"}},
+        {"sentences": ["The car would not start.", None, None, None, "Tom was glad."], "settings": {"samples": 3}},
+    ]
+    return [{"id": f"r{i}", **kinds[i % len(kinds)]} for i in range(n)]
+
+
+def run(*words: Any) -> int:
+    return main(["fill-many", *map(str, words), "--model", "./default", *FEW])
+
+
+def test_results_are_those_of_fill_by_the_seed_of_the_row(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source = rows(9)
+    assert run(write(tmp_path / "in.jsonl", source), "--out", tmp_path / "out", "--seed", 5, "--json") == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["rows"], told["errors"], told["finished"]) == (9, 0, True)
+    found = list(read_results(tmp_path / "out"))
+    assert [result["id"] for result in found] == [row["id"] for row in source]
+    narrator = fabula.load("./default")
+    for row, result in zip(source, found, strict=True):
+        starts = {int(n): words for n, words in row.get("starts", {}).items()}
+        settings = {"samples": 4, **row.get("settings", {})}
+        seed = row_seed(5, row["id"])
+        alone = narrator.fill(row["sentences"], arc=row.get("arc"), starts=starts, candidates=2, seed=seed, **settings)
+        assert [c["sentences"] for c in result["candidates"]] == [
+            [sentence.text for sentence in candidate.sentences] for candidate in alone.candidates
+        ]
+    # The Python door.
+    again = list(narrator.fill_many(iter(source), candidates=2, samples=4, seed=5))
+    assert again == found
+
+
+BAD: dict[str, tuple[Any, str]] = {
+    "no id": ({"sentences": STORY}, "no id"),
+    "doubled id": ({"id": "r0", "sentences": STORY}, "the id stands already in row 1"),
+    "65 sentences": ({"id": "x", "sentences": ["Tom was sad.", *[None] * 64]}, "a story has 2 to 64 sentences, not 65"),
+    "all missing": ({"id": "x", "sentences": [None, None]}, "every sentence is missing"),
+    "nothing missing": ({"id": "x", "sentences": ["A dog.", "A car."]}, "no sentence is missing"),
+    "1 MB sentence": ({"id": "x", "sentences": ["a" * 10**6, None]}, "sentence 1 has 1,000,000 characters"),
+    "3 MB row": ({"id": "x", "sentences": ["a" * 3 * 10**6, None]}, "the row has more than 2,097,152 bytes"),
+    "not an object": (["r9"], "not an object"),
+    "no sentences": ({"id": "x"}, "no list `sentences`"),
+    "a number for a sentence": ({"id": "x", "sentences": [3, None]}, "sentence 1 is not a text"),
+    "wrong arc": ({"id": "x", "sentences": STORY, "arc": "+"}, "the arc has 1 tags for 3 sentences"),
+    "unknown key": ({"id": "x", "sentences": STORY, "arcs": "+"}, "unknown key 'arcs'"),
+    "unknown setting": ({"id": "x", "sentences": STORY, "settings": {"sampels": 3}}, "bridge has no setting 'sampels'"),
+    "bad setting": ({"id": "x", "sentences": STORY, "settings": {"samples": "many"}}, "samples must be a whole number"),
+    "lone surrogate": ({"id": "x", "sentences": ["\ud800 was sad.", None]}, "lone surrogate"),
+}  # fmt: skip
+
+
+def test_a_bad_row_has_its_error_and_the_rest_is_done(tmp_path: Path) -> None:
+    good = rows(3)
+    bad = [
+        {**row, "id": name} if isinstance(row, dict) and row.get("id") == "x" else row for name, (row, _) in BAD.items()
+    ]
+    lines = [json.dumps(row).encode() for row in [*good, *bad]]
+    wrong = [error for _, error in BAD.values()]
+    lines += [b'{"id": "u", "sentences": ["Tom \xff was sad.", null]}', b'{"id": "t", "sentences": ["Tom']
+    wrong += ["not valid UTF-8 at byte 32 of the row", "not valid JSON"]
+    (tmp_path / "in.jsonl").write_bytes(b"\n".join([*lines, json.dumps(rows(4)[3]).encode()]))
+    assert run(tmp_path / "in.jsonl", "--out", tmp_path / "out") == 0
+    found = list(read_results(tmp_path / "out"))
+    assert len(found) == len(good) + len(wrong) + 1
+    assert all("error" not in result for result in (*found[:3], found[-1]))
+    for result, error in zip(found[3:-1], wrong, strict=True):
+        assert error in result["error"]
+        assert "candidates" not in result
+    assert found[-3]["id"] == "u"
+    assert json.loads((tmp_path / "out" / "manifest.json").read_text())["errors"] == len(wrong)
+
+
+def test_csv_holds_sentences_in_columns_or_as_json(tmp_path: Path) -> None:
+    wide = b'id,sentence1,sentence2,sentence3,arc\na,Tom was sad.,,"The dog, glad.",-?+\nb,Mia \xff,,x,\nc,one\n'
+    (tmp_path / "wide.csv").write_bytes(wide)
+    (tmp_path / "json.csv").write_text('id,sentences,settings\nd,"[""Tom was sad."", null]","{""samples"": 2}"\n')
+    assert run(tmp_path / "wide.csv", tmp_path / "json.csv", "--out", tmp_path / "out") == 0
+    a, b, c, d = read_results(tmp_path / "out")
+    assert a["candidates"][0]["sentences"][::2] == ["Tom was sad.", "The dog, glad."]
+    assert a["candidates"][0]["tags"][::2] == ["negative", "positive"]
+    assert (b["id"], b["error"]) == ("b", "not valid UTF-8 in column sentence1")
+    assert c["error"] == "2 cells under 5 columns"
+    assert len(d["candidates"][0]["sentences"]) == 2
+
+
+def test_parquet_in_and_out_and_what_a_cut_file_says(tmp_path: Path) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    table = pyarrow.Table.from_pylist([{"id": f"p{i}", "sentences": STORY, "arc": None} for i in range(4)])
+    parquet.write_table(table, tmp_path / "in.parquet")
+    whole = (tmp_path / "in.parquet").read_bytes()
+    (tmp_path / "cut.parquet").write_bytes(whole[: len(whole) // 2])
+    # The second of two groups of rows is damaged inside: the first and the third are read.
+    parquet.write_table(table.slice(0, 3), tmp_path / "hurt.parquet", row_group_size=1, compression="zstd")
+    hurt = bytearray((tmp_path / "hurt.parquet").read_bytes())
+    column = parquet.read_metadata(tmp_path / "hurt.parquet").row_group(1).column(1)
+    first = column.dictionary_page_offset or column.data_page_offset
+    hurt[first : first + column.total_compressed_size] = b"\xff" * column.total_compressed_size
+    (tmp_path / "hurt.parquet").write_bytes(hurt)
+    files = [tmp_path / f"{name}.parquet" for name in ("cut", "in", "hurt")]
+    assert run(*files, "--out", tmp_path / "out", "--format", "parquet") == 0
+    cut, *good, double, damaged, last = read_results(tmp_path / "out")
+    assert "cut.parquet cannot be read as Parquet" in cut["error"]
+    assert [result["id"] for result in good] == [f"p{i}" for i in range(4)]
+    assert all(result["error"] is None and len(result["candidates"]) == 2 for result in good)
+    assert double["error"] == last["error"].replace("row 4", "row 2") == "the id stands already in row 2"
+    assert "hurt.parquet, row group 1 (of 1 rows) is damaged" in damaged["error"]
+
+
+def test_a_job_goes_on_with_the_shards_that_are_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(TOGETHER, "cpu", 4)
+    source, out = write(tmp_path / "in.jsonl", rows(23)), tmp_path / "out"
+    assert run(source, "--out", out, "--batch-size", 8) == 0
+    whole = {path.name: path.read_bytes() for path in out.glob("part-*")}
+    assert sorted(whole) == [f"part-00000{n}.jsonl" for n in range(3)]
+    kept = (out / "part-000002.jsonl").stat().st_mtime_ns
+    (out / "part-000001.jsonl").unlink()
+    (out / ".part-000001.jsonl.77.tmp").write_text("half")
+    (out / "shards.jsonl").write_text('{"shard": 0, "ro')
+    capsys.readouterr()
+    assert run(source, "--out", out, "--batch-size", 8, "--json") == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["rows"], told["already"], told["shards"]) == (23, 15, 3)
+    assert {path.name: path.read_bytes() for path in out.glob("part-*")} == whole
+    assert (out / "part-000002.jsonl").stat().st_mtime_ns == kept
+    assert not list(out.glob(".part*"))
+    # Rows are filled in by the four, however many a shard has.
+    assert run(source, "--out", tmp_path / "wide", "--batch-size", 20) == 0
+    assert list(read_results(tmp_path / "wide")) == list(read_results(out))
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--seed", "1"], "holds a job with another seed"),
+        (["--samples", "9"], "holds a job with another settings"),
+        (["--model", "./lds"], "holds a job with another model, model_hash"),
+        (["--batch-size", "64"], "holds a job with another batch_size"),
+        (["--batch-size", "33"], "batch-size must be a multiple of 32"),
+        (["--limit", "0"], "limit must be at least 1"),
+        (["--workers", "2"], "workers are for local and ray"),
+        (["--address", "auto"], "use --engine ray"),
+    ],
+)
+def test_another_job_in_the_same_folder_is_refused_in_one_line(
+    words: list[str], told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = write(tmp_path / "in.jsonl", rows(2))
+    assert run(source, "--out", tmp_path / "out") == 0
+    arguments = ["fill-many", str(source), "--out", str(tmp_path / "out"), "--model", "./default", *FEW, *words]
+    assert main(arguments) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert told in line
+
+
+def test_a_limit_reads_no_further(tmp_path: Path) -> None:
+    source = write(tmp_path / "in.jsonl", rows(5))
+    assert run(source, "--out", tmp_path / "out", "--limit", 3) == 0
+    assert [result["id"] for result in read_results(tmp_path / "out")] == ["r0", "r1", "r2"]
+
+
+def test_a_fault_of_ours_in_one_story_does_not_touch_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    narrator = fabula.load("./default")
+    fill_together = fabula.Narrator.fill_together
+
+    def failing(self: fabula.Narrator, calls: Sequence[dict[str, Any]]) -> Any:
+        if any(call["sentences"][0] == "Mia was sad." for call in calls):
+            raise RuntimeError("a bug")
+        return fill_together(self, calls)
+
+    monkeypatch.setattr(fabula.Narrator, "fill_together", failing)
+    results = list(narrator.fill_many(rows(4), samples=2))
+    assert [result.get("error") for result in results] == [None, None, "RuntimeError: a bug", None]
