@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import socket
 import threading
 import time
@@ -347,7 +348,7 @@ def test_a_batch_goes_on_for_those_who_stay_and_ends_when_all_have_left() -> Non
         gate.wait()
         yield [100 * call for call in calls]
 
-    def asks(call: int, rows: int = 20) -> jobs.Together:
+    def asks(call: int, rows: int = 30) -> jobs.Together:
         return jobs.Together("kind", rows, call, work)
 
     async def main() -> None:
@@ -359,7 +360,7 @@ def test_a_batch_goes_on_for_those_who_stay_and_ends_when_all_have_left() -> Non
 
         first = pool.submit(holding)
         assert await asyncio.to_thread(hold.begun.acquire, timeout=SECONDS)
-        party = [pool.submit(asks(n)) for n in range(4)]  # three of twenty rows fit; the fourth has a turn of its own
+        party = [pool.submit(asks(n)) for n in range(4)]  # three of thirty rows fit; the fourth has a turn of its own
         hold.opened.set()
         assert await asyncio.wait_for(first.last(), SECONDS) == 0
         assert await asyncio.to_thread(gate.begun.acquire, timeout=SECONDS)
@@ -374,6 +375,51 @@ def test_a_batch_goes_on_for_those_who_stay_and_ends_when_all_have_left() -> Non
         assert await asyncio.to_thread(gate.begun.acquire, timeout=SECONDS)
         last.close()
         await asyncio.to_thread(until, lambda: pool.counts["running"] == 0)
+        await asyncio.to_thread(pool.close, SECONDS)
+
+    asyncio.run(main())
+
+
+def test_free_workers_share_those_who_wait_and_a_crowd_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A long job leaves its worker to half of eight alike; who comes just after another of its kind joins its batch."""
+    told: list[list[int]] = []
+    both = threading.Barrier(2)
+
+    def work(calls: Any) -> Iterator[list[Any]]:
+        told.append(sorted(calls))
+        both.wait(SECONDS)
+        yield list(calls)
+
+    async def main() -> None:
+        pool, hold, stop = jobs.Jobs(workers=2, queue=9), Gate(), threading.Event()
+
+        def holding() -> Iterator[int]:
+            hold.wait()
+            yield 0
+
+        def long() -> Iterator[int]:
+            while not stop.wait(0.01):
+                jobs.check()
+            yield 0
+
+        endless, _ = pool.submit(long), pool.submit(holding)
+        endless.spent = 2 * jobs.SHORT_SECONDS
+        endless.unbroken = 1  # until the first half is at work
+        many = [pool.submit(jobs.Together("kind", 10, n, work)) for n in range(8)]
+        hold.opened.set()
+        await asyncio.to_thread(until, lambda: bool(told))
+        endless.unbroken = 0
+        assert [await asyncio.wait_for(job.last(), SECONDS) for job in many] == list(range(8))
+        assert sorted(told) == [[0, 1, 2, 3], [4, 5, 6, 7]]
+        stop.set()
+        assert await asyncio.wait_for(endless.last(), SECONDS) == 0
+
+        told.clear()
+        monkeypatch.setattr(jobs, "GATHER_SECONDS", 1.0)
+        monkeypatch.setattr(jobs, "CROWD_SECONDS", math.inf)
+        some = [pool.submit(jobs.Together("kind", 10, n, work)) for n in range(6)]
+        assert [await asyncio.wait_for(job.last(), SECONDS) for job in some] == list(range(6))
+        assert sorted(map(len, told)) == [3, 3]
         await asyncio.to_thread(pool.close, SECONDS)
 
     asyncio.run(main())
