@@ -6,7 +6,7 @@ import argparse
 import json
 import shlex
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,6 +16,7 @@ from fabula.cli.studio import add_door
 from fabula.errors import UserError
 
 if TYPE_CHECKING:
+    from fabula.judge.machine import Verdict
     from fabula.judge.store import Store
 
 EXAMPLES = """examples:
@@ -23,6 +24,7 @@ EXAMPLES = """examples:
   fabula judge invite 12 --db study.db
   fabula judge serve --db study.db
   fabula judge report --db study.db --out report
+  fabula judge report --db study.db --critic
   fabula judge export --db study.db --out turk
   fabula judge import turk/results.csv --db study.db
 """
@@ -114,6 +116,10 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     report.add_argument(
         "--pass-share", type=float, default=0.75, metavar="X", help="of the checks that an annotator must pass (0.75)"
     )
+    report.add_argument(
+        "--critic", nargs="?", const="default", metavar="MODEL",
+        help="show this model's critic (default's) as one more, marked, annotator with its agreement",
+    )  # fmt: skip
     report.set_defaults(run=run_report)
 
     export = kind(
@@ -208,7 +214,8 @@ def run_report(args: argparse.Namespace) -> int:
         from fabula.judge.report import report
         from fabula.judge.show import as_csv, table
 
-    found = report(store, pass_share=args.pass_share, repeats=args.bootstrap, seed=args.seed)
+    critic = None if args.critic is None else _critic(args.critic)
+    found = report(store, pass_share=args.pass_share, repeats=args.bootstrap, seed=args.seed, critic=critic)
     shown = {
         "table": table(found) + "\n",
         "csv": as_csv(found),
@@ -219,6 +226,19 @@ def run_report(args: argparse.Namespace) -> int:
         _write(args.out, {f"report.{suffix}": text for suffix, text in files.items()})
     sys.stdout.write(shown[args.format])
     return 0
+
+
+def _critic(model: str) -> tuple[str, Callable[[Sequence[str]], Verdict]]:
+    """A model's name and what its critic says of a story."""
+    from fabula.api import load
+
+    narrator = load(model)
+
+    def verdict(sentences: Sequence[str]) -> Verdict:
+        told = narrator.judge(sentences)
+        return told.holds_together, told.lines
+
+    return narrator.name, verdict
 
 
 def run_export(args: argparse.Namespace) -> int:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from xml.sax.saxutils import escape
 
-from fabula.judge.report import Comparison, Figure, Group, Report
+from fabula.judge.report import Comparison, Group, Report
+from fabula.judge.statistics import Figure
 
 WIDTH, LEFT, RIGHT = 740, 160.0, 700.0
 LONGEST_LABEL = 20

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
@@ -13,10 +13,12 @@ from fabula.errors import UserError
 from fabula.evaluation.bootstrap import middle
 from fabula.judge.judgement import HIGHEST, LOWEST, Judgement
 from fabula.judge.lowest import Errors, count_errors
+from fabula.judge.machine import Machine, Verdict, machine
 from fabula.judge.pairs import Pair
 from fabula.judge.statistics import (
     NEEDED,
     REPEATS,
+    Figure,
     Floats,
     Level,
     alpha,
@@ -29,8 +31,6 @@ from fabula.judge.statistics import (
 )
 from fabula.judge.store import Store
 from fabula.reproduce.paper import paper
-
-Range = tuple[float, float] | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,14 +54,6 @@ PAPER = {
 }
 PAPER_ERRORS = dict(zip(("ending", "off_topic", "ungrammatical"), map(tuple, paper()["errors"].values()), strict=True))
 """Appendix B: so many of so many."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Figure:
-    """An estimate with its bootstrap interval, where there is one."""
-
-    value: float | None
-    interval: Range = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -152,6 +144,8 @@ class Report:
     times: Times
     errors: list[Errors]
     paper_errors: dict[str, tuple[int, int]]
+    machine: Machine | None = None
+    """The critic beside people, where it was asked."""
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -161,8 +155,11 @@ PASS_SHARE = 0.75
 """Of an annotator's checks: whoever guesses left or right passes 3 of 4 with probability 0.31, 6 of 8 with 0.14."""
 
 
-def report(store: Store, *, pass_share: float = PASS_SHARE, repeats: int = REPEATS, seed: int = 0) -> Report:
-    """The report of a study as it stands."""
+def report(
+    store: Store, *, pass_share: float = PASS_SHARE, repeats: int = REPEATS, seed: int = 0,
+    critic: tuple[str, Callable[[Sequence[str]], Verdict]] | None = None,
+) -> Report:  # fmt: skip
+    """The report of a study as it stands; `critic`: a model's name and its verdict on a story."""
     if not 0 <= pass_share <= 1:
         raise UserError(f"--pass-share is between 0 and 1, not {pass_share}", field="pass_share")
     if not 0 <= repeats <= 100_000:
@@ -192,6 +189,7 @@ def report(store: Store, *, pass_share: float = PASS_SHARE, repeats: int = REPEA
         times=_times([one.seconds for one in proper]),
         errors=count_errors(list(pairs.values()), proper, store.error_sheets()),
         paper_errors=PAPER_ERRORS,
+        machine=None if critic is None else machine(*critic, proper, pairs, repeats, seed),
     )
 
 

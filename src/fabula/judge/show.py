@@ -8,7 +8,9 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from fabula.judge.lowest import Errors
-from fabula.judge.report import Figure, Group, Report
+from fabula.judge.machine import Machine
+from fabula.judge.report import Group, Report
+from fabula.judge.statistics import Figure
 
 
 class NoPaper(NamedTuple):
@@ -36,6 +38,8 @@ def table(report: Report) -> str:
     for group in report.groups:
         lines += ["", *_group(group)]
     lines += ["", *_people(report)]
+    if report.machine is not None:
+        lines += ["", *_machine(report.machine)]
     lines += ["", *_errors(report.errors, report.paper_errors)]
     return "\n".join(lines)
 
@@ -82,6 +86,15 @@ def _people(report: Report) -> Iterator[str]:
         checks = f"{one.passed} of {one.checks} checks passed" if one.checks else "no checks seen"
         median = "" if one.seconds is None else f", median {one.seconds:.0f} s"
         yield f"  {one.code:<{width}}{one.judgements} pairs{median}, {checks}{'   FAILED' if one.failed else ''}"
+
+
+def _machine(machine: Machine) -> Iterator[str]:
+    yield f"A machine beside them, counted in no figure above: the critic of {machine.model}, {machine.pairs} pairs"
+    yield f"  people's preferences, ties left out, that are the critic's: {_number(machine.agreement, 1, unit=' %')}"
+    yield f"    one person's that are another's: {_number(machine.between_people, 1, unit=' %')}"
+    yield f"  Krippendorff's alpha of preference with it as one more annotator: {_number(machine.alpha_preference, 3)}"
+    yield f"  correlation of its values with mean ratings: stories {_number(machine.stories, 3)},"
+    yield f"    sentences {_number(machine.sentences, 3)}"
 
 
 def _errors(errors: list[Errors], paper: dict[str, tuple[int, int]]) -> Iterator[str]:
@@ -162,6 +175,13 @@ def rows(report: Report) -> Iterator[Row]:
         yield plain(person.judgements, "", "", "", f"pairs judged by {person.code}")
         yield plain(person.passed, "", "", "", f"checks passed by {person.code}")
         yield plain(person.checks, "", "", "", f"checks seen by {person.code}")
+    if report.machine is not None:
+        critic = report.machine
+        yield line(critic.agreement, "people's preferences shared by the critic %", system=critic.model)
+        yield line(critic.between_people, "people's preferences shared by another person %")
+        yield line(critic.alpha_preference, "alpha of preference with the critic", system=critic.model)
+        yield line(critic.stories, "correlation with the critic, stories", system=critic.model)
+        yield line(critic.sentences, "correlation with the critic, sentences", system=critic.model)
     paper_errors = report.paper_errors
     for errors in report.errors:
         system = errors.system or "all"

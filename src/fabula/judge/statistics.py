@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Literal
 
 import choix
@@ -24,6 +25,14 @@ Level = Literal["nominal", "ordinal"]
 REPEATS = 2000
 NEEDED = 0.9
 """The share of resampled studies in which a strength must exist for its interval to be told."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Figure:
+    """An estimate with its bootstrap interval, where there is one."""
+
+    value: float | None
+    interval: tuple[float, float] | None = None
 
 
 def resampled(totals: Floats, repeats: int, rng: np.random.Generator) -> Floats:
