@@ -60,7 +60,8 @@ def with_maps(sizes: Sizes, weights: dict[str, Tensor], kernel: Callable[[Tensor
 
 def step(network: Network, batch: int, places: int = 60) -> float:
     """Seconds of one step of `batch` rows that remember so many tokens."""
-    cache = network.cache(batch).with_room(places + 1)
+    cache = network.cache(batch)
+    cache.make_room(places + 1)
     row = torch.arange(batch)
     new = Packed(torch.full((batch,), 500), row, torch.zeros_like(row), torch.full((batch,), places))
     begun = time.perf_counter()
@@ -73,7 +74,9 @@ def nats(network: Network, rows: list[Row]) -> Tensor:
     for one in rows:
         ids, counted = collate([one])
         new = Packed.of(ids, torch.ones_like(counted), torch.zeros(1, dtype=torch.int64))
-        features = network.read(network.cache(1).with_room(ids.shape[1]), new)[:-1][counted[0, 1:]]
+        cache = network.cache(1)
+        cache.make_room(ids.shape[1])
+        features = network.read(cache, new)[:-1][counted[0, 1:]]
         found.append(F.cross_entropy(network.logits(features), ids[0, 1:][counted[0, 1:]], reduction="sum"))
     return torch.stack(found)
 

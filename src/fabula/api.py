@@ -270,8 +270,8 @@ class Narrator:
         >>> sorted(filling.rows()[0])
         ['candidate', 'log_p', 'score', 'sentence', 'tag', 'text', 'written']
         """
-        task = fill_task(sentences, self.states, arc, starts)
-        return _last(self._answers(task, read_context(people, notes), candidates, sampler, seed, settings))
+        task, context = fill_task(sentences, self.states, arc, starts), read_context(people, notes)
+        return _last(self._answers(task, context, candidates, sampler, seed, settings, at_once=True))
 
     @with_settings
     def fill_iter(
@@ -285,11 +285,15 @@ class Narrator:
         starts: Mapping[int, str] | None = None,
         people: Sequence[Person | Mapping[str, Any]] | None = None,
         notes: Sequence[str] | None = None,
+        at_once: bool = False,
         **settings: Any,
     ) -> Iterator[Filling]:
-        """The same as it comes: each answer is at least as good as the one before; the last is what `fill` returns."""
+        """The same as it comes: each answer is at least as good as the one before; the last is what `fill` returns.
+
+        With `at_once` nothing is done for the sake of an early answer, so that the last one comes sooner.
+        """
         task = fill_task(sentences, self.states, arc, starts)
-        return self._answers(task, read_context(people, notes), candidates, sampler, seed, settings)
+        return self._answers(task, read_context(people, notes), candidates, sampler, seed, settings, at_once)
 
     def fill_together(self, calls: Sequence[Mapping[str, Any]]) -> Iterator[list[Filling | UserError]]:
         """`fill_iter` of several calls with the same settings at once; a call's answer is what it would be alone.
@@ -351,7 +355,9 @@ class Narrator:
         """A story from nothing but its length (None: the arc's, else 5) and its arc; 10 samples unless you say."""
         task = write_task(sentences, self.states, arc, starts)
         settings["samples"] = WRITE_SAMPLES if samples is None else samples
-        return _last(self._answers(task, read_context(people, notes), candidates, sampler, seed, settings))
+        return _last(
+            self._answers(task, read_context(people, notes), candidates, sampler, seed, settings, at_once=True)
+        )
 
     @torch.inference_mode()
     def tag(self, sentences: Sequence[str]) -> Tagging:
@@ -545,9 +551,11 @@ class Narrator:
         return steady(self.model)
 
     def _answers(
-        self, task: Task, context: Context, candidates: int, name: str, seed: int, settings: Mapping[str, Any]
-    ) -> Iterator[Filling]:
+        self, task: Task, context: Context, candidates: int, name: str, seed: int, settings: Mapping[str, Any],
+        at_once: bool = False,
+    ) -> Iterator[Filling]:  # fmt: skip
         ready = self._ready(task, context, candidates, name, seed, settings)
+        ready = ready._replace(settings=ready.settings.for_last_answer()) if at_once else ready
         return (filling for (filling,) in self._rounds([ready]))
 
     def _rounds(self, tasks: Sequence[_Ready]) -> Iterator[list[Filling]]:

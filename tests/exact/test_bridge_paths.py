@@ -8,8 +8,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from fabula.infill import bridge, latents
+from fabula.infill import latents
 from fabula.infill.noise import Noise, seeded
+from fabula.infill.resample import systematic
 from fabula.infill.samples import effective_size
 from fabula.models.dynamics import Dynamics, dynamics
 from fabula.models.gaussian import Potential
@@ -198,7 +199,7 @@ def test_given_tags_stay() -> None:
 def test_systematic_resampling_copies_in_proportion() -> None:
     """Particle p has floor or ceil of P w_p children."""
     log_weights = torch.randn(20, 50, generator=torch.Generator().manual_seed(0)) * 2
-    parents = bridge.systematic(log_weights, torch.rand(20, generator=torch.Generator().manual_seed(1)))
+    parents = systematic(log_weights, torch.rand(20, generator=torch.Generator().manual_seed(1)))
     children = torch.nn.functional.one_hot(parents, 50).sum(1)
     expected = 50 * log_weights.softmax(-1)
     assert (children >= (expected - 1e-4).floor()).all()

@@ -167,6 +167,30 @@ def test_resampling_keeps_the_total_weight_of_an_island() -> None:
     assert (totals[0] < -1).all()
 
 
+@pytest.mark.parametrize("share", [0.0, 1.0])
+def test_islands_side_by_side_tell_what_they_tell_one_after_the_other(share: float) -> None:
+    """Each island is resampled for itself, by its own numbers; two stories, one of them shorter."""
+    model = a_model("slds", "sentence")
+    blanks = infill_batch([[[8, 9, 4], None, None, [6, 5]], [[20, 21], None]])
+    found = []
+    for at_once in (False, True):
+        settings = bridge.BridgeSettings(particles=12, resample_below=share, tags="free", at_once=at_once)
+        rounds = list(bridge.run(model, RULES, blanks, settings, [seeded(1), seeded(2)]))
+        assert len(rounds) == (1 if at_once else 2)
+        told = [torch.cat([part.view(2, -1, *part.shape[1:]) for part in parts], 1) for parts in (
+            [r.X for r, _ in rounds], [r.log_weight for r, _ in rounds], [r.score for r, _ in rounds]
+        )]  # fmt: skip
+        found.append((told, rounds[-1][1]))
+    (apart, moved), (together, moved_too) = found
+    assert (apart[0] == together[0]).all()
+    for a, b in zip(apart[1:], together[1:], strict=True):
+        torch.testing.assert_close(a, b)
+    assert moved is not None
+    assert moved_too is not None
+    torch.testing.assert_close(moved.ess, moved_too.ess)
+    torch.testing.assert_close(moved.changed, moved_too.changed, equal_nan=True)
+
+
 @pytest.mark.parametrize(
     ("samples", "chains", "sizes"),
     [(50, None, [17, 17, 16]), (50, 10, [10] * 5), (8, None, [3, 3, 2]), (1, None, [1]), (7, 3, [3, 3, 1])],

@@ -277,6 +277,52 @@ def test_rows_can_be_selected_copied_replaced_and_joined(decoder: NarratorDecode
         a.join(decoder.start(1, None, given_of([story], [{1}])))
 
 
+@pytest.mark.parametrize("eight_bit", [False, True])
+def test_rows_that_share_a_prompt_tell_what_they_would_tell_alone(
+    file: GGUF, trained: Transformer, story: list[list[int]], eight_bit: bool
+) -> None:
+    """Two stories with prompts of different lengths, three rows each: read on, cut short, resampled, mixed."""
+    decoder = decoder_of(file, trained, eight_bit)
+    given = given_of([story, story[2:]], [{1, 2}, {2}])
+    state = decoder.start(2, None, given).select(torch.tensor([0, 0, 0, 1, 1, 1]))
+
+    def onward(state: NarratorState, told: list[Any], number: int) -> NarratorState:
+        """All rows read a sentence of their own; its log p is that of each story alone."""
+        sentences = [story[(r + number) % 5] for r in range(len(told))]
+        state, log_p = decoder.read(decoder.begin_sentence(state, None), *padded(sentences))
+        for r, (which, before) in enumerate(told):
+            alone = decoder.start(1, None, Given(*(t[which : which + 1] for t in given)))
+            alone, expected = tell(decoder, alone, [*before, sentences[r]], [-1] * (len(before) + 1))
+            torch.testing.assert_close(log_p[r], expected[-1], atol=1e-3, rtol=1e-4)
+            before.append(sentences[r])
+        return state
+
+    told: list[Any] = [(r // 3, []) for r in range(6)]
+    state = onward(state, told, 1)
+    assert state.cache.prefix is not None
+    assert state.cache.prefix.ragged
+    for rows in ([0, 0, 2, 3, 5, 5], [1, 4], [1, 0, 0, 1, 1, 0]):  # within stories, some left out, mixed
+        state, told = state.select(torch.tensor(rows)), [(told[r][0], list(told[r][1])) for r in rows]
+        state = onward(state, told, 2)
+
+
+def test_rows_that_have_ended_are_put_back_without_a_copy(decoder: NarratorDecoder, story: list[list[int]]) -> None:
+    begun = decoder.begin_sentence(decoder.start(1).select(torch.tensor([0, 0, 0])), None)
+    _, state = decoder.step(begun, None, torch.zeros(3, dtype=torch.bool))
+    after, going = state.then(torch.tensor([story[0][0]] * 3)), state.then(torch.tensor([story[0][0]] * 3))
+    going = going.select(torch.tensor([0, 2]))
+    _, going = decoder.step(going, None, torch.zeros(2, dtype=torch.bool))
+    after = after.put(torch.tensor([0, 2]), going.then(torch.tensor([END, END])))
+    assert after.cache is state.cache
+    assert after.lengths.tolist() == [3, 2, 3]
+    found = decoder.read(decoder.begin_sentence(after.then(torch.tensor([END] * 3)), None), *padded([story[1]] * 3))[1]
+    for r, words in enumerate([story[0][:1], [], story[0][:1]]):
+        alone = decoder.begin_sentence(decoder.start(1), None)
+        alone, _ = decoder.read(alone, torch.tensor([[*words, END]]), torch.tensor([len(words) + 1]))
+        expected = decoder.read(decoder.begin_sentence(alone, None), *padded([story[1]]))[1]
+        torch.testing.assert_close(found[r : r + 1], expected, atol=1e-3, rtol=1e-4)
+
+
 def test_eight_sentences_are_read_whole_and_longer_stories_through_a_window(
     decoder: NarratorDecoder, trained: Transformer, story: list[list[int]]
 ) -> None:

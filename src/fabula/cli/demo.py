@@ -62,7 +62,7 @@ def run(args: argparse.Namespace) -> int:
     narrator = ready(force=args.force, threads=args.threads)
     first, last = TOY_STORY if narrator.checkpoint.recipe.name == toy_recipe().name else STORY
     blanks = [None] * (SENTENCES - 2)
-    answers = narrator.fill_iter([first, *blanks, last], candidates=1, seed=args.seed)
+    answers = narrator.fill_iter([first, *blanks, last], candidates=1, seed=args.seed, at_once=True)
     filling = show.watch(answers, quiet=False)
     colour = show.coloured(args.color)
     print(show.show_filling(filling, colour=colour, verbose=False))

@@ -31,7 +31,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 def run(args: argparse.Namespace) -> int:
     sentences, chosen = options.story(args), options.chosen(args)
-    answers = options.narrator(args).fill_iter(sentences, **chosen)
+    answers = options.narrator(args).fill_iter(sentences, at_once=True, **chosen)
     filling = show.watch(answers, quiet=args.json)
     if args.json:
         show.print_json(filling.to_json())

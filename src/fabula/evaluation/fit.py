@@ -19,7 +19,7 @@ from torch import Tensor
 
 from fabula.evaluation.record import log_mean_exp
 from fabula.infill.batch import InfillBatch, evidence
-from fabula.infill.bridge import systematic
+from fabula.infill.resample import systematic
 from fabula.infill.samples import effective_size
 from fabula.models.gaussian import Potential
 from fabula.models.protocol import Model

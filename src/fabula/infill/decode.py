@@ -103,6 +103,7 @@ def write(
     forced_words = opening.shape[1] if opening.any() else 0
     for t in range(decoding.max_words):
         logits, state = decoder.step(state, z, done)
+        after = state if t == 0 else after  # rows are put there as they end
         logits = logits.float()
         log_norm = logits.logsumexp(-1)
         scores = rules.allowed(logits, word, t, decoding.max_words)

@@ -50,6 +50,7 @@ def fill_stories(
     """An answer to every task of a batch, again and again, each from more samples than the one before.
 
     `candidates` are the stories wanted for each task. The whole batch is worked on at once: it has to fit the memory.
+    Whoever waits for the last answer only says so in the settings (`FillSettings.for_last_answer`).
     """
     drawing = draw(model, rules, batch, settings, generators, cast=cast)
     rounds: list[SampledStories] = []
@@ -83,6 +84,7 @@ def fill_batch(
     (`consensus.py`).
     """
     answers: list[Answer] = []
+    settings = settings.for_last_answer()
     for piece in pieces(len(batch.X), settings.rows, rules, memory_gib):
         own, stories = batch.rows(piece.start, piece.stop), piece.stop - piece.start
         truth = None if gold is None else gold.rows(piece.start, piece.stop)

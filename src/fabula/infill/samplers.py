@@ -47,7 +47,7 @@ class Bridge:
             particles=settings.samples, decoding=decoding_of(settings, no_repeat=settings.no_repeat),
             tags=settings.tags, fluency=settings.fluency, twist_weight=settings.twist_weight,
             context=settings.context, agreement=settings.agreement, z_observes=settings.z_observes, rank=settings.rank,
-            guide=settings.guide, arc_weight=settings.arc_weight,
+            guide=settings.guide, arc_weight=settings.arc_weight, at_once=settings.at_once,
         )  # fmt: skip
         if cast is not None and not settings.allow_new_names:
             batch = cast.without_new_names(batch)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Mapping, Sequence
-from dataclasses import Field, dataclass, field, fields
+from dataclasses import Field, dataclass, field, fields, replace
 from types import NoneType
 from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
@@ -106,6 +106,10 @@ class FillSettings:
         """Stories of one task that are written at the same time, at most."""
         return self.samples
 
+    def for_last_answer(self: Settings) -> Settings:
+        """The same for whoever waits for the last answer only: nothing is done for the sake of an early one."""
+        return self
+
 
 @dataclass(frozen=True, kw_only=True)
 class RuledSettings(FillSettings):
@@ -180,6 +184,10 @@ class BridgeFillSettings(RuledSettings, TaggedSettings):
     z_observes: Literal["given", "past"] = setting(
         "given", "what Z is drawn knowing: all given sentences, or those before the first blank", doors=()
     )
+    at_once: bool = setting(False, "whether all samples are drawn side by side, without an early answer", doors=())
+
+    def for_last_answer(self) -> BridgeFillSettings:
+        return replace(self, at_once=True)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -26,8 +26,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 from fabula.errors import UserError
+from fabula.models.decoders.cache import Cache
 from fabula.models.decoders.load import load_network
-from fabula.models.decoders.network import Cache, Network, Packed
+from fabula.models.decoders.network import Network, Packed
 from fabula.models.decoders.rows import BOS, END, FREE, row
 from fabula.models.decoders.tokenizer import SubwordTokenizer
 
@@ -109,7 +110,8 @@ class Critic:
             part = order[first:last]
             cache = self.network.cache(len(part))
             if begun is not None:
-                cache = Cache(begun.entries.repeat_interleave(len(part), 2))
+                everywhere = torch.zeros(len(part), dtype=torch.int64, device=self.network.device)
+                cache = begun.of_rows(everywhere, everywhere + shared, shared)
             _, values = self._read(cache, [rows[n][shared:] for n in part], shared)
             for n, own in zip(part, values, strict=True):
                 found[n, : len(stories[n])] = torch.tensor([*before[0], *own])
@@ -121,7 +123,7 @@ class Critic:
         width, device = max(len(ids) for ids in rows), self.network.device
         ids = torch.tensor([[*own, *[BOS] * (width - len(own))] for own in rows], device=device)
         there = torch.arange(width, device=device) < torch.tensor([[len(own)] for own in rows], device=device)
-        cache = cache.with_room(place + width)
+        cache.make_room(place + width)
         new = Packed.of(ids, there, torch.full((len(rows),), place, device=device))
         features = self.network.read(cache, new)
         ends = new.ids == END

@@ -17,7 +17,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from fabula.corpus.states import UNKNOWN
-from fabula.models.decoders.network import Cache, Network, Packed
+from fabula.models.decoders.cache import Cache
+from fabula.models.decoders.network import Network, Packed
 from fabula.models.decoders.protocol import Given
 from fabula.models.decoders.rows import END, MOOD_TOKENS, NO_TOKEN, SPECIALS, TagTokens, header
 from fabula.models.decoders.tokenizer import SubwordTokenizer
@@ -33,8 +34,10 @@ class NarratorState:
     """What is remembered of the stories so far, a row for each. States are values: any may be continued many times."""
 
     cache: Cache
-    version: int
-    """Of the cache when this state was made."""
+    slot: Int[Tensor, " batch"]
+    """Where in the cache each row stands."""
+    alone: bool
+    """Whether no two rows stand at the same slot."""
     lengths: Int[Tensor, " batch"]
     """Tokens in the cache."""
     last: Int[Tensor, " batch"]
@@ -55,48 +58,63 @@ class NarratorState:
         return replace(self, last=tokens)
 
     def select(self, rows: Int[Tensor, " rows"]) -> NarratorState:
-        used = int(self.lengths.max()) if len(self.lengths) else 0
-        entries = self.cache.entries[..., :used, :].index_select(2, rows)
+        """Nothing is copied before one of the rows goes on."""
         given = None if self.given is None else Given(*(tensor[rows] for tensor in self.given))
-        return self._with([tensor[rows] for tensor in self._rows()], entries, given)
+        return self._with(self.cache, [tensor[rows] for tensor in self._rows()], given)
 
     def put(self, rows: Int[Tensor, " rows"], other: NarratorState) -> NarratorState:
-        mine, theirs = _alike(self, other)
+        cache, mine, theirs = _alike(self, other)
         given = None
         if self.given is not None and other.given is not None:
             given = Given(*(a.index_copy(0, rows, b) for a, b in zip(self.given, other.given, strict=True)))
-        entries = mine[0].index_copy(2, rows, theirs[0])
-        return self._with([a.index_copy(0, rows, b) for a, b in zip(mine[1], theirs[1], strict=True)], entries, given)
+        return self._with(cache, [a.index_copy(0, rows, b) for a, b in zip(mine, theirs, strict=True)], given)
 
     def join(self, other: NarratorState) -> NarratorState:
-        mine, theirs = _alike(self, other)
+        cache, mine, theirs = _alike(self, other)
         given = None
         if self.given is not None and other.given is not None:
             given = Given(*(torch.cat([a, b]) for a, b in zip(self.given, other.given, strict=True)))
-        entries = torch.cat([mine[0], theirs[0]], 2)
-        return self._with([torch.cat([a, b]) for a, b in zip(mine[1], theirs[1], strict=True)], entries, given)
+        return self._with(cache, [torch.cat([a, b]) for a, b in zip(mine, theirs, strict=True)], given)
+
+    def to_write(self, tokens: Int[Tensor, " batch"]) -> tuple[Cache, Int[Tensor, " batch"]]:
+        """A cache that so many tokens of each row can be written to, and the rows' slots there.
+
+        It is this one, with room, if no other row went on from where these stand; else a copy.
+        """
+        cache = self.cache
+        clash = (cache.written[self.slot] != self.lengths).any()
+        room, clashes = torch.stack([(self.lengths + tokens).max(), clash.long()]).tolist()
+        if self.alone and not clashes and not cache.is_sparse(len(self.slot)):
+            cache.make_room(room)
+            return cache, self.slot
+        cache = cache.of_rows(self.slot, self.lengths, room)
+        return cache, torch.arange(len(self.slot), device=self.slot.device)
 
     def _rows(self) -> list[Tensor]:
-        return [self.lengths, self.last, self.before, self.ids, self.starts, self.told, self.first]
+        return [self.slot, self.lengths, self.last, self.before, self.ids, self.starts, self.told, self.first]
 
     @staticmethod
-    def _with(rows: Sequence[Tensor], entries: Tensor, given: Given | None) -> NarratorState:
-        lengths, last, before, ids, starts, told, first = rows
-        return NarratorState(Cache(entries), 0, lengths, last, before, ids, starts, told, first, given)
+    def _with(cache: Cache, rows: Sequence[Tensor], given: Given | None) -> NarratorState:
+        slot, lengths, last, before, ids, starts, told, first = rows
+        alone = len(slot) < 2 or (len(slot) <= cache.entries.shape[2] and int(slot.bincount().max()) == 1)
+        return NarratorState(cache, slot, alone, lengths, last, before, ids, starts, told, first, given)
 
 
-def _alike(a: NarratorState, b: NarratorState) -> list[tuple[Tensor, list[Tensor]]]:
-    """Both states' tensors, padded to a common length."""
+def _alike(a: NarratorState, b: NarratorState) -> tuple[Cache, list[Tensor], list[Tensor]]:
+    """A cache that both states stand in, and their tensors, of a common width."""
     if (a.given is None) != (b.given is None):
         raise ValueError("one of the states knows the lines ahead, the other does not")
-    places = max(int(a.lengths.max()), int(b.lengths.max())) if len(a.lengths) and len(b.lengths) else 0
-    found = []
-    for state in (a, b):
-        entries = state.cache.with_room(places).entries[..., :places, :]
-        rows = state._rows()
-        rows[3] = F.pad(rows[3], (0, max(0, places - rows[3].shape[1])))[:, :places]
-        found.append((entries, rows))
-    return found
+    cache, mine, theirs = a.cache, a._rows(), b._rows()
+    if a.cache is not b.cache:
+        places = max((int(state.lengths.max()) for state in (a, b) if len(state.lengths)), default=0)
+        entries = torch.cat([state.cache.whole(state.slot, places) for state in (a, b)], 2)
+        slot = torch.arange(entries.shape[2], device=entries.device)
+        cache = Cache(entries, torch.cat([a.lengths, b.lengths]))
+        mine[0], theirs[0] = slot[: len(a.slot)], slot[len(a.slot) :]
+    width = max(a.ids.shape[1], b.ids.shape[1])
+    for rows in (mine, theirs):
+        rows[4] = F.pad(rows[4], (0, width - rows[4].shape[1]))
+    return cache, mine, theirs
 
 
 class NarratorDecoder:
@@ -207,18 +225,14 @@ class NarratorDecoder:
         """New tokens into the cache, which is copied if it is shared with a state that went another way."""
         new = Packed.of(ids, there, state.lengths)
         lengths = state.lengths + there.sum(1)
-        cache = state.cache.with_room(int(lengths.max()))
-        if cache is state.cache and cache.version != state.version:
-            cache = Cache(cache.entries.clone())
-        features = self.network.read(cache, new)
+        cache, slot = state.to_write(there.sum(1))
+        features = self.network.read(cache, new, slot)
         kept = F.pad(state.ids, (0, max(0, int(lengths.max()) - state.ids.shape[1])))
         kept = kept.index_put((new.row, new.place), new.ids)
-        began = there.any(1) & (
-            state.before[:, 0] != NO_TOKEN
-        )  # a mood token was read, after the token that was waiting
+        began = there.any(1) & (state.before[:, 0] != NO_TOKEN)  # a mood token was read, after the one that was waiting
         at = F.one_hot(state.told.clamp(max=WINDOW - 1), WINDOW).bool() & began[:, None]
         return features, new, replace(
-            state, cache=cache, version=cache.version, lengths=lengths, ids=kept,
+            state, cache=cache, slot=slot, alone=True, lengths=lengths, ids=kept,
             starts=torch.where(at, (state.lengths + 1)[:, None], state.starts), told=state.told + began.long(),
             before=torch.where(there.any(1)[:, None], NO_TOKEN, state.before),
         )  # fmt: skip
@@ -229,7 +243,8 @@ class NarratorDecoder:
         zeros = torch.zeros(rows, dtype=torch.int64, device=device)
         last = torch.tensor([prompt[-1] for prompt in prompts], device=device)
         state = NarratorState(
-            self.network.cache(rows), 0, zeros, last, torch.full_like(self.tag_tokens[:1], NO_TOKEN).expand(rows, -1),
+            self.network.cache(rows), torch.arange(rows, device=device), True, zeros, last,
+            torch.full_like(self.tag_tokens[:1], NO_TOKEN).expand(rows, -1),
             zeros[:, None][:, :0],
             torch.zeros(rows, WINDOW, dtype=torch.int64, device=device), zeros, first.to(device), None,
         )  # fmt: skip

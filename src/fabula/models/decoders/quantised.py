@@ -35,10 +35,20 @@ class Quantised:
 
     def __call__(self, x: Tensor) -> Tensor:
         size = x.abs().amax(-1, keepdim=True).clamp_(min=1e-12)
-        y: Tensor = torch.ops.quantized.linear_with_input_q_dq_qweight_dq_output_fp32(
-            x / size, 1 / LEVELS, ZERO, self.packed
+        return self._product(x / size).mul_(size)
+
+    def normed(self, x: Tensor, epsilon: float) -> Tensor:
+        """W rms_norm(x): a norm only scales a row, and so does quantising it, so both are done in one."""
+        size = x.abs().amax(-1, keepdim=True).clamp_(min=1e-12)
+        norm = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
+        gain = size * norm.square_().div_(x.shape[-1]).add_(epsilon).rsqrt_()
+        return self._product(x / size).mul_(gain)
+
+    def _product(self, x: Tensor) -> Tensor:
+        y: Tensor = torch.ops.quantized.linear_with_input_q_dq_qweight_dq_output_fp32.default(
+            x, 1 / LEVELS, ZERO, self.packed
         )
-        return y.mul_(size)
+        return y
 
 
 class Plain:
@@ -49,6 +59,9 @@ class Plain:
 
     def __call__(self, x: Tensor) -> Tensor:
         return F.linear(x, self.weight)
+
+    def normed(self, x: Tensor, epsilon: float) -> Tensor:
+        return F.linear(F.rms_norm(x, x.shape[-1:], eps=epsilon), self.weight)
 
 
 LinearMap = Quantised | Plain
