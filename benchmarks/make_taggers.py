@@ -80,7 +80,7 @@ def nearness(rows: NDArray[np.float32], groups: Sequence[NDArray[np.float32]]) -
 
 def write_emotions(given: dict[str, list[str]]) -> None:
     """Seeds and what a reader kept of the proposals; a seed's weight is the larger one."""
-    found = {}
+    found: dict[str, tuple[str, float]] = {}
     for name, words in sorted(given.items(), reverse=True):  # joy+ before joy
         weight = emotion.DERIVED if name.endswith("+") else emotion.SEED
         found |= {word.replace("_", " "): (name.rstrip("+"), weight) for word in words}
@@ -131,7 +131,7 @@ def write_verbs(given: dict[str, list[str]], frames: dict[str, Counter[str]]) ->
         rows = np.array([[frames[word][kind] + 0.1 for kind in kinds] for word in words])
         rows = np.sqrt(rows / rows.sum(1, keepdims=True))
         both = np.concatenate([embed([f"to {word}" for word in words]), FRAME * rows], 1) / np.sqrt(1 + FRAME**2)
-        return both.astype(np.float32)
+        return np.asarray(both, dtype=np.float32)
 
     near = nearness(features(lemmas), [features(words) for words in anchors.values()])
     for lemma, row in zip(lemmas, near, strict=True):

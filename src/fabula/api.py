@@ -24,7 +24,7 @@ import numpy as np
 import torch
 
 from fabula.corpus.states import UNKNOWN, Arc
-from fabula.corpus.taggers.protocol import tagger_of
+from fabula.corpus.taggers.protocol import read_values, tagger_of
 from fabula.corpus.tokenize import tokenise
 from fabula.corpus.vocabulary import UNK
 from fabula.device import pick_device, use_threads
@@ -492,9 +492,9 @@ class Narrator:
         """p(S | the arc, the tags read off the given sentences), exact; there is no Z."""
         scaffold = self.model.get_submodule("scaffold")
         assert isinstance(scaffold, Scaffold)
-        read = self._read_tags([sentence or "" for sentence in task.sentences])
+        read = self._read_values([sentence or "" for sentence in task.sentences], task)
         # What the arc leaves open of a given sentence is read off it, factor by factor.
-        seen = self.states.decode([UNKNOWN if blank else s for s, blank in zip(read, task.missing, strict=True)])
+        seen = np.where(np.asarray(task.missing)[:, None], UNKNOWN, read)
         values = np.where(np.asarray(task.arc) < 0, seen, np.asarray(task.arc))
         allowed = torch.from_numpy(self.states.allowed(values))[None].to(self.device)
         log_evidence = clamp(torch.zeros(allowed.shape, device=self.device), allowed)
@@ -515,6 +515,15 @@ class Narrator:
         if tagger is None:
             raise UserError("this model cannot tag, and no tagger knows its labels", field="model")
         return [s or 0 for s in tagger.tag(list(texts))]
+
+    def _read_values(self, texts: Sequence[str], task: Task) -> list[list[int]]:
+        """The values of each factor that the tagger reads off sentences; of a slow one where the arc speaks of it."""
+        tagger = tagger_of(self.checkpoint.tagger, self.labels)
+        if tagger is None:
+            raise UserError("this model cannot tag, and no tagger knows its labels", field="model")
+        columns = zip(self.states.factors, zip(*task.arc, strict=True), strict=True)
+        asked = [factor.name for factor, values in columns if max(values) >= 0]
+        return read_values(tagger, texts, asked)
 
     def _ready(
         self, task: Task, context: Context, candidates: int, name: str, seed: int, settings: Mapping[str, Any]
@@ -619,10 +628,11 @@ class Narrator:
         sentences, texts = [], self.text.decode(task, story, names)
         # Where S was summed out the tags are read off the text.
         free = self.model.reads_ahead and bool((story.S[: len(texts)] < 0).any())
-        read = self._read_tags(texts) if free else [-1] * len(texts)
+        values = self.states.values(story.S[: len(texts)].tolist())
+        if free:
+            values = np.where(values < 0, self._read_values(texts, task), values)
         for i, text in enumerate(texts):
-            s = int(story.S[i]) if int(story.S[i]) >= 0 else read[i]
-            tag = self.labels[s] if s >= 0 and len(self.labels) > 1 else None
+            tag = self.states.label(values[i].tolist()) if len(self.labels) > 1 else None
             sentences.append(Sentence(text, task.missing[i], tag, float(story.log_p[i])))
         return Candidate(tuple(sentences[unsaid:]), story.score, _parts(task, story, unsaid))
 

@@ -55,6 +55,22 @@ def test_an_arc_is_rendered_and_read_back(data: st.DataObject, sizes: list[int])
         assert allowed.tolist() == agree
 
 
+@given(sizes=some_sizes)
+def test_partly_given_states_have_numbers_of_their_own(sizes: list[int]) -> None:
+    """Every row of values has its number and comes back; whole states keep theirs, and an arc's states give it back."""
+    space = space_of(sizes)
+    rows = list(itertools.product(*(range(-1, n) for n in space.sizes)))
+    numbers = space.number(rows)
+    assert len(set(numbers.tolist())) == len(rows)
+    assert space.values(numbers).tolist() == [list(row) for row in rows]
+    for row, number in zip(rows, numbers.tolist(), strict=True):
+        if min(row) >= 0:
+            assert number == int(space.encode(row))
+        assert (number == -1) == (max(row) < 0)
+    said = [[v if n > 1 else -1 for v, n in zip(row, space.sizes, strict=True)] for row in rows]
+    assert space.common(space.allowed(rows)).tolist() == said
+
+
 @pytest.mark.parametrize(
     ("text", "values"),
     [

@@ -17,6 +17,7 @@ from fabula.evaluation.narrator import measure_narrator
 from fabula.models.decoders import load
 from fabula.models.decoders.adapter import load_adapter
 from fabula.models.decoders.base import CACHE_VARIABLE
+from fabula.models.decoders.narrator import NarratorDecoder
 from fabula.training import checkpoint
 from fabula.training.narrator import (
     NarratorRecipe,
@@ -131,7 +132,7 @@ def test_a_run_with_further_factors_begins_from_one_without_and_reads_their_toke
     assert found.model.K == 18
     assert found.model.tagger is not None
     decoder = found.model.decoder
-    assert decoder is not None
+    assert isinstance(decoder, NarratorDecoder)
     ids = decoder.tokenizer.encode("Tom was sad.")
     log_p = []
     for values in ((-1, -1), (-1, 1), (0, 1), (-1, 0)):

@@ -120,10 +120,13 @@ class StateSpace:
         return np.where(found < UNKNOWN, np.where(partly == sizes, UNKNOWN, partly), self.decode(found[..., 0]))
 
     def common(self, allowed: NDArray[np.bool_]) -> NDArray[np.int64]:
-        """[..., K] to [..., factor]: the values that all allowed states share, -1 where they differ."""
+        """[..., K] to [..., factor]: the values that all allowed states share, -1 where they differ.
+
+        A factor of one label is free: to name its value says nothing.
+        """
         table = self.decode(np.arange(self.K))
         counts = [[(allowed & (table[:, f] == v)).any(-1) for v in range(n)] for f, n in enumerate(self.sizes)]
-        one = [np.where(np.sum(c, 0) == 1, np.argmax(c, 0), UNKNOWN) for c in counts]
+        one = [np.where((np.sum(c, 0) == 1) & (len(c) > 1), np.argmax(c, 0), UNKNOWN) for c in counts]
         return np.stack(one, -1)
 
     def label(self, values: Sequence[int]) -> str | None:

@@ -4,7 +4,7 @@ To add one: a file with the class, and a builder under `@register_tagger("name")
 `fabula.corpus.taggers` imports, or an entry point of the group `fabula.taggers` in a package of its own.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol, runtime_checkable
@@ -113,6 +113,20 @@ def misses(tagger: Tagger, sentences: Sequence[str], wanted: Sequence[int]) -> l
             has = space.decode([UNKNOWN if tag is None else tag for tag in tags])
             found[rows] += ((asked[rows] >= 0) & (asked[rows] != has)).sum(1)
     return found.tolist()
+
+
+def read_values(tagger: Tagger, sentences: Sequence[str], asked: Collection[str]) -> list[list[int]]:
+    """Of every sentence the value of each factor, for showing: -1 where it is not known.
+
+    A tagger that has to load a parser (`slow`) runs only if one of its factors is `asked` for.
+    """
+    columns = []
+    for part in tagger.parts if isinstance(tagger, Taggers) else (tagger,):
+        space = states_of(part)
+        wanted = not getattr(part, "slow", False) or any(factor.name in asked for factor in space.factors)
+        tags = part.tag(list(sentences)) if wanted else [None] * len(sentences)
+        columns.append(space.decode([UNKNOWN if tag is None else tag for tag in tags]))
+    return [list(row) for row in np.concatenate(columns, axis=1).tolist()]
 
 
 def tagger_of(settings: Mapping[str, Any], labels: Sequence[str]) -> Tagger | None:

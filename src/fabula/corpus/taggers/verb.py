@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from fabula.corpus.taggers.protocol import register_tagger
 from fabula.errors import UserError
@@ -61,6 +61,8 @@ class VerbTagger:
 
     least: float = 0.5
     """Confidence below which a verb has no class: seeds have 1, verbs that only lean on them less."""
+    slow: ClassVar[bool] = True
+    """It loads a parser, so nothing runs it that was not asked for verbs."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.least <= 1:
