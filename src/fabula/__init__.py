@@ -15,6 +15,7 @@ from fabula.errors import UserError
 
 if TYPE_CHECKING:
     from fabula.api import Narrator, installed, load
+    from fabula.asynchronous import AsyncNarrator
     from fabula.completion import Completion, Passage, complete, complete_iter
     from fabula.results import (
         Candidate,
@@ -29,12 +30,14 @@ if TYPE_CHECKING:
         Sentence,
         Tagging,
         Word,
+        many_rows,
     )
 
 __version__ = "0.2.0"
 
 HOMES = {
     "api": ["Narrator", "installed", "load"],
+    "asynchronous": ["AsyncNarrator"],
     "completion": ["Completion", "Passage", "complete", "complete_iter"],
     "errors": ["UserError"],
     "results": [
@@ -50,13 +53,14 @@ HOMES = {
         "Sentence",
         "Tagging",
         "Word",
+        "many_rows",
     ],
 }
 """Where the public names live: they are found when asked for, because importing fabula must not wait for torch."""
 __all__ = [  # noqa: RUF022 (by their homes)
-    "Narrator", "installed", "load", "Completion", "Passage", "complete", "complete_iter", "UserError", "Candidate",
-    "Criticism", "Explanation", "Filling", "Movement", "Parts", "Posterior", "Reasons", "Score", "Sentence", "Tagging",
-    "Word", "__version__",
+    "Narrator", "installed", "load", "AsyncNarrator", "Completion", "Passage", "complete", "complete_iter", "UserError",
+    "Candidate", "Criticism", "Explanation", "Filling", "Movement", "Parts", "Posterior", "Reasons", "Score",
+    "Sentence", "Tagging", "Word", "many_rows", "__version__",
 ]  # fmt: skip
 
 

@@ -16,7 +16,7 @@ every digit, and `rows` for a table: `pandas.DataFrame(filling.rows())`.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
@@ -290,3 +290,24 @@ def _listed(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {key: _listed(item) for key, item in value.items()}
     return [_listed(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def many_rows(results: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """What `fill_many` gives as a table: a row for every sentence of every candidate, one for a story that failed.
+
+    >>> story = {"row": 1, "id": "a", "candidates": [{"sentences": ["Tom left."], "tags": ["neutral"], "score": -2.5}]}
+    >>> [list(row.values()) for row in many_rows([story, {"row": 2, "id": "b", "error": "no list `sentences`"}])]
+    [[1, 'a', 1, -2.5, 1, 'Tom left.', 'neutral', None], [2, 'b', None, None, None, None, None, 'no list `sentences`']]
+    """
+    rows = []
+    for result in results:
+        about = {"row": result["row"], "id": result["id"]}
+        if result.get("error") is not None:
+            empty = dict.fromkeys(("candidate", "score", "sentence", "text", "tag"))
+            rows.append({**about, **empty, "error": result["error"]})
+            continue
+        for number, found in enumerate(result["candidates"], start=1):
+            for i, (text, tag) in enumerate(zip(found["sentences"], found["tags"], strict=True), start=1):
+                own = {"candidate": number, "score": found["score"], "sentence": i, "text": text, "tag": tag}
+                rows.append({**about, **own, "error": None})
+    return rows

@@ -12,8 +12,8 @@ import fabula
 ROOT = Path(fabula.__file__).parent
 RANK = {
     "errors": 0, "shapes": 0, "results": 0, "ties": 0, "registry": 0.5, "device": 0.5,
-    "corpus": 1, "models": 2, "training": 3, "infill": 3, "evaluation": 4, "api": 5, "completion": 5.5, "reproduce": 6,
-    "mcp": 6, "fleet": 6, "web": 6, "judge": 7, "studio": 8, "cli": 9,
+    "corpus": 1, "models": 2, "training": 3, "infill": 3, "evaluation": 4, "api": 5, "completion": 5.5,
+    "asynchronous": 5.5, "reproduce": 6, "mcp": 6, "fleet": 6, "web": 6, "judge": 7, "studio": 8, "cli": 9,
 }  # fmt: skip
 FILES = sorted(ROOT.rglob("*.py"))
 

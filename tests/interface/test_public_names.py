@@ -8,7 +8,7 @@ import inspect
 import pytest
 
 import fabula
-from fabula import api, completion, results
+from fabula import api, asynchronous, completion, results
 
 
 def test_all_is_complete_and_every_name_says_what_it_is() -> None:
@@ -27,7 +27,7 @@ def test_all_is_complete_and_every_name_says_what_it_is() -> None:
         assert name.startswith("_") or method.__doc__, name
 
 
-@pytest.mark.parametrize("module", [api, completion, results], ids=lambda module: module.__name__)
+@pytest.mark.parametrize("module", [api, asynchronous, completion, results], ids=lambda module: module.__name__)
 def test_the_examples_of_docstrings_run(module: object) -> None:
     found = doctest.testmod(module, extraglobs={"fabula": fabula})  # type: ignore[arg-type]
     assert found.attempted

@@ -1,0 +1,79 @@
+"""A narrator that is awaited: the answers of the other one, while the event loop goes on."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import fabula
+from fabula import AsyncNarrator, Narrator, UserError
+
+STORY = ["Mia's car would not start.", None, "Mia made it to work on time."]
+ROWS: list[dict[str, Any]] = [{"id": n, "sentences": STORY, "candidates": 2} for n in range(3)] + [{"id": "bad"}]
+
+
+def texts(filling: fabula.Filling) -> list[str]:
+    return [candidate.text for candidate in filling.candidates]
+
+
+def words(result: dict[str, Any]) -> Any:
+    """Of a result of `fill_many`, without figures: their last bit may differ."""
+    return result.get("error") or [candidate["sentences"] for candidate in result["candidates"]]
+
+
+def test_answers_are_those_of_the_narrator(random_models: Path) -> None:
+    narrator = fabula.load(random_models / "default")
+
+    async def main() -> None:
+        async with AsyncNarrator(narrator) as aside:
+            first, second = await asyncio.gather(*(aside.fill(STORY, samples=3, seed=n) for n in (1, 2)))
+            assert [texts(first), texts(second)] == [texts(narrator.fill(STORY, samples=3, seed=n)) for n in (1, 2)]
+            many = [one async for one in aside.fill_many(ROWS, samples=3)]
+            assert list(map(words, many)) == list(map(words, narrator.fill_many(ROWS, samples=3)))
+            *_, last = [one async for one in aside.fill_iter(STORY, samples=20)]
+            assert texts(last) == texts(narrator.fill(STORY, samples=20))
+            with pytest.raises(UserError, match="samples"):
+                await aside.fill(STORY, samples=0)
+        with pytest.raises(RuntimeError):
+            await aside.tag(["Tom was sad."])
+
+    asyncio.run(main())
+
+
+def test_the_loop_goes_on_while_the_model_works(random_models: Path) -> None:
+    """The work can only end when the event loop says so: were it done in the loop, both would wait for ever."""
+    let_go = threading.Event()
+
+    async def main() -> None:
+        async with await AsyncNarrator.load(random_models / "default") as narrator:
+            working = asyncio.create_task(narrator.run(lambda: let_go.wait(60)))
+            await asyncio.sleep(0)
+            let_go.set()
+            assert await working
+
+    asyncio.run(main())
+
+
+def test_nothing_of_the_narrator_is_missing() -> None:
+    """All but what answers at once, and `fill_together`, which is the servers' way in."""
+    quick = {"count_tokens", "usual_samples", "name", "fill_together"}
+    public = {name for name in dir(Narrator) if not name.startswith("_")}
+    assert {name for name in public - quick if callable(getattr(Narrator, name))} <= set(dir(AsyncNarrator))
+    assert inspect.signature(AsyncNarrator.fill).parameters.keys() == inspect.signature(Narrator.fill).parameters.keys()
+
+
+def test_many_results_are_a_table(random_models: Path) -> None:
+    narrator = fabula.load(random_models / "default")
+    rows = fabula.many_rows(narrator.fill_many(ROWS, samples=3))
+    assert all(row.keys() == rows[0].keys() for row in rows)
+    assert all(isinstance(value, str | int | float | None) for row in rows for value in row.values())
+    assert len(rows) == 3 * 2 * 3 + 1
+    assert rows[0] | {"score": 0, "tag": ""} == {
+        "row": 1, "id": 0, "candidate": 1, "score": 0, "sentence": 1, "text": STORY[0], "tag": "", "error": None,
+    }  # fmt: skip
+    assert (rows[-1]["id"], rows[-1]["text"], rows[-1]["error"]) == ("bad", None, "no list `sentences`")
