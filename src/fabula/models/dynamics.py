@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 
+import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -22,12 +25,20 @@ class Dynamics(nn.Module, ABC):
 
     is_dense: bool
     """Whether B has anything below its diagonal."""
+    A: Tensor
+    bias: Tensor
 
-    def __init__(self, K: int, D: int) -> None:
-        super().__init__()
+    def _own_matrices(self, K: int, D: int) -> None:
+        """An A and a bias for every state, free of each other."""
         # Near the identity: a story keeps most of what it is about from one sentence to the next.
         self.A = nn.Parameter(0.8 * torch.eye(D).repeat(K, 1, 1) + 0.02 * torch.randn(K, D, D))
         self.bias = nn.Parameter(0.1 * torch.randn(K, D))
+
+    def with_A(self, A: Float[Tensor, "state latent latent"]) -> Dynamics:
+        """The same with other matrices, which are not trained; everything else is shared."""
+        made = copy.copy(self)
+        made._parameters = {**made._parameters, "A": nn.Parameter(A, requires_grad=False)}
+        return made
 
     @property
     def K(self) -> int:
@@ -65,19 +76,79 @@ class DiagonalDynamics(Dynamics):
     is_dense = False
 
     def __init__(self, K: int, D: int) -> None:
-        super().__init__(K, D)
+        super().__init__()
+        self._own_matrices(K, D)
         self.log_B = nn.Parameter(torch.full((K, D), -0.5))
 
+    def variance(self) -> Float[Tensor, "state latent"]:
+        return (2 * self.log_B).exp()
+
     def Sigma(self) -> Float[Tensor, "state latent latent"]:
-        return torch.diag_embed((2 * self.log_B).exp())
+        return torch.diag_embed(self.variance())
 
     def forward(self, z_prev: Float[Tensor, "batch latent"], s: Float[Tensor, "batch state"]) -> Gaussian:
-        return Diagonal(self.mean(z_prev, s), s @ (2 * self.log_B).exp())
+        return Diagonal(self.mean(z_prev, s), s @ self.variance())
 
     def log_prob_each(
         self, z_prev: Float[Tensor, "*batch latent"], z: Float[Tensor, "*batch latent"]
     ) -> Float[Tensor, "*batch state"]:
-        return Diagonal(self.mean_each(z_prev), (2 * self.log_B).exp()).log_prob(z.unsqueeze(-2))
+        return Diagonal(self.mean_each(z_prev), self.variance()).log_prob(z.unsqueeze(-2))
+
+
+class MixedDynamics(DiagonalDynamics):
+    """Dynamics of a state of several factors, composed of primitives that all states share.
+
+        A[s] = 1/F sum_f sum_r w_f[v_f(s), r] A_r,   w_f[v] a point of the simplex,   A_r = diag(a_r) + U_r V_r^T
+
+    and bias and Sigma likewise, where v_f(s) is factor f's value in the state s. Every value has a point, no state a
+    matrix of its own, so a product of factors has as many parameters as its factors. With one factor, one primitive for
+    each state and the points in the corners these are the dynamics of the paper.
+    """
+
+    def __init__(self, sizes: Sequence[int], D: int, primitives: int, rank: int) -> None:
+        """`rank` of U_r V_r^T; 0: every A_r is a matrix of its own."""
+        nn.Module.__init__(self)
+        self.a = nn.Parameter(torch.full((primitives, D), 0.8))
+        self.U = nn.Parameter(0.02 * torch.randn(primitives, D, rank or D))
+        self.register_parameter("V", nn.Parameter(torch.randn(primitives, D, rank) / rank**0.5) if rank else None)
+        self.b = nn.Parameter(0.1 * torch.randn(primitives, D))
+        self.log_B = nn.Parameter(torch.full((primitives, D), -0.5))
+        self.points = nn.ParameterList(torch.randn(n, primitives) for n in sizes)
+        """Logits of w_f."""
+        values = np.stack(np.unravel_index(np.arange(int(np.prod(sizes))), tuple(sizes)), 1)
+        self.register_buffer("of_state", torch.from_numpy(values), persistent=False)
+
+    V: Tensor | None
+    of_state: Tensor
+    """[state, factor]: the value of each factor."""
+
+    def mixing(self) -> Float[Tensor, "state primitive"]:
+        """The weight of every primitive in every state."""
+        parts = [point.softmax(-1)[self.of_state[:, f]] for f, point in enumerate(self.points)]
+        return torch.stack(parts).mean(0)
+
+    @property
+    def A(self) -> Float[Tensor, "state latent latent"]:  # type: ignore[override]
+        return torch.einsum("kr,rij->kij", self.mixing(), self.primitives())
+
+    @property
+    def bias(self) -> Float[Tensor, "state latent"]:  # type: ignore[override]
+        return self.mixing() @ self.b
+
+    def primitives(self) -> Float[Tensor, "primitive latent latent"]:
+        turned = self.U if self.V is None else self.U @ self.V.transpose(-1, -2)
+        return torch.diag_embed(self.a) + turned
+
+    def variance(self) -> Float[Tensor, "state latent"]:
+        return self.mixing() @ (2 * self.log_B).exp()
+
+    def with_A(self, A: Float[Tensor, "state latent latent"]) -> Dynamics:
+        made = DiagonalDynamics(len(A), A.shape[1]).to(A)
+        with torch.no_grad():
+            made.A.copy_(A)
+            made.bias.copy_(self.bias)
+            made.log_B.copy_(self.variance().log() / 2)
+        return made.requires_grad_(False)
 
 
 class DenseDynamics(Dynamics):
@@ -86,7 +157,8 @@ class DenseDynamics(Dynamics):
     is_dense = True
 
     def __init__(self, K: int, D: int) -> None:
-        super().__init__(K, D)
+        super().__init__()
+        self._own_matrices(K, D)
         self.log_B_diagonal = nn.Parameter(torch.full((K, D), -0.5))
         self.B_below = nn.Parameter(torch.zeros(K, D, D))
 
@@ -107,6 +179,10 @@ class DenseDynamics(Dynamics):
         return Dense.from_covariance(self.mean_each(z_prev), self.Sigma()).log_prob(z.unsqueeze(-2))
 
 
-def dynamics(noise: str, K: int, D: int) -> Dynamics:
-    """The dynamics a recipe names: `diagonal` or `full` B."""
+def dynamics(
+    noise: str, K: int, D: int, primitives: int = 0, rank: int = 0, sizes: Sequence[int] | None = None
+) -> Dynamics:
+    """The dynamics a recipe names: `diagonal` or `full` B; with `primitives`, mixed ones."""
+    if primitives:
+        return MixedDynamics(sizes or [K], D, primitives, rank)
     return DenseDynamics(K, D) if noise == "full" else DiagonalDynamics(K, D)

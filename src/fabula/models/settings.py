@@ -36,9 +36,25 @@ class DynamicsSettings:
     """D. The authors' code: 32."""
     noise: Literal["diagonal", "full"] = "diagonal"
     """B. The authors' code: diagonal."""
+    primitives: int = 0
+    """Shared primitives that every state's A, bias and Sigma are mixed of; 0: each state has its own (the paper)."""
+    rank: int = 8
+    """Of each primitive beside its diagonal; 0: full matrices. Ours."""
+    factors: str = ""
+    """The numbers of labels of the state's factors, such as "3,6"; empty: one factor."""
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Of the factors; none said: ()."""
+        return tuple(int(size) for size in self.factors.split(",")) if self.factors else ()
 
     def __post_init__(self) -> None:
         positive(self, "latent")
+        not_negative(self, "primitives", "rank")
+        if self.primitives and self.noise == "full":
+            raise ValueError("primitives have diagonal noise: noise must be 'diagonal'")
+        if self.factors and not all(size.strip().isdigit() and int(size) for size in self.factors.split(",")):
+            raise ValueError(f'factors must be whole numbers such as "3,6", not {self.factors!r}')
 
 
 @dataclass(frozen=True, kw_only=True)

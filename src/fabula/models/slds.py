@@ -5,6 +5,7 @@ p(S, Z, X) = prod_i p(S_i | S_{i-1}) p(Z_i | Z_{i-1}, S_i) p(X_i | Z_i, X_:i)
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import torch
@@ -13,6 +14,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from fabula.corpus.vocabulary import PAD
+from fabula.errors import UserError
 from fabula.models.batch import Batch, gather_latent
 from fabula.models.chain import chain
 from fabula.models.decoders.gru import GRUDecoder
@@ -20,7 +22,7 @@ from fabula.models.dynamics import dynamics
 from fabula.models.gaussian import Potential
 from fabula.models.protocol import Model, register_model
 from fabula.models.recognition import Evidence, Recognition
-from fabula.models.scaffold import Scaffold, allowed_states, clamp
+from fabula.models.scaffold import OpenStates, Scaffold, clamp
 from fabula.models.settings import ModelSettings
 
 
@@ -39,7 +41,14 @@ class SLDS(Model):
         super().__init__()
         D, K = settings.dynamics.latent, scaffold.K
         self.scaffold = scaffold
-        self.dynamics = dynamics(settings.dynamics.noise, K, D)
+        asked = settings.dynamics
+        sizes = asked.sizes or (K,)
+        if math.prod(sizes) != K:
+            raise UserError(
+                f"the factors {asked.factors} have {math.prod(sizes)} states, the corpus {K}", field="factors"
+            )
+        self.dynamics = dynamics(asked.noise, K, D, asked.primitives, asked.rank, sizes)
+        self.open_states = OpenStates(sizes)
         self.language = GRUDecoder(settings.language, vocabulary, D)
         # Both networks read the same word vectors.
         self.recognition = Recognition(settings.recognition, self.language.embedding, D, K)
@@ -208,7 +217,7 @@ class SLDS(Model):
         self, Z: Float[Tensor, "batch sent latent"], batch: Batch, S: Int[Tensor, "batch sent"]
     ) -> Float[Tensor, " batch"]:
         """log sum_S p(S) p(Z | S) over all S that agree with the known tags."""
-        evidence = clamp(self.log_p_Z_each(Z), allowed_states(S, self.K))
+        evidence = clamp(self.log_p_Z_each(Z), self.open_states(S))
         return self.scaffold.log_marginal(evidence, batch.present)
 
     def log_p_words(

@@ -16,7 +16,7 @@ import copy
 
 import torch
 from jaxtyping import Float
-from torch import Tensor, nn
+from torch import Tensor
 
 from fabula.models.protocol import Model
 
@@ -30,9 +30,8 @@ def steady(model: Model) -> Model:
     latent = model.latent
     if latent is None:
         return model
-    dynamics, found = copy.copy(latent.dynamics), copy.copy(latent)
-    dynamics._parameters = {**dynamics._parameters, "A": nn.Parameter(contracted(dynamics.A), requires_grad=False)}
-    found._modules = {**found._modules, "dynamics": dynamics}
+    found = copy.copy(latent)
+    found._modules = {**found._modules, "dynamics": latent.dynamics.with_A(contracted(latent.dynamics.A))}
     return found
 
 

@@ -16,7 +16,7 @@ from tqdm import tqdm
 
 from fabula.corpus.dataset import Corpus
 from fabula.corpus.people import People
-from fabula.corpus.states import UNKNOWN
+from fabula.corpus.states import UNKNOWN, Factor, StateSpace
 from fabula.device import pick_device
 from fabula.errors import UserError
 from fabula.models.batch import Batch, IntArray, StoryDataset
@@ -97,6 +97,7 @@ class Run:
         self.valid_stories = StoryDataset(corpus.split("valid"), device)
         self.labelled = labelled_rows(len(self.train_stories), recipe.objective)
         hide_tags(self.train_stories, self.labelled)
+        hide_factors(self.train_stories, recipe)
         groups = parameter_groups(self.model, self.heads, recipe)
         fused = {"fused": True} if device.type == "cuda" else {}
         self.optimiser = torch.optim.AdamW(groups, weight_decay=settings.weight_decay, **fused)  # type: ignore[arg-type]
@@ -179,7 +180,7 @@ class Run:
         batch = self.train_stories.batch(rng.choice(self.labelled, size=min(n, len(self.labelled)), replace=False))
         with torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self.half):
             evidence = model.evidence(batch)
-        return log_q_of(evidence, batch.S).mean()
+        return log_q_of(evidence, batch.S, model.open_states(batch.S)).mean()
 
     def _set_rates(self, per_epoch: int) -> None:
         s, p = self.recipe.train, self.progress
@@ -356,6 +357,25 @@ def hide_tags(dataset: StoryDataset, labelled: IntArray) -> None:
     seen[labelled] = True
     of_sentence = torch.from_numpy(np.repeat(seen, dataset.sentences)).to(dataset.device)
     dataset.tags[:-1] = torch.where(of_sentence, dataset.tags[:-1], torch.full_like(dataset.tags[:-1], UNKNOWN))
+
+
+def hide_factors(dataset: StoryDataset, recipe: Recipe) -> None:
+    """Forget the values of single factors: of each, in all stories but the share that the objective names."""
+    objective, sizes = recipe.objective, recipe.model.dynamics.sizes
+    if not objective.factor_shares:
+        return
+    shares = [float(share) for share in objective.factor_shares.split(",")]
+    if len(shares) != len(sizes):
+        raise UserError(
+            "objective.factor_shares needs a share for each of model.dynamics.factors", field="factor_shares"
+        )
+    space = StateSpace(tuple(Factor(str(f), tuple(map(str, range(n)))) for f, n in enumerate(sizes)))
+    values, rng = space.decode(dataset.tags[:-1].cpu().numpy()), np.random.default_rng([objective.label_seed, 1])
+    for f, share in enumerate(shares):
+        seen = np.zeros(len(dataset), dtype=bool)
+        seen[rng.permutation(len(dataset))[: round(share * len(dataset))]] = True
+        values[~np.repeat(seen, dataset.sentences), f] = UNKNOWN
+    dataset.tags[:-1] = torch.from_numpy(space.number(values)).to(dataset.device)
 
 
 def parameter_groups(model: Model, heads: nn.Module, recipe: Recipe) -> list[dict[str, Any]]:

@@ -28,6 +28,9 @@ class ObjectiveSettings:
     """Of the Gumbel-Softmax. The authors' code: 1."""
     labelled: float = 1.0
     """Share of stories whose tags are seen; the rest are unlabelled. The paper: 1, 0.01, 0.1, 0.25, 0.5."""
+    factor_shares: str = ""
+    """Of a state of several factors (`model.dynamics.factors`), the share of stories in which each is seen, such as
+    "1,0.01"; empty: all that `labelled` leaves. Collapsed objective only. Ours."""
     label_seed: int = 0
     """Draws which stories are labelled."""
     alpha: float = 1.0
@@ -71,6 +74,8 @@ class ObjectiveSettings:
         not_negative(self, "label_seed", "alpha", "labelled_per_step", "valence_penalty", "target_kl", "kl_weight")
         not_negative(self, "kl_warmup", "other_words")
         shares(self, "evidence_dropout", "whole_stories", "labelled_share")
+        if self.factor_shares and self.kind != "collapsed":
+            raise ValueError("factor_shares needs the collapsed objective: the paper's samples whole states")
         if not 0 <= self.labelled <= 1:
             raise ValueError(f"labelled must be between 0 and 1, not {self.labelled}")
         for name in ("labelled_per_step", "labelled_share"):
