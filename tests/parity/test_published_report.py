@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import html
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from fabula.reproduce import claims, markdown, tables
 from fabula.reproduce.bars import bars
 from fabula.reproduce.figures import Found
 from fabula.reproduce.plan import FULL
+from fabula.reproduce.published import check
 from fabula.reproduce.records import Records
 from fabula.reproduce.report import mixed_weights
 
@@ -52,6 +54,25 @@ def test_the_records_are_of_one_corpus_and_one_set_of_weights_each(found: Found)
 def test_the_verdicts_are_those_of_the_records(found: Found, report: str) -> None:
     for verdict in [*claims.claims(found), *bars(found)]:
         assert f"- **{verdict.verdict}**: {verdict.claim}" in report
+
+
+def test_every_cell_is_made_again_from_its_record(tmp_path: Path) -> None:
+    """`fabula reproduce --check` on the published report; one digit changed, in a cell or in a record, is found."""
+    found = check(FOLDER)
+    assert found.wrong == ()
+    assert found.cells > 1000
+    assert found.aggregates > 200
+    for name in ("index.html", "report.md", "records.jsonl.xz"):
+        shutil.copy(FOLDER / name, tmp_path / name)
+    told = (tmp_path / "report.md").read_text(encoding="utf-8")
+    (tmp_path / "report.md").write_text(told.replace("| 23.41 [", "| 23.42 [", 1), encoding="utf-8")
+    records = Records(tmp_path)
+    altered = dict(records.read("lookahead/human") or {})
+    altered["log_p"] += 0.01
+    records.write("lookahead/human", altered)
+    wrong = check(tmp_path).wrong
+    assert any("23.42" in line for line in wrong)
+    assert any(line.startswith("lookahead/human: log_p") for line in wrong)
 
 
 def test_it_is_small_and_needs_no_network() -> None:

@@ -58,6 +58,9 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser.add_argument(
         "--pack", action="store_true", help="only put REPORT's records into one file and write the report from it"
     )
+    parser.add_argument(
+        "--check", action="store_true", help="only make every cell of REPORT's tables again from its record and compare"
+    )
     parser.add_argument("--json", action="store_true", help="print what was done as JSON")
     parser.set_defaults(run=run)
 
@@ -78,6 +81,8 @@ def run(args: argparse.Namespace) -> int:
 
         print(f"{pack(args.out)} records in {args.out / 'records.jsonl.xz'}")
         return 0
+    if args.check:
+        return checked(args.out, as_json=args.json)
     from fabula.device import use_threads
     from fabula.reproduce.run import reproduce
 
@@ -96,6 +101,19 @@ def run(args: argparse.Namespace) -> int:
         for name, why in outcome.failed.items():
             print(f"failed: {name}: {why}")
     return 1 if outcome.failed else 0
+
+
+def checked(folder: Path, *, as_json: bool) -> int:
+    """Compare a published report with its records."""
+    from fabula.reproduce.published import check
+
+    found = check(folder)
+    if as_json:
+        print(json.dumps({"cells": found.cells, "aggregates": found.aggregates, "wrong": list(found.wrong)}))
+    else:
+        print(f"{found.cells:,} cells made again from their records, {found.aggregates:,} means from their stories")
+        print("\n".join(found.wrong[:20]) if found.wrong else "all of it as published")
+    return 1 if found.wrong else 0
 
 
 def models(given: list[str]) -> dict[str, Path]:

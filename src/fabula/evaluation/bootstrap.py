@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -56,7 +57,18 @@ def bootstrap(statistic: Callable[[IntArray], FloatArray], n: int, *, draws: int
 def mean(values: ArrayLike, *, draws: int = DRAWS, seed: int = 0) -> Interval:
     """The mean over stories."""
     figures = np.asarray(values, dtype=np.float64)
-    return bootstrap(lambda rows: figures[rows].mean(1), len(figures), draws=draws, seed=seed)
+    n = len(figures)
+    if 0 < n * draws <= PIECE and np.isfinite(figures).all():
+        return _interval(float(figures.mean()), _counts(n, draws, seed) @ figures / n, n)
+    return bootstrap(lambda rows: figures[rows].mean(1), n, draws=draws, seed=seed)
+
+
+@lru_cache(maxsize=4)
+def _counts(n: int, draws: int, seed: int) -> FloatArray:
+    """How often each draw of `bootstrap` takes each story: with it a mean over every draw is one product."""
+    rows = np.random.default_rng(seed).integers(n, size=(draws, n))
+    flat = (rows + n * np.arange(draws)[:, None]).ravel()
+    return np.bincount(flat, minlength=draws * n).reshape(draws, n).astype(np.float64)
 
 
 def ratio(
@@ -76,7 +88,11 @@ def ratio(
         with np.errstate(invalid="ignore", divide="ignore"):
             return transform(top[rows].sum(1) / bottom[rows].sum(1))
 
-    return bootstrap(statistic, len(top), draws=draws, seed=seed)
+    n = len(top)
+    if 0 < n * draws <= PIECE and np.isfinite(top).all() and np.isfinite(bottom).all() and (bottom > 0).all():
+        counts = _counts(n, draws, seed)
+        return _interval(float(statistic(np.arange(n)[None])[0]), transform((counts @ top) / (counts @ bottom)), n)
+    return bootstrap(statistic, n, draws=draws, seed=seed)
 
 
 def difference(ours: ArrayLike, theirs: ArrayLike, *, draws: int = DRAWS, seed: int = 0) -> Interval:

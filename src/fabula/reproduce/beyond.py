@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from fabula.evaluation.bootstrap import mean, ratio
+import numpy as np
+
+from fabula.evaluation.bootstrap import difference, mean, ratio
 from fabula.reproduce.figures import Figure, Found, Row, Table, interval_figure, sampler_name
 from fabula.reproduce.plan import HUMAN, PLAIN, System, samplers_of, timed
+
+LEADS = {HUMAN: ("people", "–"), PLAIN: ("LM", "left to right, blind")}
+"""The two anchors of look-ahead."""
 
 
 def middle_names(found: Found) -> list[tuple[str, System | None, str]]:
     """The rows of the middle-three table: record suffix, system, sampler."""
-    names: list[tuple[str, System | None, str]] = [(HUMAN, None, "")]
+    names: list[tuple[str, System | None, str]] = [(HUMAN, None, ""), (PLAIN, None, "")]
     for system in found.systems:
         if "sample" in system.stages:
             names += [(f"{system.name}.{sampler}", system, sampler) for sampler in samplers_of(system)]
@@ -29,6 +34,12 @@ def beyond(found: Found) -> Table:
             )
         elif name == HUMAN:
             score = Figure(words="1")
+        if name == PLAIN and log_p is not None:
+            score = Figure(words="0")
+        outside, people = found.outside_ending(name), found.outside_ending(HUMAN)
+        lost = None
+        if outside is not None and people is not None and name != HUMAN and len(outside) == len(people):
+            lost = difference(outside, people, draws=found.scale.resamples)
         speed = found.get(f"speed/{name}")
         untimed = "" if system is not None and sampler in timed(system) else "–"
         shares = [
@@ -45,7 +56,7 @@ def beyond(found: Found) -> Table:
         ]
         rows.append(
             Row(
-                lead=("people", "–") if system is None else (found.title(system), sampler_name(sampler, found.scale)),
+                lead=LEADS[name] if system is None else (found.title(system), sampler_name(sampler, found.scale)),
                 figures=(
                     interval_figure(found.surprise(name), f"surprise/{name}", digits=1),
                     interval_figure(found.surprise(name, ""), f"surprise/{name}", digits=1),
@@ -54,6 +65,7 @@ def beyond(found: Found) -> Table:
                         None if log_p is None else mean(log_p, draws=found.scale.resamples), f"lookahead/{name}"
                     ),
                     score,
+                    Figure(words="0") if name == HUMAN else interval_figure(lost, f"surprise/{name}"),
                     Figure(ours=prose.get("distinct_2"), record=f"prose/{name}", digits=3),
                     *shares,
                     Figure(ours=prose.get("longest_copied_mean"), record=f"prose/{name}", digits=1),
@@ -71,22 +83,39 @@ def beyond(found: Found) -> Table:
         title="Beyond: first and last sentence given, the middle three written",
         intro="Story perplexity under SmolLM2-135M, which none of the systems has met: of the written sentences in "
         "their story, and of the whole story. Look-ahead: log P(last sentence | first, what was written) under a "
-        "language model that only judges, and as a score from 0 (the paper's LM, left to right) to 1 (the human one). "
-        "r: the measure's correlation with people's ratings, signed so that plus is as hoped (table below).",
+        "language model that only judges, and as a score from 0 (the paper's LM, left to right, blind to the "
+        "ending) to 1 (the human one). That judge is of the family of the models that rank by the ending, so most "
+        "of the score is the ranking: LDS, whose Z is empty, has it too. SmolLM2, which is of nobody's family, "
+        "judges beside it: nats that the given sentences cost more than after people's own middle, smaller is "
+        f"better. {agreement(found)}The matched control of 50 samples is a language model's best of 50. r: the "
+        "measure's correlation with people's ratings, signed so that plus is as hoped (table below).",
         lead=("system", "sampler"),
         columns=(
             f"story PPL, written{found.tracks('- story perplexity')}", "story PPL, all",
             f"what context saves, nats a token{found.tracks('what context saves')}", "log P(ending)",
-            "look-ahead score", f"distinct-2{found.tracks('distinct-2')}",
+            "look-ahead score", "the same by SmolLM2, nats above people's", f"distinct-2{found.tracks('distinct-2')}",
             f"repeated sentences, %{found.tracks('- repeated sentences')}",
             f"4-grams copied from training, %{found.tracks('- copied 4-grams')}",
             f"longest copied n-gram, words{found.tracks('- longest copied')}", "s a story, in a batch", "s, one story",
         ),
         rows=tuple(rows),
-        beside_paper=(False,) * 11,
+        beside_paper=(False,) * 12,
         # Of story perplexity people's own is the best, not the least.
-        larger_is_better=(None, None, True, True, True, True, False, False, False, False, False),
+        larger_is_better=(None, None, True, True, True, False, True, False, False, False, False, False),
     )  # fmt: skip
+
+
+def agreement(found: Found) -> str:
+    """How far the two judges of look-ahead agree, over systems and samplers."""
+    pairs = []
+    for name, system, _ in middle_names(found):
+        own, outside = found.log_p_ending(name), found.outside_ending(name)
+        if system is not None and own is not None and outside is not None:
+            pairs.append((float(own.mean()), -float(outside.mean())))
+    if len(pairs) < 3:
+        return ""
+    r = float(np.corrcoef(np.array(pairs).T)[0, 1])
+    return f"Over {len(pairs)} ways of filling in the two judges' means correlate by {r:.2f}. "
 
 
 def written(found: Found) -> Table:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -11,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fabula.evaluation.bootstrap import Interval, difference, mean, ratio
+from fabula.evaluation.proposal import slack, slack_of_two
 from fabula.reproduce.paper import paper
 from fabula.reproduce.plan import (
     JUDGE,
@@ -138,6 +140,23 @@ class Found:
         values, tokens = record["stories"][estimate], record["tokens"]
         return ratio(values, tokens, transform=np.exp, draws=self.scale.resamples)
 
+    def trainings(self, system: str, stage: str = "likelihood") -> list[str]:
+        """The trainings of a system that left a record of a stage: itself, and the same by other seeds."""
+        names = [system, *(other.name for other in SYSTEMS if other.repeats == system)]
+        return [name for name in names if self.get(f"{stage}/{name}") is not None]
+
+    def slack(self, system: str, estimate: str) -> float:
+        """Nats a story that an estimate is thought to lack: nothing if exact, else by its growth with the samples."""
+        record = self.get(f"likelihood/{system}")
+        if record is None or estimate in ("nll", "authors"):
+            return 0.0
+        stories = record["stories"]
+        if estimate == "with_tags" or "elbo" not in stories:
+            return math.inf  # a bound whose growth nobody measured
+        if "iw_quarter" in stories:
+            return slack(stories["iw_quarter"], stories["iw_half"], stories["iw"])
+        return slack_of_two(stories["elbo"], stories["iw"])
+
     def loose(self, system: str) -> float | None:
         """Nats a story that the honest bound gains from one sample to all, where that is too much to trust it."""
         one, all_ = self.nll(system, "elbo"), self.nll(system, "iw")
@@ -145,25 +164,47 @@ class Found:
         return gained if gained > LOOSE else None
 
     def nll_difference(self, one: tuple[str, str], other: tuple[str, str]) -> Interval | None:
-        """Nats per story of one system and estimate less another's, story by story."""
-        records = [self.get(f"likelihood/{system}") for system, _ in (one, other)]
-        values = [r["stories"].get(e) if r else None for r, (_, e) in zip(records, (one, other), strict=True)]
-        if values[0] is None or values[1] is None or len(values[0]) != len(values[1]):
+        """Nats per story of one system and estimate less another's, story by story, the mean over their trainings.
+
+        The interval is over stories and, where there are several trainings, over those too.
+        """
+        sides: list[FloatArray] = []
+        for system, estimate in (one, other):
+            records = [self.get(f"likelihood/{name}") for name in self.trainings(system)]
+            own = [np.asarray(r["stories"][estimate]) for r in records if r is not None and estimate in r["stories"]]
+            if not own or len({len(values) for values in own}) > 1:
+                return None
+            sides.append(np.stack(own))
+        if sides[0].shape[1] != sides[1].shape[1]:
             return None
-        return difference(values[0], values[1], draws=self.scale.resamples)
+        gap = difference(sides[0].mean(0), sides[1].mean(0), draws=self.scale.resamples)
+        return widened(gap, [side.mean(1) for side in sides])
 
     def overlap(self, system: str, setting: str, sampler: str, metric: str) -> Figure:
         name = f"overlap/{system}.{setting}.{sampler}"
         record = self.get(name)
-        paper = self.paper["infilling"][setting].get(system)
+        # The matched control of fewer samples is ours alone.
+        paper = None if sampler == "rerank-few" else self.paper["infilling"][setting].get(system)
         theirs = None if paper is None else paper[list(METRICS).index("rougeL" if metric == BY_LINES else metric)]
         if record is None or metric not in record:
             return Figure(paper=theirs)
+        # Figure, interval and every claim from the same scores of the same stories.
         found = mean(record["stories"][metric], draws=self.scale.resamples)
-        # METEOR counts over all pairs, so its own figure is not the stories' mean: the interval is moved to it.
-        shift = record[metric] - found.value
-        low = max(0.0, found.low + shift)  # no overlap is below none
-        return Figure(ours=record[metric], low=low, high=found.high + shift, paper=theirs, record=name)
+        others = [self.get(f"overlap/{other}.{setting}.{sampler}") for other in self.repeats(system)]
+        means = [found.value, *(float(np.mean(other["stories"][metric])) for other in others if other is not None)]
+        spread = float(np.std(means, ddof=1)) if len(means) > 1 else None
+        return Figure(ours=found.value, low=found.low, high=found.high, paper=theirs, record=name, spread=spread)
+
+    def overlaps(self, system: str, setting: str, sampler: str, metric: str) -> FloatArray | None:
+        """A metric of every story, the mean over the system's trainings."""
+        names = [system, *self.repeats(system)]
+        records = [self.get(f"overlap/{name}.{setting}.{sampler}") for name in names]
+        values = [r["stories"][metric] for r in records if r is not None and metric in r["stories"]]
+        return np.mean(values, axis=0) if values else None
+
+    def repeats(self, system: str) -> list[str]:
+        """The same system by other seeds."""
+        return [other.name for other in SYSTEMS if other.repeats == system]
 
     def control(self, system: str, judge: str = "vader", greedy: bool = False) -> Figure:
         name = f"control/{system}"
@@ -172,16 +213,31 @@ class Found:
         theirs = None if paper is None else paper[0]
         if record is None:
             return Figure(paper=theirs, digits=1)
-        own = record[judge]
+        own, key = record[judge], "greedy" if greedy else "mean"
         low, high = own["greedy_interval" if greedy else "interval"]
+        others = [self.get(f"control/{other}") for other in self.repeats(system)]
+        means = np.array([own[key], *(other[judge][key] for other in others if other is not None)])
+        value = float(means.mean())
+        shift = value - own[key]
+        over = widened(Interval(value, low + shift, high + shift, 0.0, record["n"]), [means])
+        # The paper's deviation is over runs of one model; over trainings where there are several.
+        spread = float(means.std(ddof=1)) if len(means) > 1 else None if greedy else own["spread"]
         return Figure(
-            ours=own["greedy" if greedy else "mean"], low=low, high=high, paper=theirs, record=name, digits=1,
-            spread=None if greedy else own["spread"],
+            ours=value, low=over.low, high=over.high, paper=theirs, record=name, digits=1, spread=spread
         )  # fmt: skip
 
     def log_p_ending(self, name: str) -> FloatArray | None:
         record = self.get(f"lookahead/{name}")
         return None if record is None else np.asarray(record["stories"])
+
+    def outside_ending(self, name: str) -> FloatArray | None:
+        """SmolLM2's nats of a story's given sentences: of the ending, up to the first one's, which are everybody's."""
+        record = self.get(f"surprise/{name}")
+        if record is None:
+            return None
+        stories = record["stories"]
+        given: FloatArray = np.asarray(stories["nats"], dtype=np.float64) - np.asarray(stories["written_nats"])
+        return given
 
     def context_gain(self, name: str) -> Interval | None:
         record = self.get(f"surprise/{name}")
@@ -202,6 +258,36 @@ class Found:
             return None
         stories = record["stories"]
         return ratio(stories[f"{part}nats"], stories[f"{part}tokens"], transform=np.exp, draws=self.scale.resamples)
+
+
+T_QUANTILES = {2: 12.71, 3: 4.30, 4: 3.18, 5: 2.78}
+"""Student's 97.5 % for the mean of so many trainings."""
+
+
+def widened(gap: Interval, trainings: Sequence[FloatArray]) -> Interval:
+    """A difference of two systems with the spread over their trainings in its interval, where there are several."""
+    of_seeds = [
+        float(np.std(means, ddof=1)) / math.sqrt(len(means)) * T_QUANTILES.get(len(means), 2.3)
+        for means in trainings
+        if len(means) > 1
+    ]
+    extra = math.sqrt(sum(part**2 for part in of_seeds))
+    low = gap.value - math.hypot(gap.value - gap.low, extra)
+    high = gap.value + math.hypot(gap.high - gap.value, extra)
+    return Interval(gap.value, low, high, gap.se, gap.n)
+
+
+def cross_fitted(candidates: Sequence[tuple[str, FloatArray]]) -> tuple[list[str], FloatArray]:
+    """The best of several systems without the gain of having picked it: chosen on one half of the stories, its figures
+    taken on the other, and the halves changed over. Returns who was chosen, and a figure for every story."""
+    values = np.asarray([own for _, own in candidates], dtype=np.float64)
+    half = np.arange(values.shape[1]) % 2
+    chosen, names = np.empty(values.shape[1]), []
+    for fold in (0, 1):
+        best = int(first_best(values[:, half != fold].mean(1).tolist()))
+        chosen[half == fold] = values[best, half == fold]
+        names.append(candidates[best][0])
+    return list(dict.fromkeys(names)), chosen
 
 
 def interval_figure(found: Interval | None, record: str, **more: Any) -> Figure:

@@ -7,7 +7,7 @@ from importlib import resources
 
 from fabula.reproduce import pictures
 from fabula.reproduce.bars import MET, MISSED
-from fabula.reproduce.claims import FAILS, HOLDS, Verdict
+from fabula.reproduce.claims import FAILS, HOLDS, TRAINING, Verdict
 from fabula.reproduce.figures import NOT_RUN, Figure, Table
 from fabula.reproduce.markdown import INTRODUCTIONS, TITLES, gap, ours, paper
 from fabula.reproduce.report import Report, Trained
@@ -63,7 +63,7 @@ def tally(report: Report) -> str:
 
 
 def chip(word: str) -> str:
-    return f'<span class="chip {CLASSES.get(word, "open")}">{escape(word)}</span>'
+    return f'<span class="chip {CLASSES.get(word.removesuffix(TRAINING), "open")}">{escape(word)}</span>'
 
 
 def verdicts(found: list[Verdict]) -> str:

@@ -1,0 +1,140 @@
+"""The rules by which claims are decided, each on made-up records: slack, seeds, winners, matched controls."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fabula.evaluation.bootstrap import Interval, bootstrap, mean, ratio
+from fabula.reproduce import bars, claims
+from fabula.reproduce.figures import METRICS, Found, cross_fitted, widened
+from fabula.reproduce.plan import FULL
+from fabula.reproduce.records import Records
+
+STORIES = 40
+NOISE = np.random.default_rng(0).normal(size=STORIES)
+
+
+def bound(records: Records, system: str, value: float, slack: float) -> None:
+    """A bound by 200 samples that lacks so much, falling as 1/M: by 100 samples it lacks twice that, by 50 four."""
+    stories = {"iw": value, "iw_half": value + slack, "iw_quarter": value + 3 * slack, "elbo": value + 200 * slack}
+    exact(records, system, **stories)
+
+
+def exact(records: Records, system: str, **values: float) -> None:
+    stories = {name: (value + NOISE).tolist() for name, value in values.items()}
+    record = {"system": system, "stage": "likelihood", "tokens": [50] * STORIES, "stories": stories, "latent": {}}
+    records.write(f"likelihood/{system}", record)
+
+
+def told(records: Records, start: str) -> str:
+    found = Found(records, FULL)
+    (one,) = (v.verdict for v in [*claims.claims(found), *bars.bars(found)] if v.claim.startswith(start))
+    return one
+
+
+@pytest.mark.parametrize(
+    ("gap", "slack", "word"),
+    [
+        (+1.0, 0.2, claims.FAILS),  # above the exact figure by more than the bound can lack
+        (+1.0, 1.5, claims.OPEN),  # the model may well be better: the bound lacks more than the gap
+        (-1.0, 1.5, claims.HOLDS),  # an upper bound below an exact figure needs no slack
+    ],
+)
+def test_a_bound_is_held_against_an_exact_figure_only_beyond_its_slack(
+    tmp_path: Path, gap: float, slack: float, word: str
+) -> None:
+    records = Records(tmp_path)
+    bound(records, "default", 160.0 + gap, slack)
+    exact(records, "lm-1024", nll=160.0)
+    assert Found(records, FULL).slack("default", "iw") == pytest.approx(slack)
+    assert told(records, "a well-trained SLDS beats") == (word if word == claims.OPEN else word + claims.TRAINING)
+
+
+@pytest.mark.parametrize(("slack", "word"), [(0.2, claims.HOLDS), (3.0, claims.OPEN)])
+def test_to_be_below_another_bound_is_nothing_until_it_is_below_its_slack(
+    tmp_path: Path, slack: float, word: str
+) -> None:
+    """SLDS 2 nats below LDS, both bounds: it holds only if LDS's bound lacks less than that."""
+    records = Records(tmp_path)
+    bound(records, "slds", 150.0, 0.1)
+    bound(records, "lds", 152.0, slack)
+    exact(records, "lm", nll=160.0)
+    found = Found(records, FULL)
+    gap = found.nll_difference(("slds", "iw"), ("lds", "iw"))
+    assert claims.bounded(found, ("slds", "iw"), ("lds", "iw"), gap) == word
+
+
+def test_a_bound_without_its_growth_shows_little(tmp_path: Path) -> None:
+    """With one sample and all of them known, three times the gain; without even that, nothing can be told."""
+    records = Records(tmp_path)
+    exact(records, "slds", iw=160.0, elbo=161.0)
+    exact(records, "s2s", nll=150.0, with_tags=155.0)
+    found = Found(records, FULL)
+    assert found.slack("slds", "iw") == pytest.approx(3.0)
+    assert math.isinf(found.slack("s2s", "with_tags"))
+    assert found.slack("s2s", "nll") == 0.0
+
+
+@pytest.mark.parametrize(("spread", "word"), [(0.05, claims.HOLDS), (3.0, claims.OPEN)])
+def test_three_seeds_widen_the_interval_and_end_the_note(tmp_path: Path, spread: float, word: str) -> None:
+    """SLDS 2 nats better than LM in the mean of three trainings: beyond a small spread over seeds, not a large one."""
+    records = Records(tmp_path)
+    for n, name in enumerate(("", "-seed1", "-seed2")):
+        exact(records, f"slds{name}", authors=158.0 + (n - 1) * spread)
+        exact(records, f"lm{name}", nll=160.0 - (n - 1) * spread)
+    found = Found(records, FULL)
+    gap = found.nll_difference(("slds", "authors"), ("lm", "nll"))
+    assert gap is not None
+    assert gap.value == pytest.approx(-2.0, abs=1e-6)
+    assert claims.below(gap) == word
+    assert claims.seeded(found, ("slds", "lm"), claims.HOLDS) == claims.HOLDS
+    assert claims.seeded(found, ("slds", "s2s"), claims.HOLDS) == claims.HOLDS + claims.TRAINING
+    assert claims.seeded(found, ("slds", "s2s"), claims.OPEN) == claims.OPEN
+
+
+def test_the_widening_is_students_interval() -> None:
+    gap = widened(Interval(1.0, 0.7, 1.4, 0.1, 9), [np.array([1.0, 2.0, 3.0]), np.array([5.0])])
+    extra = 4.30 * 1.0 / math.sqrt(3)
+    assert gap.low == pytest.approx(1 - math.hypot(0.3, extra))
+    assert gap.high == pytest.approx(1 + math.hypot(0.4, extra))
+
+
+def test_a_winner_is_chosen_on_other_stories_than_it_is_judged_on() -> None:
+    """One is lucky on the even stories, one on the odd: whoever wins a half is judged on the other, where it is not."""
+    even = np.where(np.arange(STORIES) % 2 == 0, 10.0, 0.0)
+    names, values = cross_fitted([("even", even), ("odd", 10.0 - even), ("steady", np.full(STORIES, 4.0))])
+    assert set(names) == {"even", "odd"}
+    assert values.tolist() == [0.0] * STORIES
+    names, values = cross_fitted([("poor", np.zeros(STORIES)), ("good", np.ones(STORIES))])
+    assert names == ["good"]
+    assert values.mean() == 1.0
+
+
+def test_the_claims_choose_their_winners_so(tmp_path: Path) -> None:
+    """SLDS is lucky on the even stories, SLDS-1 on the odd: each has 5 in the mean where LM has 3, and neither wins."""
+    records = Records(tmp_path)
+    even = np.where(np.arange(STORIES) % 2 == 0, 10.0, 0.0)
+    for name, own in (("slds", even), ("slds-1", 10.0 - even), ("lm", np.full(STORIES, 3.0))):
+        for setting in ("2", "4", "12", "34"):
+            values = {metric: own.tolist() for metric in (*METRICS, "rougeLsum")}
+            sampler = "rerank" if name == "lm" else "gibbs-peek"
+            records.write(
+                f"overlap/{name}.{setting}.{sampler}", {"system": name, "stage": "overlap", "stories": values}
+            )
+    assert told(records, "SLDS wins when the first sentence is given") == claims.FAILS + claims.TRAINING
+    assert told(records, "the same, SLDS with all labels alone") != claims.FAILS + claims.TRAINING
+
+
+def test_a_mean_by_counts_is_the_mean_by_rows() -> None:
+    """The product of draws and figures is the bootstrap of before, draw for draw."""
+    values, weights = NOISE + 3, np.abs(NOISE) + 1
+    slow = bootstrap(lambda rows: values[rows].mean(1), STORIES, draws=500, seed=3)
+    quick = mean(values, draws=500, seed=3)
+    assert (quick.value, quick.low, quick.high) == pytest.approx((slow.value, slow.low, slow.high), rel=1e-12)
+    rated = bootstrap(lambda rows: np.exp(values[rows].sum(1) / weights[rows].sum(1)), STORIES, draws=500, seed=3)
+    product = ratio(values, weights, transform=np.exp, draws=500, seed=3)
+    assert (product.low, product.high) == pytest.approx((rated.low, rated.high), rel=1e-12)
