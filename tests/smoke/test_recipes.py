@@ -20,6 +20,7 @@ from fabula.models.s2s import S2S
 from fabula.models.slds import SLDS
 from fabula.training.checkpoint import load
 from fabula.training.critic import read_critic_recipe
+from fabula.training.latent_narrator import read_latent_recipe
 from fabula.training.loop import train
 from fabula.training.narrator import read_narrator_recipe
 from fabula.training.preference import read_preference_recipe
@@ -28,6 +29,7 @@ from fabula.training.recipe import Recipe, read_recipe, recipe_from
 ROOT = Path(__file__).parents[2]
 ADAPTED: dict[str, Callable[[Path], Any]] = {
     "narrator": read_narrator_recipe, "critic": read_critic_recipe, "narrator-preferred": read_preference_recipe,
+    "slds-narrator": read_latent_recipe,
 }  # fmt: skip
 """Recipes that adapt the pretrained base have settings, and tests, of their own."""
 RECIPES = sorted(path for path in (ROOT / "recipes").rglob("*.toml") if path.stem not in ADAPTED)

@@ -10,6 +10,7 @@ from fabula.evaluation.record import log_mean_exp
 from fabula.models.batch import Batch
 from fabula.models.chain import chain
 from fabula.models.gaussian import Potential
+from fabula.models.latent_narrator import LatentNarrator, Told
 from fabula.models.slds import SLDS
 
 
@@ -22,14 +23,16 @@ def prior_log_p_X(model: SLDS, batch: Batch, generator: torch.Generator, draws: 
     return torch.stack([model.log_p_X(batch, Z[:, m]).sum(-1) for m in range(draws)], 1).mean(1)
 
 
-def lookahead_use(model: SLDS, batch: Batch, draws: int, generator: torch.Generator) -> Float[Tensor, " sentences"]:
+def lookahead_use(
+    model: SLDS | LatentNarrator, batch: Batch | Told, draws: int, generator: torch.Generator
+) -> Float[Tensor, " sentences"]:
     """log p(X_i | X_:i, Z ~ all other sentences) - log p(X_i | X_:i, Z ~ X_:i), for every inner sentence.
 
     The other sentences' tags are q(S_j | X_j)'s; S_i itself is never looked up but summed out: each of its K values has
     `draws` draws of Z, weighed by the evidence it leaves (the chain's integral). Both sides use the same noise, so that
     their difference says what the later sentences say, not what two draws differ by.
     """
-    evidence = model.evidence(batch)
+    evidence = model.evidence(batch)  # type: ignore[arg-type]  # a model comes with batches of its own kind
     S = evidence.log_q_S.argmax(-1)
     N, A = batch.lengths.shape[1], model.dynamics.A
     shape = (len(S), draws, N, model.D)
@@ -49,8 +52,8 @@ def lookahead_use(model: SLDS, batch: Batch, draws: int, generator: torch.Genera
 
 
 def log_p_told(
-    model: SLDS,
-    batch: Batch,
+    model: SLDS | LatentNarrator,
+    batch: Batch | Told,
     S: Int[Tensor, "batch sent"],
     i: int,
     phi: Potential,
@@ -65,8 +68,8 @@ def log_p_told(
         law = chain(model.dynamics, path, phi, present)
         weights.append(model.scaffold.log_prob(path, present) + law.log_evidence)
         Z = law.sample(noise)
-        each = torch.stack([model.log_p_sentence(batch, Z[:, m], i) for m in range(noise.shape[1])], 1)
-        told.append(log_mean_exp(each, 1))
+        each = [model.log_p_sentence(batch, Z[:, m], i) for m in range(noise.shape[1])]  # type: ignore[arg-type]
+        told.append(log_mean_exp(torch.stack(each, 1), 1))
     return torch.logsumexp(torch.stack(weights, 1).log_softmax(1) + torch.stack(told, 1), 1)
 
 
