@@ -8,23 +8,24 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from importlib import metadata
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
-import torch
 from tqdm import tqdm
 
-from fabula import __version__, api
+from fabula import __version__
+from fabula.corpus.encode import cores
 from fabula.errors import UserError
+from fabula.fleet.cluster import Cluster
 from fabula.fleet.engines import ENGINES, Engine, Inline
+from fabula.fleet.local import Local
 from fabula.fleet.rows import check_files, estimated_rows, fingerprint, read_items
 from fabula.fleet.shards import Output
 from fabula.fleet.work import Chunk, Work
 from fabula.infill.many import FillsTogether, together
 from fabula.infill.settings import whole_number
-from fabula.models.decoders.base import find_base
-from fabula.training.adapters import is_narrator
 
 GROUPS = {"cpu": 8}
 """Groups of rows in a chunk where nobody says otherwise, `GROUPS_ELSEWHERE` on a device that is not named: a chunk is
@@ -89,7 +90,7 @@ def run(job: Job, load: Callable[[], FillsTogether] | None = None, bar: bool = F
     }  # fmt: skip
     output = Output(job.out, job.format)
     work = Work(
-        load=load or partial(api.load, job.model, job.device, job.threads), together=together(job.device),
+        load=load or partial(load_model, job.model, job.device, job.threads), together=together(job.device),
         seed=job.seed, defaults=job.defaults, format=job.format,
     )  # fmt: skip
     with output.opened(facts):
@@ -100,14 +101,20 @@ def run(job: Job, load: Callable[[], FillsTogether] | None = None, bar: bool = F
                 output.write(chunk.number, shard)
                 shown.update(shard.rows)
         seconds = time.perf_counter() - began
-        made_with = {"fabula": __version__, "torch": torch.__version__, "python": sys.version.split()[0]}
+        made_with = {"fabula": __version__, "torch": metadata.version("torch"), "python": sys.version.split()[0]}
         told = output.describe(facts, finished=True, made_with=made_with)
     new = told["rows"] - already
     return {**told, "already": already, "seconds": round(seconds, 3), "rows_per_second": round(new / seconds, 3)}
 
 
 def engine_of(job: Job) -> Engine:
-    return Inline()
+    if job.engine == "inline":
+        return Inline()
+    on_gpu = job.device.startswith("cuda")
+    if job.engine == "local":
+        # Workers share one GPU; a second one hides what the host does between two kernels.
+        return Local(job.workers or (1 if on_gpu else cores()))
+    return Cluster(job.workers or cores(), job.address, gpus=int(on_gpu))
 
 
 def chunks(job: Job, output: Output, size: int) -> Iterator[Chunk]:
@@ -120,9 +127,20 @@ def chunks(job: Job, output: Output, size: int) -> Iterator[Chunk]:
         number += 1
 
 
+def load_model(name: str, device: str, threads: int | None) -> FillsTogether:
+    """Imported where it is called: torch takes seconds to begin, and not every process of a job needs it."""
+    from fabula.api import load
+
+    return load(name, device, threads)
+
+
 def model_hash(name: str) -> str:
     """Of every file that a model is made of; of a narrator also its base."""
-    folder = api.find(name)
+    from fabula.api import find
+    from fabula.models.decoders.base import find_base
+    from fabula.training.adapters import is_narrator
+
+    folder = find(name)
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     base = find_base(missing_ok=True) if is_narrator(folder) else None
     found = hashlib.blake2b(digest_size=16)

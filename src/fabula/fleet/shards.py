@@ -13,15 +13,16 @@ from __future__ import annotations
 import fcntl
 import io
 import json
+import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from fabula.corpus.folder import faults_of, write
 from fabula.errors import UserError
 from fabula.fleet.rows import NEEDS
-from fabula.training.checkpoint import write_file
 
 MANIFEST, JOURNAL, LOCK = "manifest.json", "shards.jsonl", ".lock"
 
@@ -123,7 +124,7 @@ class Output:
         return found
 
     def write(self, number: int, shard: Encoded) -> None:
-        write_file(self.path(number), shard.data)
+        write_whole(self.path(number), shard.data)
         self.counts[number] = (shard.rows, shard.errors)
         with (self.folder / JOURNAL).open("a", encoding="utf-8") as stream:
             # Begins with a new line, so that half a line of a killed run does not spoil this one.
@@ -134,8 +135,16 @@ class Output:
         rows, errors = (sum(count[i] for count in self.counts.values()) for i in (0, 1))
         counts = {"rows": rows, "errors": errors, "shards": len(self.counts)}
         told = {"finished": finished, **counts, "job": dict(job), **more}
-        write_file(self.folder / MANIFEST, (json.dumps(told, ensure_ascii=False, indent=1) + "\n").encode())
+        write_whole(self.folder / MANIFEST, (json.dumps(told, ensure_ascii=False, indent=1) + "\n").encode())
         return told
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """All of it or nothing: a temporary file, flushed to the disk, then renamed."""
+    temporary = path.with_name(f".{path.name}.tmp")
+    with faults_of(path):
+        write(temporary, content)
+        os.replace(temporary, path)
 
 
 def _count(path: Path) -> tuple[int, int]:

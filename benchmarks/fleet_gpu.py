@@ -1,0 +1,134 @@
+"""Rows a second of `fill_many` on one device: 16 samples, three candidates, stories of the toy grammar.
+
+    python benchmarks/fleet_gpu.py --device cuda --models small,default --rows 1024 --together 128,256,512
+
+It needs torch, numpy, safetensors, jaxtyping, tqdm and tokenizers; where spaCy or VADER are not installed a stand-in
+cuts words at blanks and marks, or calls every sentence neutral, which is not what costs time. Each line is one JSON
+object. A first group warms up and is not counted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import re
+import sys
+import time
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import torch
+
+import fabula
+from fabula.corpus import tokenize
+from fabula.corpus.toy import toy_stories
+from fabula.infill import many
+
+BLANKS = {"middle": (1, 2, 3), "one": (2,), "mixed": None}
+"""Which sentences are missing; mixed: another choice in each row."""
+MIXED = ((1, 2, 3), (2,), (1, 3), (3, 4), (1, 2))
+
+
+def stand_ins() -> list[str]:
+    """What is not installed here, replaced by something as fast."""
+    replaced = []
+    if importlib.util.find_spec("spacy") is None:
+        pattern = re.compile(r"n't|'\w+|\w+(?=n't)|\w+|[^\w\s]")
+        tokenize._spacy_tokenizer = lambda: (
+            lambda text: [  # type: ignore[assignment]
+                SimpleNamespace(text=word) for word in pattern.findall(text)
+            ]
+        )
+        replaced.append("spacy")
+    if importlib.util.find_spec("vaderSentiment") is None:
+        module = ModuleType("vaderSentiment.vaderSentiment")
+        neutral = SimpleNamespace(polarity_scores=lambda text: {"compound": 0.0})
+        module.SentimentIntensityAnalyzer = lambda: neutral  # type: ignore[attr-defined]
+        sys.modules["vaderSentiment"] = ModuleType("vaderSentiment")
+        sys.modules["vaderSentiment.vaderSentiment"] = module
+        replaced.append("vaderSentiment")
+    return replaced
+
+
+def rows(n: int, blanks: str) -> list[dict[str, Any]]:
+    """Stories of five sentences."""
+    found: list[dict[str, Any]] = []
+    for story in toy_stories(3 * n + 50, 0):
+        if len(story.sentences) == 5 and len(found) < n:
+            missing = BLANKS[blanks] or MIXED[len(found) % len(MIXED)]
+            sentences = [None if i in missing else text for i, text in enumerate(story.sentences)]
+            found.append({"id": story.id, "sentences": sentences})
+    return found
+
+
+def measure(narrator: fabula.Narrator, source: list[dict[str, Any]], together: int, **settings: Any) -> dict[str, Any]:
+    many.TOGETHER[narrator.device.split(":")[0]] = together
+    on_gpu = narrator.device.startswith("cuda")
+    list(narrator.fill_many(source[: min(together, 16)], **settings))
+    if on_gpu:
+        torch.cuda.synchronize()
+        torch.cuda.reset_peak_memory_stats()
+    began, busy = time.perf_counter(), time.process_time()
+    results = list(narrator.fill_many(source, **settings))
+    if on_gpu:
+        torch.cuda.synchronize()
+    seconds, busy = time.perf_counter() - began, time.process_time() - busy
+    wrong = [result["error"] for result in results if "error" in result]
+    return {
+        "rows": len(results), "errors": len(wrong), "first_error": wrong[0] if wrong else None, "together": together,
+        "rows_per_second": round(len(results) / seconds, 2), "seconds": round(seconds, 2),
+        "host_seconds": round(busy, 2), "gib": round(torch.cuda.max_memory_allocated() / 2**30, 2) if on_gpu else None,
+        "first": " ".join(results[0]["candidates"][0]["sentences"]) if not wrong else None,
+    }  # fmt: skip
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", default="cuda")
+    parser.add_argument("--models", default="small,default")
+    parser.add_argument("--rows", type=int, default=1024)
+    parser.add_argument("--together", default="128,256,512")
+    parser.add_argument("--blanks", default="middle", choices=tuple(BLANKS))
+    parser.add_argument("--samples", type=int, default=16)
+    parser.add_argument("--precisions", default="", help="of small on a GPU: float32,bf16 (default: both there)")
+    parser.add_argument(
+        "--profile", action="store_true", help="also where the host's time goes, in the last group size"
+    )
+    args = parser.parse_args()
+    replaced = stand_ins()
+    name = torch.cuda.get_device_name() if args.device.startswith("cuda") else "cpu"
+    print(json.dumps({"device": name, "torch": torch.__version__, "replaced": replaced, **vars(args)}), flush=True)
+    source = rows(args.rows, args.blanks)
+    for model in args.models.split(","):
+        narrator = fabula.load(model, args.device)
+        both = args.device.startswith("cuda") and model == "small"
+        precisions = args.precisions.split(",") if args.precisions else ["float32", "bf16"] if both else ["own"]
+        for precision in precisions:
+            settings: dict[str, Any] = {"samples": args.samples, "candidates": 3, "seed": 7}
+            if precision == "bf16":
+                settings["bf16"] = True
+            for together in map(int, args.together.split(",")):
+                try:
+                    told = measure(narrator, source, together, **settings)
+                except torch.OutOfMemoryError as error:
+                    told = {"together": together, "first_error": str(error)[:200]}
+                print(json.dumps({"model": narrator.name, "precision": precision, **told}), flush=True)
+            if args.profile:
+                profile(narrator, source, settings)
+    print("done", flush=True)
+
+
+def profile(narrator: fabula.Narrator, source: list[dict[str, Any]], settings: dict[str, Any]) -> None:
+    import cProfile
+    import pstats
+
+    found = cProfile.Profile()
+    found.enable()
+    list(narrator.fill_many(source[:256], **settings))
+    found.disable()
+    pstats.Stats(found).sort_stats("tottime").print_stats(25)
+
+
+if __name__ == "__main__":
+    main()
