@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -28,7 +29,8 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser = subparsers.add_parser(
         "train",
         help=COMMANDS["train"],
-        description="Train a model by a recipe on a prepared corpus. Ctrl-C stops after saving; --resume goes on.",
+        description="Train a model by a recipe on a prepared corpus. Ctrl-C stops after saving; --resume goes on. "
+        "Started by torchrun -m fabula train, several processes or GPUs share every batch (docs/scale.md).",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -92,11 +94,18 @@ def run(args: argparse.Namespace) -> int:
             start=start,
         )  # fmt: skip
         calibrate_run(args.out, checkpoint, corpus, pick_device(args.device))
+    if not is_first():
+        return 0
     if args.json:
         print(json.dumps({"recipe": recipe.name, "corpus_hash": corpus.hash, **checkpoint.figures}))
     else:
         print(f"{args.out}: {recipe.name}, {checkpoint.figures['valid_nll']:.2f} nats a story on the validation split")
     return 0
+
+
+def is_first() -> bool:
+    """Of the processes that torchrun started, the first one speaks."""
+    return os.environ.get("RANK", "0") == "0"
 
 
 def check_free(args: argparse.Namespace) -> None:
@@ -142,6 +151,8 @@ def train_adapter(args: argparse.Namespace, kind: str) -> int:
             figures = train_critic(read_critic_recipe(args.recipe), args.data, args.out, **how)
         else:
             figures = train_on_preferences(read_preference_recipe(args.recipe), args.data, args.out, **how)
+    if not is_first():
+        return 0
     if args.json:
         print(json.dumps({"recipe": args.recipe.stem, **figures}))
     else:

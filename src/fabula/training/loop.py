@@ -27,6 +27,7 @@ from fabula.training.adopt import adopt
 from fabula.training.checkpoint import Checkpoint, load, owners, save, write_file
 from fabula.training.heads import WordHead
 from fabula.training.objective import log_q_of, terms
+from fabula.training.parallel import ALONE, Processes, joined, own_device, seed_part
 from fabula.training.recipe import ObjectiveSettings, Recipe
 from fabula.training.resume import Progress, interruptible, read_log, read_state, under, write_state
 from fabula.training.swap import NameSwap
@@ -51,11 +52,13 @@ def train(
 
     `start` is a model whose weights the run begins from (`training/adopt.py`).
     """
-    run = Run(recipe, corpus, out, pick_device(device), start)
-    if resume:
-        run.restore()
-    settings, p = recipe.train, run.progress
-    with interruptible() as interrupted:
+    where = own_device(pick_device(device))
+    with joined(where) as processes, interruptible() as interrupted:
+        run = Run(recipe, corpus, out, where, start, processes)
+        if resume:
+            run.restore()
+        settings, p = recipe.train, run.progress
+        bar = bar and processes.first
         while p.epoch < settings.epochs and not run.patience_is_out():
             began = time.perf_counter()
             rng = np.random.default_rng([settings.seed, p.epoch])
@@ -70,22 +73,24 @@ def train(
                     if p.step % CHECK_EVERY == 0 or number == len(batches) - 1:
                         run.look()
                         shown.set_postfix(run.terms_per_story())
-                    if interrupted():
+                    if processes.any(interrupted(), where):
                         run.keep()
                         raise KeyboardInterrupt
             run.end_epoch(time.perf_counter() - began, report)
-    run.finish()
-    return run.checkpoint()
+        run.finish()
+        return run.checkpoint()
 
 
 class Run:
     """A model in training with its optimiser, its data and its folder."""
 
     def __init__(
-        self, recipe: Recipe, corpus: Corpus, out: Path, device: torch.device, start: Checkpoint | None = None
-    ) -> None:
+        self, recipe: Recipe, corpus: Corpus, out: Path, device: torch.device, start: Checkpoint | None = None,
+        processes: Processes = ALONE,
+    ) -> None:  # fmt: skip
         settings = recipe.train
         self.recipe, self.corpus, self.out, self.device = recipe, corpus, out, device
+        self.processes, self.parts = processes, processes.parts(settings.parts)
         torch.manual_seed(settings.seed)
         p_initial = torch.from_numpy(np.asarray(corpus.transitions.p_initial))
         p_next = torch.from_numpy(np.asarray(corpus.transitions.p_next))
@@ -93,6 +98,7 @@ class Run:
         if start is not None:
             adopt(self.model, corpus.vocabulary, tuple(corpus.labels), start)
         self.heads = self._heads().to(device)
+        processes.from_first([*self.model.state_dict().values(), *self.heads.state_dict().values()])
         self.train_stories = StoryDataset(corpus.split("train"), device)
         self.valid_stories = StoryDataset(corpus.split("valid"), device)
         self.labelled = labelled_rows(len(self.train_stories), recipe.objective)
@@ -108,35 +114,29 @@ class Run:
         if settings.swap_names:
             self.swap = NameSwap(self.people, corpus.vocabulary, settings.swap_names, device)
         self.progress = Progress()
-        self.sums: dict[str, Tensor] = {}
+        self.sums = torch.zeros(len(Terms._fields), device=device, dtype=torch.float64)
         self.first_bad = torch.full((), -1, device=device)
 
     # one step
 
     def step(self, rows: IntArray, per_epoch: int) -> None:
-        """One batch: terms, loss, gradients, weights. Nothing here waits for the device."""
-        p, objective, settings = self.progress, self.recipe.objective, self.recipe.train
+        """One batch: the gradients of its parts, then the weights. Alone, nothing here waits for the device."""
+        p, settings = self.progress, self.recipe.train
         self.model.train()
         rows = self.with_labelled(rows)
-        batch = self.train_stories.batch(rows)
-        if self.swap:
-            batch = self.swap(batch)
-        t, Z = terms(self.model, batch, objective, half=self.half)
-        loss = self.loss(t, batch, Z, per_epoch)
         self._set_rates(per_epoch)
         self.optimiser.zero_grad(set_to_none=True)
-        loss.backward()
+        for part in self.processes.own(self.parts):
+            if self.parts > 1:
+                seed_part(settings.seed, p.step, part)
+            if len(own_rows := rows[part :: self.parts]):
+                self.learn(own_rows, len(own_rows) / len(rows), per_epoch)
         # One norm over model and heads: a head's gradient reaches the model through Z, so both are bounded together.
-        nn.utils.clip_grad_norm_([*self.model.parameters(), *self.heads.parameters()], settings.clip)
+        learned = [*self.model.parameters(), *self.heads.parameters()]
+        self.processes.add_gradients(learned)
+        nn.utils.clip_grad_norm_(learned, settings.clip)
         self.optimiser.step()
         with torch.no_grad():
-            bad = (self.first_bad < 0) & ~torch.isfinite(loss.detach())
-            self.first_bad = torch.where(bad, torch.full_like(self.first_bad, p.step), self.first_bad)
-            for name, value in t._asdict().items():
-                self.sums[name] = (
-                    self.sums.get(name, torch.zeros((), device=self.device, dtype=torch.float64))
-                    + value.detach().double().sum()
-                )
             if self.average:
                 own: list[Tensor] = [parameter for _, parameter in self.model.named_parameters()]
                 # Early on a young average forgets fast, so that it does not drag the first weights along.
@@ -145,6 +145,19 @@ class Run:
         p.step += 1
         p.step_in_epoch += 1
         p.stories += len(rows)
+
+    def learn(self, rows: IntArray, share: float, per_epoch: int) -> None:
+        """Terms, loss and gradients of one part, which is this share of its batch."""
+        batch = self.train_stories.batch(rows)
+        if self.swap:
+            batch = self.swap(batch)
+        t, Z = terms(self.model, batch, self.recipe.objective, half=self.half)
+        loss = self.loss(t, batch, Z, per_epoch)
+        (loss if share == 1 else loss * share).backward()
+        with torch.no_grad():
+            bad = (self.first_bad < 0) & ~torch.isfinite(loss.detach())
+            self.first_bad = torch.where(bad, torch.full_like(self.first_bad, self.progress.step), self.first_bad)
+            self.sums += torch.stack([value.detach().double().sum() for value in t])
 
     def loss(self, t: Terms, batch: Batch, Z: Tensor | None, per_epoch: int) -> Tensor:
         """The negative objective per story, with the KL's target, warm-up and the training head."""
@@ -193,7 +206,8 @@ class Run:
     # looking, keeping, ending
 
     def look(self) -> None:
-        """Bring the sums to the host, and stop if the loss has left the numbers."""
+        """Bring the sums to the host, and stop if the loss has left the numbers, in any process."""
+        self.first_bad = self.processes.largest(self.first_bad)
         if int(self.first_bad) >= 0:
             kept = f"the last good checkpoint is kept in {self.out}"
             if self.progress.best_epoch < 0:
@@ -202,9 +216,9 @@ class Run:
                 f"the loss became NaN or infinite at step {int(self.first_bad)}; {kept}: "
                 "lower train.learning_rate or train.clip and train again"
             )
-        for name, value in self.sums.items():
-            self.progress.sums[name] = self.progress.sums.get(name, 0.0) + float(value)
-        self.sums = {}
+        for name, value in zip(Terms._fields, self.processes.total(self.sums).tolist(), strict=True):
+            self.progress.sums[name] = self.progress.sums.get(name, 0.0) + value
+        self.sums.zero_()
 
     def terms_per_story(self) -> dict[str, float]:
         p = self.progress
@@ -214,7 +228,8 @@ class Run:
         """Validate, log, keep the best, slow down on a plateau, and write what a resumed run needs."""
         p, settings = self.progress, self.recipe.train
         kept = self.weights()
-        figure, valid_terms = self.validate(kept)
+        figure, valid_terms = self.validate(kept) if self.processes.first else (0.0, {})
+        figure = self.processes.figure(figure, self.device)
         if not math.isfinite(figure):
             raise UserError(f"the validation figure is {figure} after epoch {p.epoch + 1}; nothing was replaced")
         better = figure < p.best or settings.keep == "last"
@@ -231,15 +246,17 @@ class Run:
         }
         if better:
             p.best, p.best_epoch, p.bad_epochs = figure, p.epoch, 0
-            save(self.out, self.checkpoint(), weights=kept)
+            if self.processes.first:
+                save(self.out, self.checkpoint(), weights=kept)
         else:
             p.bad_epochs += 1
             if settings.schedule == "plateau":
                 p.scale *= settings.decay
         p.epoch, p.step_in_epoch, p.stories, p.sums = p.epoch + 1, 0, 0, {}
-        self.log([*read_log(self.out), entry])
+        if self.processes.first:
+            self.log([*read_log(self.out), entry])
         self.keep()
-        if report:
+        if report and self.processes.first:
             report(entry)
 
     def log(self, entries: list[dict[str, Any]]) -> None:
@@ -293,7 +310,8 @@ class Run:
     def keep(self) -> None:
         """Write what a resumed run needs, whole or not at all."""
         self.look()
-        write_state(self.out, self.progress, self.recipe, self.corpus.hash, self.tensors())
+        if self.processes.first:
+            write_state(self.out, self.progress, self.recipe, self.corpus.hash, self.tensors())
 
     def tensors(self) -> dict[str, Tensor]:
         """Weights, averages, moments and the state of the random numbers."""
@@ -311,7 +329,8 @@ class Run:
         """Continue where `keep` left off."""
         self.progress, tensors = read_state(self.out, self.recipe, self.corpus.hash)
         # A run that was killed between its log and its state has logged an epoch that will now be run again.
-        self.log([entry for entry in read_log(self.out) if entry["epoch"] <= self.progress.epoch])
+        if self.processes.first:
+            self.log([entry for entry in read_log(self.out) if entry["epoch"] <= self.progress.epoch])
         self.model.load_state_dict(under(tensors, "model."))
         self.heads.load_state_dict(under(tensors, "heads."))
         for name, tensor in under(tensors, "average.").items():
@@ -328,6 +347,7 @@ class Run:
 
     def finish(self) -> None:
         """Put the best weights into the model; where tags come from words alone, fit q(S | X) to the labels."""
+        self.processes.wait()
         if self.progress.best_epoch >= 0:
             self.model.load_state_dict(load(self.out, self.device).model.state_dict())
         self.model.eval()
@@ -335,7 +355,9 @@ class Run:
         if model is not None and self.recipe.model.recognition.tags == "words":
             words, seed = self.corpus.vocabulary.words, self.recipe.train.seed
             settle_tags(model, self.train_stories, self.labelled, words, seed)
-            save(self.out, self.checkpoint())
+            self.processes.wait()  # until all have read what is now replaced
+            if self.processes.first:
+                save(self.out, self.checkpoint())
 
     def _heads(self) -> nn.ModuleDict:
         if not self.model.has_latent or not self.recipe.objective.other_words:

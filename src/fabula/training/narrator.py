@@ -32,6 +32,7 @@ from fabula.models.decoders.transformer import AdaptedLinear, Sizes, Transformer
 from fabula.models.settings import not_negative, positive, shares
 from fabula.training.adapters import FACTS
 from fabula.training.checkpoint import write_file
+from fabula.training.parallel import ALONE, Processes, joined, own_device, seed_part
 from fabula.training.recipe import parse
 from fabula.training.resume import interruptible
 from fabula.training.stories import Stories
@@ -75,10 +76,12 @@ class NarratorRecipe:
     words: int = 40
     """Tokens of a sentence at most; longer ones are cut in training."""
     seed: int = 0
+    parts: int = 0
+    """Parts that a batch is worked on in, which processes share (`training/parallel.py`); 0: one for each process."""
 
     def __post_init__(self) -> None:
         positive(self, "rank", "scale", "epochs", "batch", "learning_rate", "clip", "words")
-        not_negative(self, "weight_decay", "seed")
+        not_negative(self, "weight_decay", "seed", "parts")
         shares(self, "dropout", "warmup", "plain", "middle")
 
 
@@ -146,7 +149,8 @@ def log_p_of(network: Transformer, rows: list[Row], bf16: bool = False) -> tuple
 class Run:
     """A network in training with its optimiser and its folder; resumed = uninterrupted, to the bit on a CPU."""
 
-    def __init__(self, recipe: NarratorRecipe, out: Path, device: torch.device) -> None:
+    def __init__(self, recipe: NarratorRecipe, out: Path, device: torch.device, processes: Processes = ALONE) -> None:
+        self.processes, self.parts = processes, processes.parts(recipe.parts)
         path = Path(recipe.base) if recipe.base else find_base()
         if not recipe.base:
             check_base(path, SHA256)
@@ -202,15 +206,32 @@ class Run:
         """One batch; nats per counted token, on the device."""
         torch.manual_seed(1_000_003 * self.recipe.seed + self.step)  # dropout's, so that a resumed run draws the same
         self.network.train()
-        loss, count = nats_of(self.network, rows, bf16=self.device.type == "cuda")
-        self.descend(loss / count, steps)
-        return loss.detach() / count
+        bf16 = self.device.type == "cuda"
+        if self.parts == 1:
+            loss, count = nats_of(self.network, rows, bf16)
+            self.descend(loss / count, steps)
+            return loss.detach() / count
+        both = torch.zeros(2, device=self.device, dtype=torch.float64)  # nats and tokens of the whole batch
+        for part in self.processes.own(self.parts):
+            seed_part(self.recipe.seed, self.step, part)
+            if own := rows[part :: self.parts]:
+                loss, count = nats_of(self.network, own, bf16)
+                loss.backward()
+                both += torch.stack([loss.detach().double(), count.double()])
+        self.processes.total(both)
+        self.processes.add_gradients(self.parameters.values())
+        for p in self.parameters.values():
+            if p.grad is not None:
+                p.grad /= both[1].to(p.grad.dtype)
+        self.descend(None, steps)
+        return both[0] / both[1]
 
-    def descend(self, loss: Tensor, steps: int) -> None:
-        """Down the gradient of a loss, at the rates of this step."""
+    def descend(self, loss: Tensor | None, steps: int) -> None:
+        """Down the gradient of a loss, or the one that is there, at the rates of this step."""
         for group in self.optimiser.param_groups:
             group["lr"] = group["peak"] * factor((self.step + 1) / steps, self.recipe)
-        loss.backward()
+        if loss is not None:
+            loss.backward()
         torch.nn.utils.clip_grad_norm_(self.parameters.values(), self.recipe.clip)
         self.optimiser.step()
         self.optimiser.zero_grad(set_to_none=True)
@@ -270,13 +291,19 @@ def train_narrator(
     recipe: NarratorRecipe, data: Path, out: Path, *, device: str = "cpu", resume: bool = False, bar: bool = True
 ) -> dict[str, Any]:
     """Train through all epochs; `out` then holds the adapter, and the figures are returned."""
-    run = Run(recipe, out, pick_device(device))
+    where = own_device(pick_device(device))
+    with joined(where) as processes:
+        return _train(Run(recipe, out, where, processes), data, resume, bar and processes.first)
+
+
+def _train(run: Run, data: Path, resume: bool, bar: bool) -> dict[str, Any]:
+    recipe, processes = run.recipe, run.processes
     train, valid = run.read_stories(data)
     if resume:
         run.restore()
     per_epoch = len(batches_of(train, recipe, 0, run.tokens))
     steps = per_epoch * recipe.epochs
-    log = out / "log.jsonl"
+    log = run.out / "log.jsonl"
     with interruptible() as interrupted:
         for epoch in range(run.step // per_epoch, recipe.epochs):
             batches = batches_of(train, recipe, epoch, run.tokens)[run.step - epoch * per_epoch :]
@@ -285,9 +312,12 @@ def train_narrator(
                     nats = run.take_step(rows, steps)
                     if number % 20 == 0:
                         shown.set_postfix(nats=f"{float(nats):.3f}")
-                    if interrupted():
-                        run.keep()
+                    if processes.any(interrupted(), run.device):
+                        if processes.first:
+                            run.keep()
                         raise KeyboardInterrupt
+            if not processes.first:
+                continue
             run.keep()
             with open(log, "a", encoding="utf-8") as file:
                 print(json.dumps({"epoch": epoch + 1, "step": run.step, "valid_nll": run.valid_nll(valid)}), file=file)

@@ -117,11 +117,14 @@ class TrainSettings:
     swap_names: float = 0.0
     """Share of stories in which every step trades names for others of like use and frequency. Ours."""
     seed: int = 0
+    parts: int = 0
+    """Parts that a batch is worked on in, which processes share (`training/parallel.py`); 0: one for each process.
+    Ours: the same number gives the same parameters in any number of processes. The KL's target is each part's."""
 
     def __post_init__(self) -> None:
         shares(self, "swap_names")
         positive(self, "epochs", "patience", "batch", "learning_rate", "learning_rate_dynamics", "clip", "decay")
-        not_negative(self, "warmup_steps", "weight_decay", "seed")
+        not_negative(self, "warmup_steps", "weight_decay", "seed", "parts")
         shares(self, "average")
 
 
