@@ -29,10 +29,11 @@ from fabula.training.recipe import ObjectiveSettings
 OBJECTIVE = ObjectiveSettings(labelled=0.0)
 
 
-def make(K: int, words: int, primitives: int) -> SLDS:
+def make(K: int, words: int, primitives: int, hidden: int) -> SLDS:
     torch.manual_seed(0)
     settings = ModelSettings(
-        language=LanguageSettings(embedding=96, hidden=192, dropout=0.2), recognition=RecognitionSettings(hidden=128),
+        language=LanguageSettings(embedding=hidden // 2, hidden=hidden, dropout=0.2),
+        recognition=RecognitionSettings(hidden=hidden // 2),
         dynamics=DynamicsSettings(latent=16, primitives=primitives),
     )  # fmt: skip
     model = build(settings, words, torch.full((K,), 1 / K), torch.full((K, K), 0.5 / K) + 0.5 * torch.eye(K))
@@ -48,7 +49,7 @@ def unseen(batch: Batch) -> Batch:
     return batch.with_S(torch.full_like(batch.S, -1))
 
 
-def train(model: SLDS, stories: StoryDataset, chosen: int, epochs: int, size: int = 32) -> None:
+def train(model: SLDS, stories: StoryDataset, chosen: int, epochs: int, size: int = 64) -> None:
     optimiser = torch.optim.AdamW(model.parameters(), lr=2e-3)
     steps, done = epochs * (chosen // size), 0
     for epoch in range(epochs):
@@ -129,6 +130,7 @@ if __name__ == "__main__":
     parser.add_argument("--epochs", type=int, default=6)
     parser.add_argument("--states", type=int, default=8)
     parser.add_argument("--words", type=int, default=3000, help="of the vocabulary, the commonest; others are unknown")
+    parser.add_argument("--hidden", type=int, default=192)
     parser.add_argument("--primitives", type=int, default=0)
     args = parser.parse_args()
     torch.set_num_threads(1)
@@ -138,7 +140,7 @@ if __name__ == "__main__":
         dataset.tokens[dataset.tokens >= args.words] = UNK
     bounds = {}
     for K in (args.states, 1):
-        model = make(K, args.words, args.primitives if K > 1 else 0)
+        model = make(K, args.words, args.primitives if K > 1 else 0, args.hidden)
         train(model, train_stories, min(args.stories, len(train_stories)), args.epochs)
         bounds[K], kl, S = measure(model, valid_stories, args.valid)
         print(f"K = {K}: bound {bounds[K]:.2f} nats a story, KL(Z) {kl:.2f}", flush=True)
