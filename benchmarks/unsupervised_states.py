@@ -49,7 +49,8 @@ def unseen(batch: Batch) -> Batch:
     return batch.with_S(torch.full_like(batch.S, -1))
 
 
-def train(model: SLDS, stories: StoryDataset, chosen: int, epochs: int, size: int = 64) -> None:
+def train(model: SLDS, stories: StoryDataset, chosen: int, epochs: int, free: float, size: int = 64) -> None:
+    """With `free` nats of KL(Z) that cost nothing: a small model else leaves Z, and S with it, unused."""
     optimiser = torch.optim.AdamW(model.parameters(), lr=2e-3)
     steps, done = epochs * (chosen // size), 0
     for epoch in range(epochs):
@@ -58,7 +59,7 @@ def train(model: SLDS, stories: StoryDataset, chosen: int, epochs: int, size: in
             model.train()
             t, _ = terms(model, unseen(stories.batch(order[first : first + size])), OBJECTIVE)
             weight = min(1.0, 3 * done / steps)  # of the KL, which would else close Z at once
-            loss = -(t.log_p_X - weight * t.kl_Z).mean()
+            loss = weight * t.kl_Z.mean().clamp(min=free) - t.log_p_X.mean()
             for group in optimiser.param_groups:
                 group["lr"] = 2e-3 * min(1.0, 1.05 - done / steps)
             optimiser.zero_grad()
@@ -131,6 +132,7 @@ if __name__ == "__main__":
     parser.add_argument("--states", type=int, default=8)
     parser.add_argument("--words", type=int, default=3000, help="of the vocabulary, the commonest; others are unknown")
     parser.add_argument("--hidden", type=int, default=192)
+    parser.add_argument("--free", type=float, default=10.0, help="nats of KL(Z) a story that cost nothing in training")
     parser.add_argument("--primitives", type=int, default=0)
     args = parser.parse_args()
     torch.set_num_threads(1)
@@ -141,7 +143,7 @@ if __name__ == "__main__":
     bounds = {}
     for K in (args.states, 1):
         model = make(K, args.words, args.primitives if K > 1 else 0, args.hidden)
-        train(model, train_stories, min(args.stories, len(train_stories)), args.epochs)
+        train(model, train_stories, min(args.stories, len(train_stories)), args.epochs, args.free)
         bounds[K], kl, S = measure(model, valid_stories, args.valid)
         print(f"K = {K}: bound {bounds[K]:.2f} nats a story, KL(Z) {kl:.2f}", flush=True)
         if K > 1:

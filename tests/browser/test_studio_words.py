@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -76,6 +77,24 @@ def test_a_story_becomes_a_book(desk: Desk, tmp_path: Path) -> None:
     expect(page.locator("article p")).to_be_visible()
 
 
+def expects(label: str) -> Callable[[Route], None]:
+    """What a model with such labels would answer to what it believes of five lines: the server's own has none."""
+
+    def answer(route: Route) -> None:
+        empty: list[list[float]] = [[] for _ in range(5)]
+        told = {
+            "tags": [{label: 1.0}] * 5,
+            "Z_mean": empty,
+            "Z_deviation": empty,
+            "samples": 1,
+            "seed": 0,
+            "model": "m",
+        }
+        route.fulfill(json=told)
+
+    return answer
+
+
 def test_an_arc_has_a_lane_for_everything_that_a_model_says_of_a_sentence(desk: Desk) -> None:
     """As if the model had two factors: each is bent in a lane of its own, and a line's tag says both."""
     page = desk.page
@@ -90,6 +109,7 @@ def test_an_arc_has_a_lane_for_everything_that_a_model_says_of_a_sentence(desk: 
         route.fulfill(response=answer, json=told)
 
     page.route("**/api/models", two)
+    page.route("**/api/posterior", expects("neutral/rests"))
     desk.reload()
     tags = "async () => (await import('/page/store.js')).store.doc.lines.map((line) => line.tag)"
     desk.point(2).press("End")
@@ -107,6 +127,43 @@ def test_an_arc_has_a_lane_for_everything_that_a_model_says_of_a_sentence(desk: 
     assert page.evaluate(tags) == [
         "negative/?", "negative/rests", "neutral/moves", "positive/?", "positive/?",
     ]  # fmt: skip
+
+
+def test_a_lane_of_many_labels_has_a_list_for_every_line(desk: Desk) -> None:
+    """Emotion and verb have no left and right: they are chosen by name and go into the line's tag."""
+    page = desk.page
+    verbs = ["go", "buy", "find", "say", "forgive", "none"]
+
+    def three(route: Route) -> None:
+        answer = route.fetch()
+        told = answer.json()
+        emotions = ["joy", "sadness", "anger", "fear", "surprise", "none"]
+        moods = ("negative", "neutral", "positive")
+        for model in told["models"]:
+            model["labels"] = [f"{mood}/{e}/{verb}" for mood in moods for e in emotions for verb in verbs]
+            model["factors"] = [{"name": "sentiment"}, {"name": "emotion"}, {"name": "verb"}]
+        route.fulfill(response=answer, json=told)
+
+    page.route("**/api/models", three)
+    page.route("**/api/posterior", expects("neutral/joy/buy"))
+    desk.reload()
+    tags = "async () => (await import('/page/store.js')).store.doc.lines.map((line) => line.tag)"
+    desk.point(2).press("End")
+    page.get_by_role("button", name="verb", exact=True).click()
+    expect(desk.point(2)).to_be_hidden()
+    expect(page.locator("#curve path")).to_have_count(0)
+    hint = page.get_by_role("combobox", name="verb of sentence 3")
+    expect(hint.locator("option")).to_have_count(len(verbs) + 1)
+    expect(hint.locator("option").first).to_have_text("free (buy 100 %)")
+    hint.select_option("forgive")
+    page.get_by_role("button", name="emotion", exact=True).click()
+    page.get_by_role("combobox", name="emotion of sentence 2").select_option("sadness")
+    assert page.evaluate(tags) == [None, "positive/sadness/?", "?/?/forgive", None, None]
+    page.get_by_role("combobox", name="emotion of sentence 2").select_option("")
+    page.get_by_role("button", name="sentiment", exact=True).click()
+    expect(page.get_by_role("combobox", name="emotion of sentence 2")).to_be_hidden()
+    expect(desk.point(2)).to_have_attribute("aria-valuetext", "glad, fixed")
+    assert page.evaluate(tags) == [None, "positive/?/?", "?/?/forgive", None, None]
 
 
 def test_a_length_is_typed_and_nothing_written_is_lost(desk: Desk) -> None:

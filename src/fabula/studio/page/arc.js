@@ -2,6 +2,7 @@
 // point to drag or to steer by keyboard; the band around free points is what the model expects there.
 
 import { $, h, keep, s, tell } from "./dom.js";
+import { hint, isListed, patchHint } from "./hints.js";
 import { cells } from "./lines.js";
 import { inView } from "./lanes.js";
 import { hue, place, said } from "./moods.js";
@@ -43,10 +44,12 @@ function render(doc, ui) {
   cells().forEach((cell, i) => {
     if (knobs[i]?.parentElement !== cell) {
       knobs[i] = knob(i);
-      cell.replaceChildren(h("div", { class: "ticks", "aria-hidden": "true" }), knobs[i]);
+      cell.replaceChildren(h("div", { class: "ticks", "aria-hidden": "true" }), knobs[i], hint(i));
       cell.addEventListener("pointerdown", (event) => onTrack(event, i));
     }
+    tell(cell, { listed: isListed(view.labels) ? "yes" : "no" });
     patch(knobs[i], view.lines[i], i, view);
+    patchHint(cell.lastChild, view.lines[i], i, view);
     ticks(cell.firstChild, view.labels);
   });
   curve(doc, ui);
@@ -157,7 +160,7 @@ function onGrab(event, i) {
 
 /** A mouse drawn over the column from beside a point sets every line that it passes: an arc in one stroke. */
 function onTrack(event, i) {
-  if (event.button !== 0) return;
+  if (event.button !== 0 || isListed(inView(store.doc, store.ui).labels)) return;
   const burst = `stroke ${event.timeStamp}`;
   const set = ({ clientX, clientY }, only = null) => {
     const all = cells();
@@ -207,6 +210,7 @@ function curve(doc, ui) {
   svg.style.width = `${width}px`;
   svg.style.height = `${list.height}px`;
   const { labels, lines, posterior, ghost } = inView(doc, ui);
+  if (isListed(labels)) return svg.replaceChildren();
   const points = lines.map((line, i) => {
     const point = pointOf(line, posterior?.[i], labels);
     const at = drag?.line === i ? drag.share : point.at;
@@ -241,7 +245,7 @@ export function heads() {
     if (head.dataset.of === labels.join()) return;
     head.dataset.of = labels.join();
     head.replaceChildren(
-      ...labels.map((label) => {
+      ...(isListed(labels) ? [] : labels).map((label) => {
         const name = h("span", { "data-hue": hue(label, labels) }, said(label));
         name.style.left = `${x(place(label, labels)) * 100}%`;
         return name;

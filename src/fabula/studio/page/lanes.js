@@ -40,6 +40,9 @@ function marginal(belief, lane, count) {
   return shares;
 }
 
+/** What the model calls its lanes. */
+const namesOf = (ui) => ui.models.find((one) => one.labels?.join() === ui.labels.join())?.factors?.map((factor) => factor.name) ?? [];
+
 /** The arc in the lane that is shown: its labels, points, beliefs, and the candidate that is looked at. */
 export function inView(doc, ui) {
   const lanes = lanesOf(ui.labels);
@@ -47,6 +50,7 @@ export function inView(doc, ui) {
   const of = (tag) => partOf(tag, lane, lanes.length);
   return {
     labels: lanes[lane],
+    name: namesOf(ui)[lane] ?? "Mood",
     lines: doc.lines.map((line) => (lanes.length < 2 ? line : { ...line, tag: of(line.tag) })),
     posterior: ui.posterior?.map((belief) => marginal(belief, lane, lanes.length)) ?? null,
     ghost: ui.preview?.tags?.map(of),
@@ -60,7 +64,7 @@ export function inView(doc, ui) {
 export function start() {
   subscribe((_, ui) => {
     const lanes = lanesOf(ui.labels);
-    const names = ui.models.find((one) => one.labels?.join() === ui.labels.join())?.factors?.map((factor) => factor.name) ?? [];
+    const names = namesOf(ui);
     const box = $("lanes");
     const key = JSON.stringify([lanes.length, names, ui.lane]);
     if (box.dataset.of === key) return;
