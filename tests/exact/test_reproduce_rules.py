@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from fabula.evaluation.bootstrap import Interval, bootstrap, mean, ratio
-from fabula.reproduce import bars, claims
+from fabula.reproduce import bars, calibrated, claims
 from fabula.reproduce.figures import METRICS, Found, cross_fitted, widened
 from fabula.reproduce.plan import FULL
 from fabula.reproduce.records import Records
@@ -52,6 +52,27 @@ def test_a_bound_is_held_against_an_exact_figure_only_beyond_its_slack(
     exact(records, "lm-1024", nll=160.0)
     assert Found(records, FULL).slack("default", "iw") == pytest.approx(slack)
     assert told(records, "a well-trained SLDS beats") == (word if word == claims.OPEN else word + claims.TRAINING)
+
+
+@pytest.mark.parametrize(("saved", "word"), [(1.0, claims.FAILS), (2.9, claims.OPEN), (5.0, claims.HOLDS)])
+def test_a_bound_measured_again_on_some_stories_decides(tmp_path: Path, saved: float, word: str) -> None:
+    """The old bound 3 nats above the LM; the new one saves so much on every fourth story and lacks 0.3 still."""
+    records, rows = Records(tmp_path), list(range(0, STORIES, 4))
+    exact(records, "default", iw=163.0, elbo=170.0)
+    exact(records, "lm-1024", nll=160.0)
+    new = 163.0 - saved + NOISE[rows]
+    stories = {name: (new + more).tolist() for name, more in (("iw", 0.0), ("iw_half", 0.3), ("iw_quarter", 0.9))}
+    record = {"system": "default", "stage": "bound", "rows": rows, "n": len(rows), "stories": stories}
+    records.write("bound/default", record | {"samples": 200, "q_precision": 0.35})
+    found = Found(records, FULL)
+    gap = calibrated.gap(found, "default", "lm-1024")
+    assert gap is not None
+    assert gap.value == pytest.approx(3.0 - saved, abs=1e-6)
+    assert calibrated.lacks(found, "default") == pytest.approx(0.3)
+    assert told(records, "a well-trained SLDS beats").removesuffix(claims.TRAINING) == word
+    table = calibrated.table(found)
+    assert table is not None
+    assert table.rows[0].figures[4].ours == pytest.approx(100 * (math.exp((3.0 - saved) / 50) - 1), abs=1e-6)
 
 
 @pytest.mark.parametrize(("slack", "word"), [(0.2, claims.HOLDS), (3.0, claims.OPEN)])

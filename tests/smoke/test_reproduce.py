@@ -83,6 +83,25 @@ def test_a_slice_from_training_to_the_page(toy: Path, tmp_path: Path, capsys: py
     assert records.done("likelihood/lm")
 
 
+def test_lines_written_elsewhere_are_shown_and_paired(toy: Path, tmp_path: Path) -> None:
+    """The narrator's middles from a file: a record of their own, blind pairs with people's, the stories on the page."""
+    from fabula.corpus.dataset import Corpus
+
+    ids = list(Corpus.open(toy).split("test").ids[:3])
+    lines = [{"id": name, "lines": ["A cat sang.", "It rained.", "Nobody came."]} for name in ids]
+    (tmp_path / "lines.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    words = ["reproduce", "--small", "--data", str(toy), "--out", str(tmp_path), "--device", "cpu", "--only", "report"]
+    assert main([*words, "--lines", f"narrator={tmp_path / 'lines.jsonl'}"]) == 0
+    pairs = [json.loads(line) for line in (tmp_path / "pairs/PAIRS-narrator-human.jsonl").read_text().splitlines()]
+    assert [pair["systems"] for pair in pairs] == [["narrator", "people"]] * 3
+    assert all(pair["stories"][0][1:4] == ["A cat sang.", "It rained.", "Nobody came."] for pair in pairs)
+    assert all(pair["stories"][0][place] == pair["stories"][1][place] for pair in pairs for place in pair["given"])
+    assert pairs[0]["stories"][1][1] != "A cat sang."
+    assert "Nobody came." in (tmp_path / "index.html").read_text(encoding="utf-8")
+    for given, told in (("slds=x", "written elsewhere"), (f"narrator={toy}", "cannot be read")):
+        assert main([*words, "--lines", given]) == 2, told
+
+
 def test_no_sentence_of_the_corpus_is_kept(toy: Path, tmp_path: Path) -> None:
     """Given sentences stand in the texts, the records and the page only where a model wrote the very same one."""
     from fabula.corpus.dataset import Corpus

@@ -54,6 +54,10 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser.add_argument(
         "--ratings", type=Path, metavar="FILE", help="people's ratings (UNION), to calibrate measures on"
     )
+    parser.add_argument(
+        "--lines", action="append", default=[], metavar="NAME=FILE",
+        help="middles written elsewhere, as JSON lines of a story's id and three lines (narrator=FILE)",
+    )  # fmt: skip
     parser.add_argument("--texts", action="store_true", help="show given sentences in the report: never publish that")
     parser.add_argument(
         "--pack", action="store_true", help="only put REPORT's records into one file and write the report from it"
@@ -92,6 +96,7 @@ def run(args: argparse.Namespace) -> int:
         device=args.device, jobs=args.jobs, deadline=args.deadline, train_until=args.train_until,
         models=models(args.model), changes=changes(args.set), cloze=args.cloze, recipes=args.recipes, texts=args.texts,
         raw=args.raw, ratings=args.ratings, bound_samples=args.bound_samples,
+        lines=files(args.lines),
         say=(lambda line: None) if args.json else lambda line: print(line, flush=True),
     )  # fmt: skip
     if args.json:
@@ -128,6 +133,15 @@ def models(given: list[str]) -> dict[str, Path]:
         read_config(Path(folder))
         found[name] = Path(folder)
     return found
+
+
+def files(given: list[str]) -> dict[str, Path]:
+    """NAME=FILE pairs."""
+    pairs = [pair.partition("=") for pair in given]
+    for (name, _, file), pair in zip(pairs, given, strict=True):
+        if not name or not file:
+            raise UserError(f"--lines wants NAME=FILE, not {pair!r}", field="lines")
+    return {name: Path(file) for name, _, file in pairs}
 
 
 def changes(given: list[str]) -> dict[str, Any]:

@@ -118,7 +118,7 @@ class Found:
         """The tables' columns: all of the paper's, and of ours those that left any record."""
         named = {name.split("/")[1].split(".")[0] for name in self.records.names()}
         own = [system for system in SYSTEMS if not system.repeats and system.name != JUDGE]
-        return [system for system in own if system.paper or system.name in named]
+        return [system for system in own if system.paper or (system.name in named and not system.outside)]
 
     def title(self, system: System) -> str:
         """The system's name in the tables; a training that the clock cut short says so beside every figure of it."""

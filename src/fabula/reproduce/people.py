@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from fabula.reproduce.plan import BY_NAME, MIDDLE, SETTINGS, Scale
+from fabula.reproduce.plan import BY_NAME, HUMAN, MIDDLE, SETTINGS, Scale
 from fabula.reproduce.records import Records
 from fabula.reproduce.stories import StoryDataset
 from fabula.training.checkpoint import write_file
@@ -14,8 +14,11 @@ COMPARISONS = (
     ("slds", "gibbs-peek", "lm", "rerank"),
     ("slds", "gibbs-peek", "s2s", "rerank"),
     ("default", "fill", "lm-1024", "rerank"),
+    ("narrator", "fill", "slds", "gibbs-peek"),
+    ("narrator", "fill", HUMAN, ""),
 )
-"""The paper's two, by its own protocol; then ours, which looks ahead, against our best LM."""
+"""The paper's two, by its own protocol; ours, which looks ahead, against our best LM; the narrator, which ships, against
+the paper's SLDS and against people's own middles."""
 GIVEN = [place for place in range(5) if place not in SETTINGS[MIDDLE]]
 
 SHEET = """# Errors of the lowest-rated stories
@@ -29,22 +32,29 @@ and how many of its written sentences are ungrammatical (0 to 3). The paper's ap
 """
 
 
+def written_by(records: Records, system: str, sampler: str) -> dict[str, list[str]] | None:
+    """The middles that a system wrote, by story; None where they are not there."""
+    unit = f"sample/{system}.{MIDDLE}.{sampler}"
+    return {text["id"]: text["lines"] for text in records.texts(unit)} if records.done(unit) else None
+
+
 def export(records: Records, dataset: StoryDataset, scale: Scale, folder: Path) -> list[Path]:
     """PAIRS-*.jsonl with the corpus's sentences in them, so for local use only; and the error sheet."""
     written = []
     for one, by, other, its in COMPARISONS:
-        units = [f"sample/{one}.{MIDDLE}.{by}", f"sample/{other}.{MIDDLE}.{its}"]
-        if not all(records.done(unit) for unit in units):
+        told = [written_by(records, system, sampler) for system, sampler in ((one, by), (other, its))]
+        if told[0] is None or (told[1] is None and other != HUMAN):
             continue
-        texts = [{text["id"]: text["lines"] for text in records.texts(unit)} for unit in units]
-        names = [BY_NAME[one].title, BY_NAME[other].title]
-        common = [name for name in texts[0] if name in texts[1]][: scale.pairs]
+        # People's own story is the story itself.
+        common = [name for name in told[0] if told[1] is None or name in told[1]][: scale.pairs]
         lines = [
             {
                 "id": f"{name}-{one}-{other}",
-                "systems": names,
+                "systems": ["people" if system == HUMAN else BY_NAME[system].title for system in (one, other)],
                 "given": GIVEN,
-                "stories": [dataset.filled(name, of[name], MIDDLE) for of in texts],
+                "stories": [
+                    dataset.true(name) if own is None else dataset.filled(name, own[name], MIDDLE) for own in told
+                ],
             }
             for name in common
         ]

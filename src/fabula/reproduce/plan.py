@@ -40,6 +40,8 @@ class System:
     stages: tuple[str, ...] = STAGES
     optional: bool = False
     """Only where its checkpoint is given."""
+    outside: bool = False
+    """Written elsewhere, as lines of text (`--lines`): no weights of it are here."""
     repeats: str = ""
     """The system of which this is another training, by another seed: no column of its own, but a spread over seeds."""
 
@@ -79,6 +81,10 @@ SYSTEMS: tuple[System, ...] = (
     System(
         name="slds-1-summed", title="SLDS-1, S summed out", recipe="paper/slds-1.toml", kind="slds", stages=FEW,
         changes={"objective.kind": "collapsed"},
+    ),
+    System(
+        name="narrator", title="narrator", recipe="narrator.toml", kind="lm", stages=("sample",), optional=True,
+        outside=True,
     ),
     System(name="judge", title="judge", recipe="lm-512.toml", kind="lm", stages=("train", "likelihood")),
 )  # fmt: skip
@@ -179,6 +185,8 @@ SHIPPED = "default"
 
 def samplers_of(system: System) -> tuple[str, ...]:
     """Every way this system fills in: the paper's, the same without peeking, and ours."""
+    if system.outside:
+        return ("fill",)
     if not system.latent:
         return ("rerank",) if system.repeats else ("rerank", "rerank-few")
     if system.repeats:
@@ -254,7 +262,7 @@ def units_of(systems: Iterable[System]) -> list[Unit]:
 def systems_for(given: Iterable[str]) -> list[System]:
     """All systems of the tables; optional ones only where a checkpoint of theirs is given."""
     have = set(given)
-    unknown = sorted(have - set(BY_NAME))
+    unknown = sorted(have - {system.name for system in SYSTEMS if not system.outside})
     if unknown:
         raise UserError(f"no system is called {unknown[0]!r}; systems: {', '.join(BY_NAME)}", field="model")
     return [system for system in SYSTEMS if not system.optional or system.name in have]

@@ -102,6 +102,8 @@ def recomputed(record: dict[str, Any]) -> Iterator[tuple[str, float, float]]:
         for name, values in stories.items():
             yield f"nll_story.{name}", record["nll_story"][name], float(np.mean(values))
             yield f"ppl.{name}", record["ppl"][name], math.exp(float(np.sum(values)) / tokens)
+    elif stage == "bound":
+        yield "nll_story", record["nll_story"], float(np.mean(stories["iw"]))
     elif stage == "control":
         for judge in ("vader", "afinn", "nrc"):
             yield f"{judge}.mean", record[judge]["mean"], float(np.mean(record[judge]["f1"]))

@@ -17,6 +17,7 @@ from fabula.device import pick_device
 from fabula.errors import UserError
 from fabula.reproduce import markdown, page, people
 from fabula.reproduce.bench import Bench, Job
+from fabula.reproduce.outside import take_lines
 from fabula.reproduce.plan import BY_NAME, FULL, SENTENCES, SMALL, narrowed, systems_for, units_of
 from fabula.reproduce.report import build
 from fabula.reproduce.schedule import Outcome, Say, run_units
@@ -46,6 +47,7 @@ def reproduce(
     raw: Path | None = None,
     ratings: Path | None = None,
     bound_samples: int | None = None,
+    lines: Mapping[str, Path] | None = None,
     say: Say = print,
 ) -> Outcome:
     """Do every unit that is not done yet, score what was written where the scorers are installed, write the report."""
@@ -71,13 +73,15 @@ def reproduce(
         memory_gib=DEVICE_GIB if where.type == "cuda" else HOST_GIB,
     )
     bench = Bench(job)
+    taken = [take_lines(bench, name, file) for name, file in (lines or {}).items()]
     for system in systems_for(given):
         bench.recipe(system)  # a mistake in a recipe or a change is told before hours are spent
     units = [unit for unit in units_of(systems_for(given)) if unit.stage != "cloze" or job.cloze is not None]
     wanted = set(only) - {""}
-    outcome = Outcome()
+    outcome = Outcome(done=taken)
     if not wanted or wanted - {"score", "report", *SCORES}:
         outcome = run_units(job, narrowed(units, sorted(wanted - {"score", "report", *SCORES})), jobs=jobs, say=say)
+        outcome.done += taken
     if wanted & set(SCORES) or ((not wanted or "score" in wanted) and has_scorers()):
         scored = Scorer(job, raw=raw, ratings=ratings, say=say).run(sorted(wanted))
         outcome.done += scored.done

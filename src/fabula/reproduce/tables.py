@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from fabula.reproduce import calibrated
 from fabula.reproduce.beyond import beyond, calibration, written
 from fabula.reproduce.figures import (
     BY_LINES,
@@ -254,10 +255,10 @@ def errors(found: Found) -> Table:
 
 def all_tables(found: Found) -> dict[str, list[Table]]:
     """Section by section."""
-    measured = calibration(found)
+    measured, again = calibration(found), calibrated.table(found)
     return {
         "infilling": [*infilling(found), papers_programs(found)],
-        "perplexity": [perplexity(found)],
+        "perplexity": [perplexity(found), *([again] if again else [])],
         "control": [control(found)],
         "human": [human(found), errors(found)],
         "beyond": [beyond(found), written(found), *([measured] if measured else [])],
