@@ -17,8 +17,8 @@ COMPARISONS = (
     ("narrator", "fill", "slds", "gibbs-peek"),
     ("narrator", "fill", HUMAN, ""),
 )
-"""The paper's two, by its own protocol; ours, which looks ahead, against our best LM; the narrator, which ships, against
-the paper's SLDS and against people's own middles."""
+"""The paper's two, by its own protocol; ours, which looks ahead, against our best LM; the narrator, which ships,
+against the paper's SLDS and against people's own middles."""
 GIVEN = [place for place in range(5) if place not in SETTINGS[MIDDLE]]
 
 SHEET = """# Errors of the lowest-rated stories
