@@ -295,7 +295,9 @@ class Narrator:
         task = fill_task(sentences, self.states, arc, starts)
         return self._answers(task, read_context(people, notes), candidates, sampler, seed, settings, at_once)
 
-    def fill_together(self, calls: Sequence[Mapping[str, Any]]) -> Iterator[list[Filling | UserError]]:
+    def fill_together(
+        self, calls: Sequence[Mapping[str, Any]], at_once: bool = False
+    ) -> Iterator[list[Filling | UserError]]:
         """`fill_iter` of several calls with the same settings at once; a call's answer is what it would be alone.
 
         Each call has the arguments of `fill` by name. One that is wrong has its error in place of its answers.
@@ -307,7 +309,8 @@ class Narrator:
                 task = fill_task(call["sentences"], self.states, call.get("arc"), call.get("starts"))
                 sampler, seed = call.get("sampler", DEFAULT), call.get("seed", 0)
                 context = read_context(call.get("people"), call.get("notes"))
-                ready.append(self._ready(task, context, call.get("candidates", 3), sampler, seed, said))
+                one = self._ready(task, context, call.get("candidates", 3), sampler, seed, said)
+                ready.append(one._replace(settings=one.settings.for_last_answer()) if at_once else one)
             except UserError as error:
                 ready.append(error)
         tasks = [one for one in ready if isinstance(one, _Ready)]

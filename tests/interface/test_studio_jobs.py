@@ -144,7 +144,7 @@ def test_who_leaves_ends_the_job(studio: str, monkeypatch: pytest.MonkeyPatch, p
     """A fill without an end, in the real sampler: it stops in the middle of a round, and the next is served."""
     begun, fill_together = threading.Event(), Narrator.fill_together
 
-    def endless(self: Narrator, calls: Any) -> Iterator[Any]:
+    def endless(self: Narrator, calls: Any, at_once: bool) -> Iterator[Any]:
         while True:
             for _ in fill_together(self, calls):
                 begun.set()
@@ -174,7 +174,7 @@ def test_candidates_come_before_the_end(studio: str, monkeypatch: pytest.MonkeyP
     """The first answer is with the client while the sampler is still at work on the second."""
     gate, fill_together = Gate(), Narrator.fill_together
 
-    def held(self: Narrator, calls: Any) -> Iterator[Any]:
+    def held(self: Narrator, calls: Any, at_once: bool) -> Iterator[Any]:
         for fillings in fill_together(self, calls):
             yield fillings
             gate.wait()
@@ -312,9 +312,9 @@ def test_fills_that_wait_together_are_one_batch_and_each_has_its_own_answer(
     sizes: list[int] = []
     fill_together = Narrator.fill_together
 
-    def counted(self: Narrator, calls: Any) -> Iterator[Any]:
+    def counted(self: Narrator, calls: Any, at_once: bool) -> Iterator[Any]:
         sizes.append(len(calls))
-        return fill_together(self, calls)
+        return fill_together(self, calls, at_once)
 
     monkeypatch.setattr(Narrator, "fill_together", counted)
     narrator = fabula.load(random_models / "default")

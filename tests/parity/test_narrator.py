@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 from torch.nn import functional as F
+from torch.overrides import TorchFunctionMode
 
 from fabula.corpus.states import Factor, StateSpace
 from fabula.models.decoders.adapter import Adapter, AdapterConfig
@@ -155,6 +156,22 @@ def test_reading_scores_what_the_training_network_scores(
     start = decoder.start(1, None, given_of([story], [missing]) if missing else None)
     _, log_p = tell(decoder, start, story, s)
     torch.testing.assert_close(-log_p.sum(), expected, atol=1e-3, rtol=1e-4)
+
+
+def test_a_function_mode_sees_a_reading_as_one_step(decoder: NarratorDecoder, story: list[list[int]]) -> None:
+    """What looks at every operation, as the studio's jobs do, is not to be called inside every layer."""
+    seen: list[Any] = []
+
+    class Watching(TorchFunctionMode):
+        def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            seen.append(func)
+            return func(*args, **(kwargs or {}))
+
+    with Watching():
+        tell(decoder, decoder.start(1, None, None), story, [-1] * 5)
+    assert seen
+    assert F.scaled_dot_product_attention not in seen
+    assert F.silu not in seen
 
 
 def test_tokens_of_further_factors_are_read_as_the_training_network_reads_them(file: GGUF) -> None:

@@ -53,23 +53,26 @@ def router(narrators: Narrators, jobs: Jobs) -> APIRouter:
 
         return await answered(request, jobs.submit(work))
 
-    def filled(body: FillBody) -> Together:
-        """Filling in, together with others of about this length who want the same of the same model."""
+    def filled(body: FillBody, *, at_once: bool = False) -> Together:
+        """Filling in, together with others of about this length who want the same of the same model.
+
+        With `at_once` only the last answer is wanted, and comes sooner.
+        """
 
         def work(bodies: Sequence[FillBody]) -> Iterator[list[dict[str, Any] | UserError]]:
             narrator = narrators.get(body.model)
-            for answers in narrator.fill_together([one.arguments_for(narrator) for one in bodies]):
+            for answers in narrator.fill_together([one.arguments_for(narrator) for one in bodies], at_once):
                 yield [one if isinstance(one, UserError) else one.to_json() for one in answers]
 
         own = {"sentences", "arc", "starts", "seed", "candidates", "notes"}
         length = math.ceil(math.log2(len(body.sentences)))
         rows = ROWS if len(body.sentences) > LONG else body.samples or NARRATOR_SAMPLES
-        return Together((length, body.model_dump_json(exclude=own)), rows, body, work)
+        return Together((length, at_once, body.model_dump_json(exclude=own)), rows, body, work)
 
     @routes.post("/fill", summary="Fill in the missing sentences", response_model=Filling)
     async def fill(request: Request, body: FillBody) -> JSONResponse:
         """What `fabula fill --json` prints for the same seed."""
-        return await answered(request, jobs.submit(filled(body)))
+        return await answered(request, jobs.submit(filled(body, at_once=True)))
 
     @routes.post(
         "/fill/stream",

@@ -14,6 +14,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
+from fabula.device import one_operation
 from fabula.models.decoders.cache import Cache
 from fabula.models.decoders.fuse import FUSED, Weights, hadamard
 from fabula.models.decoders.gguf import BLOCK
@@ -79,6 +80,7 @@ class Network:
             x = x * self.scale[ids].unsqueeze(-1)
         return x
 
+    @one_operation
     def read(
         self, cache: Cache, new: Packed, slot: Int[Tensor, " batch"] | None = None
     ) -> Float[Tensor, "token width"]:
