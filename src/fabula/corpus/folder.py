@@ -1,6 +1,5 @@
 """A prepared folder appears whole or not at all: written beside its place, then renamed into it."""
 
-import io
 import os
 import secrets
 import shutil
@@ -8,10 +7,6 @@ import socket
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
 
 from fabula.corpus.dataset import MANIFEST
 from fabula.errors import UserError
@@ -88,13 +83,6 @@ def _is_running(process: int) -> bool:
     except PermissionError:  # it runs, as somebody else's
         pass
     return True
-
-
-def npy(array: NDArray[Any]) -> bytes:
-    """An array as the bytes of its file."""
-    buffer = io.BytesIO()
-    np.save(buffer, array, allow_pickle=False)
-    return buffer.getvalue()
 
 
 def write(path: Path, content: bytes) -> None:

@@ -1,7 +1,7 @@
 """Story files to a prepared corpus: tokenise, tag, count, write; in parallel, and to the same bytes every time."""
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from importlib import metadata
@@ -10,31 +10,25 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from tqdm import tqdm
 
 from fabula.corpus.dataset import (
     MANIFEST,
     SCHEMA,
     VOCABULARY,
-    array_file,
     content_hash,
     digest,
-    ids_file,
-    offsets,
     seal,
-    tag_dtype,
-    token_dtype,
 )
-from fabula.corpus.encode import Encoded, cores, encoder
-from fabula.corpus.folder import check_target, faults_of, move_into_place, npy, temporary_folder, write
+from fabula.corpus.encode import cores, encoder
+from fabula.corpus.folder import check_target, faults_of, move_into_place, temporary_folder, write
 from fabula.corpus.holdout import hold_out_stories
 from fabula.corpus.read import MAX_WORDS, Rejected, Story, describe_source, read_stories
+from fabula.corpus.spill import Spilled, Words
 from fabula.corpus.states import StateSpace
 from fabula.corpus.taggers.protocol import OWN, Tagger, states_of
 from fabula.corpus.taggers.sentiment import VaderTagger
-from fabula.corpus.transitions import SMOOTHING, Transitions
-from fabula.corpus.vocabulary import EOS, UNK, Vocabulary
+from fabula.corpus.transitions import SMOOTHING
 from fabula.errors import UserError
 
 CUTOFF = 5
@@ -122,15 +116,17 @@ def prepare(
     weight = sum(source["bytes"] for group in sources.values() for source in group)
     with tqdm(total=weight, unit="B", unit_scale=True, desc="reading", disable=not progress) as bar:
 
-        def stories(group: list[Path]) -> Iterator[Story | Rejected]:
+        def stories(group: list[Path], watch: Callable[[int], object] | None) -> Iterator[Story | Rejected]:
             for path in group:
-                yield from read_stories(path, paragraphs=paragraphs, format=format, watch=bar.update)
+                yield from read_stories(path, paragraphs=paragraphs, format=format, watch=watch)
 
-        splits = {split: stories(group) for split, group in paths.items()}
+        splits = {split: stories(group, bar.update) for split, group in paths.items()}
         provenance = {"sources": sources, "paragraphs": paragraphs}
         if valid is None and hold_out > 0:
-            kept, drawn = hold_out_stories(splits["train"], hold_out, seed)
-            splits = {**splits, "train": iter(kept)} | ({"valid": iter(drawn)} if drawn else {})
+            # Read three times: to count, for training, for validation.
+            bar.total += 2 * sum(source["bytes"] for source in sources["train"])
+            kept, drawn = hold_out_stories(lambda: stories(paths["train"], bar.update), hold_out, seed)
+            splits = {**splits, "train": kept} | ({"valid": drawn} if drawn is not None else {})
             provenance["held_out"] = {"share": hold_out, "seed": seed}
         return _prepare(
             splits,
@@ -205,30 +201,35 @@ def _prepare(
     tagger = VaderTagger() if tagger is None else tagger
     target = check_target(Path(out), force)
 
-    with temporary_folder(target) as folder:
-        words = _Words()
+    with temporary_folder(target) as folder, faults_of(target):
+        words = Words()
         with encoder(processes, None if own_tags else tagger) as encode:
-            gathered = {}
+            gathered: dict[str, Spilled] = {}
             for split, items in splits.items():
-                gathered[split] = _Gathered()
+                part = gathered[split] = Spilled(folder, split, LISTED)
                 known = _own_labels(gathered["train"], own_tags, tagger) if split != "train" else None
                 for encoded in encode(_batches(_known_labels(items, known))):
-                    gathered[split].add(encoded, words)
-                _check_usable(split, gathered[split], provenance)
+                    part.add(encoded, words)
+                part.close()
+                _check_usable(split, part, provenance)
         own = _own_labels(gathered["train"], own_tags, tagger)
         labels = tagger.labels if own is None else own
 
-        vocabulary, final = words.vocabulary(gathered["train"].tokens, cutoff)
-        content: dict[str, bytes] = {VOCABULARY: vocabulary.to_json().encode()}
+        vocabulary, final = words.vocabulary(cutoff)
+        content = vocabulary.to_json().encode()
+        write(folder / VOCABULARY, content)
+        files = {VOCABULARY: {"bytes": len(content), "blake2b": digest(content)}}
+        transitions = gathered["train"].transitions(labels, smoothing, own=own is not None)
         reports: dict[str, SplitReport] = {}
         for split, part in gathered.items():
-            arrays = part.arrays(final, len(vocabulary), labels, own=own is not None)
-            content |= {array_file(split, name): npy(array) for name, array in arrays.items()}
-            content[ids_file(split)] = "".join(f"{name}\n" for name in part.ids).encode()
-            reports[split] = _split_report(arrays, labels, len(part.rejected))
-            if split == "train":
-                transitions = Transitions.count(arrays["tags"], arrays["story_offsets"], len(labels), smoothing)
-        files = {name: {"bytes": len(data), "blake2b": digest(data)} for name, data in sorted(content.items())}
+            entries, unknown, counts = part.write(final, len(vocabulary), labels, own=own is not None)
+            files |= entries
+            reports[split] = SplitReport(
+                stories=part.stories, sentences=part.sentences, tokens=part.tokens, unknown=unknown,
+                tags={label: int(count) for label, count in zip(labels, counts[1:], strict=True)},
+                untagged=int(counts[0]), rejected=part.rejections,
+            )  # fmt: skip
+        files = dict(sorted(files.items()))
         tagging = {"tagger": OWN} if own is not None else tagger.settings
         states = StateSpace.single(OWN, own) if own is not None else states_of(tagger)
         manifest: dict[str, Any] = {
@@ -245,11 +246,8 @@ def _prepare(
             "files": files,
         }
         manifest["digest"] = seal(manifest)
-        content[MANIFEST] = (json.dumps(manifest, ensure_ascii=False, indent=1) + "\n").encode()
-        with faults_of(target):
-            for name, data in content.items():
-                write(folder / name, data)
-            move_into_place(folder, target)
+        write(folder / MANIFEST, (json.dumps(manifest, ensure_ascii=False, indent=1) + "\n").encode())
+        move_into_place(folder, target)
     rejected = [row for part in gathered.values() for row in part.rejected]
     return Report(
         folder=str(out),
@@ -265,75 +263,7 @@ def _prepare(
 # --- Reading and encoding --------------------------------------------------------------------------------------------
 
 
-class _Words:
-    """All word types met so far, by provisional ids; 0 stands for `<eos>`."""
-
-    def __init__(self) -> None:
-        self.places: dict[str, int] = {}
-
-    def provisional(self, encoded: Encoded) -> NDArray[np.int32]:
-        """The batch's tokens by the ids that hold across batches."""
-        places = self.places
-        table = [places.setdefault(word, len(places) + 1) for word in encoded.types]
-        return np.asarray([*table, 0], dtype=np.int32)[encoded.tokens]  # <eos> is -1: the table's last
-
-    def vocabulary(self, training: list[NDArray[np.int32]], cutoff: int) -> tuple[Vocabulary, NDArray[np.int64]]:
-        """The vocabulary of the training tokens, and the table from provisional to final ids."""
-        counts = np.zeros(len(self.places) + 1, dtype=np.int64)
-        for tokens in training:
-            counts += np.bincount(tokens, minlength=len(counts))
-        vocabulary = Vocabulary.from_counts({word: int(counts[place]) for word, place in self.places.items()}, cutoff)
-        final = [EOS, *vocabulary.encode(self.places)]
-        return vocabulary, np.asarray(final, dtype=np.int64)
-
-
-class _Gathered:
-    """One split as it comes in, batch by batch."""
-
-    def __init__(self) -> None:
-        self.tokens: list[NDArray[np.int32]] = []
-        self.sentence_lengths: list[int] = []
-        self.story_lengths: list[int] = []
-        self.tags: list[int] = []
-        self.own_tags: list[str | None] = []
-        self.characters: list[int] = []
-        self.ids: list[str] = []
-        self.rejected: list[Rejected] = []
-
-    def add(self, encoded: Encoded, words: _Words) -> None:
-        self.tokens.append(words.provisional(encoded))
-        for name in ("sentence_lengths", "story_lengths", "tags", "own_tags", "characters", "ids", "rejected"):
-            getattr(self, name).extend(getattr(encoded, name))
-
-    def arrays(
-        self, final: NDArray[np.int64], vocabulary_size: int, labels: Sequence[str], *, own: bool
-    ) -> dict[str, NDArray[Any]]:
-        """The split's arrays, by the names of `dataset.ARRAYS`."""
-        number: dict[str | None, int] = {label: state for state, label in enumerate(labels)}
-        tags = [number.get(label, -1) for label in self.own_tags] if own else self.tags
-        return {
-            "tokens": final[np.concatenate(self.tokens)].astype(token_dtype(vocabulary_size)),
-            "sentence_offsets": offsets(self.sentence_lengths),
-            "story_offsets": offsets(self.story_lengths),
-            "tags": np.asarray(tags, dtype=tag_dtype(len(labels))),
-            "characters": np.asarray(self.characters, dtype=np.int32),
-        }
-
-
-def _split_report(arrays: dict[str, NDArray[Any]], labels: Sequence[str], rejected: int) -> SplitReport:
-    tags = arrays["tags"]
-    return SplitReport(
-        stories=len(arrays["story_offsets"]) - 1,
-        sentences=len(tags),
-        tokens=len(arrays["tokens"]),
-        unknown=int(np.count_nonzero(arrays["tokens"] == UNK)),
-        tags={label: int(np.count_nonzero(tags == state)) for state, label in enumerate(labels)},
-        untagged=int(np.count_nonzero(tags < 0)),
-        rejected=rejected,
-    )
-
-
-def _own_labels(training: _Gathered, own_tags: bool | None, tagger: Tagger) -> tuple[str, ...] | None:
+def _own_labels(training: Spilled, own_tags: bool | None, tagger: Tagger) -> tuple[str, ...] | None:
     """The label set of the training files' own tags, None where a tagger's are to be used.
 
     The labels are in the order of the alphabet, unless they are the tagger's: then the tagger's order and all of them,
@@ -341,7 +271,7 @@ def _own_labels(training: _Gathered, own_tags: bool | None, tagger: Tagger) -> t
     """
     if own_tags is False:
         return None
-    labels = {label for label in training.own_tags if label is not None}
+    labels = set(training.labels)
     if not labels:
         if own_tags:
             raise UserError("the training files have no tags of their own", field="tags")
@@ -364,11 +294,11 @@ def _known_labels(items: Iterable[Story | Rejected], labels: tuple[str, ...] | N
             yield item
 
 
-def _check_usable(split: str, part: _Gathered, provenance: dict[str, Any]) -> None:
-    if part.story_lengths:
+def _check_usable(split: str, part: Spilled, provenance: dict[str, Any]) -> None:
+    if part.stories:
         return
     names = ", ".join(source["name"] for source in provenance.get("sources", {}).get(split, ())) or split
-    first = f"; the first of {len(part.rejected):,} rejected rows: {part.rejected[0]}" if part.rejected else ""
+    first = f"; the first of {part.rejections:,} rejected rows: {part.rejected[0]}" if part.rejected else ""
     raise UserError(f"{names}: no usable story left{first}")
 
 

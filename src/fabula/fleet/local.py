@@ -20,7 +20,7 @@ from fabula.errors import UserError
 from fabula.fleet.shards import Encoded
 from fabula.fleet.work import Chunk, Work
 
-MOST_DEATHS = 100
+MOST_DEATHS = 20
 """A chunk that so many workers die of, one after the other, stops the job: more memory or fewer workers are needed."""
 
 READY = "ready"

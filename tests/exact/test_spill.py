@@ -1,0 +1,73 @@
+"""A split that came in on disk, block by block, is the arrays that one would make in memory; so are its counts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fabula.corpus import spill
+from fabula.corpus.dataset import array_file, offsets
+from fabula.corpus.encode import encode_batch
+from fabula.corpus.holdout import hold_out_stories
+from fabula.corpus.read import Rejected, Story
+from fabula.corpus.spill import Spilled, Words
+from fabula.corpus.transitions import Transitions
+
+LABELS = ("down", "up")
+
+
+def stories(n: int) -> list[Story | Rejected]:
+    rng = np.random.default_rng(0)
+    found: list[Story | Rejected] = []
+    for i in range(n):
+        sentences = [f"word{rng.integers(9)} came home ." for _ in range(rng.integers(2, 6))]
+        tags = [[None, *LABELS][rng.integers(3)] for _ in sentences]
+        found.append(Story(str(i), sentences, tags=tags))
+        if i % 7 == 0:
+            found.append(Rejected("f", i, "no story"))
+    return found
+
+
+@pytest.mark.parametrize("block", [1, 7, 1 << 18])
+def test_blocks_make_the_arrays_and_the_transitions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block: int
+) -> None:
+    monkeypatch.setattr(spill, "BLOCK", block)
+    items, words, split = stories(40), Words(), Spilled(tmp_path, "train", listed=3)
+    for first in range(0, len(items), 6):
+        split.add(encode_batch(items[first : first + 6], None), words)
+    split.close()
+    whole = [item for item in items if isinstance(item, Story)]
+    tags = np.asarray([-1 if tag is None else LABELS.index(tag) for story in whole for tag in story.tags or ()])
+    ends = offsets([len(story.sentences) for story in whole])
+    expected = Transitions.count(tags, ends, 2)
+    found = split.transitions(LABELS, 1.0, own=True)
+    assert found.initial.tolist() == expected.initial.tolist()
+    assert found.following.tolist() == expected.following.tolist()
+    vocabulary, final = words.vocabulary(cutoff=2)
+    _, unknown, counts = split.write(final, len(vocabulary), LABELS, own=True)
+    arrays = {name: np.load(tmp_path / array_file("train", name)) for name in ("tokens", "story_offsets", "tags")}
+    assert arrays["story_offsets"].tolist() == ends.tolist()
+    assert arrays["tags"].tolist() == tags.tolist()
+    assert counts.tolist() == [int((tags == state).sum()) for state in (-1, 0, 1)]
+    text = [word for story in whole for sentence in story.sentences for word in [*sentence.split(), "<eos>"]]
+    assert [vocabulary.words[i] for i in arrays["tokens"]] == text
+    assert unknown == 0
+    assert (split.rejections, len(split.rejected)) == (6, 3)
+    assert not list(tmp_path.glob("*.raw"))
+
+
+def test_the_held_out_stories_are_so_many_and_the_rest_is_kept() -> None:
+    items = stories(200)
+    kept, drawn = hold_out_stories(lambda: items, 0.1, seed=3)
+    assert drawn is not None
+    kept_ids = [item.id for item in kept if isinstance(item, Story)]
+    drawn_ids = [item.id for item in drawn if isinstance(item, Story)]
+    assert len(drawn_ids) == 20
+    assert sorted([*kept_ids, *drawn_ids], key=int) == [str(i) for i in range(200)]
+    assert kept_ids == sorted(kept_ids, key=int)
+    others = [[item.id for item in hold_out_stories(lambda: items, 0.1, seed)[1] or ()] for seed in (3, 4)]  # type: ignore[union-attr]
+    assert others[0] == drawn_ids != others[1]
+    assert hold_out_stories(lambda: items[:1], 0.1, 0)[1] is None
