@@ -23,12 +23,16 @@ from pathlib import Path
 
 FIRST_DRAW = """
 import os, time
-from fabula import api
+from fabula.cli import begin, main
 def stop(*arguments):
     print(time.time(), flush=True)
     os._exit(0)
-api.fill_stories = stop
-from fabula.cli import main
+def started(threads, start=begin.start_torch):  # after it, because the command starts torch in its own way
+    threads = start(threads)
+    from fabula import api
+    api.fill_stories = stop
+    return threads
+begin.start_torch = started
 main(["fill", "Tom was afraid of dogs.", "_", "_", "_", "Now the two of them sleep in the same bed.", "--model", {!r}])
 """
 MUST = {"help": 0.3, "first draw": 2.0}

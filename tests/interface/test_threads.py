@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -52,3 +55,25 @@ def test_a_macs_gpu_is_a_device_where_there_is_one(monkeypatch: pytest.MonkeyPat
         pick_device("mps")
     with pytest.raises(fabula.UserError, match="cpu, cuda, mps or auto"):
         pick_device("xpu")
+
+
+STARTED = """
+import json, os
+from fabula.cli.begin import start_torch
+print(json.dumps([start_torch({}), "OMP_WAIT_POLICY" in os.environ, start_torch(5), start_torch()]))
+"""
+
+
+@pytest.mark.parametrize(("said", "variable", "threads"), [("", None, {1, 2}), ("3", None, {3}), ("", "1", {None})])
+def test_a_command_that_answers_once_takes_two_threads_unless_told(
+    said: str, variable: str | None, threads: set[int | None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They sleep while they wait, which the commands that we start are not told; a second start changes nothing."""
+    for name in ("OMP_NUM_THREADS", "OMP_WAIT_POLICY", "GOMP_SPINCOUNT"):
+        monkeypatch.delenv(name, raising=False)
+    if variable is not None:
+        monkeypatch.setenv("OMP_NUM_THREADS", variable)
+    told = subprocess.run([sys.executable, "-c", STARTED.format(said)], capture_output=True, text=True, check=True)
+    found, policy, later, unsaid = json.loads(told.stdout)
+    assert found in threads
+    assert (policy, later, unsaid) == (False, 5, None)

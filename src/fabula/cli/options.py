@@ -33,7 +33,7 @@ def add_device(parser: argparse.ArgumentParser, default: str | None) -> None:
         parser.add_argument("--device", default=default, help=f"cpu, cuda, mps or auto (default: {default})")
     parser.add_argument(
         "--threads", type=int, default=None, metavar="N",
-        help="CPU threads (default: OMP_NUM_THREADS, else 1: two beside a busy core are slower than one)",
+        help="CPU threads (default: OMP_NUM_THREADS, else 2 for fill, write, tag and score, 1 for all that runs long)",
     )  # fmt: skip
 
 
@@ -103,10 +103,13 @@ def chosen(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def narrator(args: argparse.Namespace) -> Narrator:
-    """The model the arguments name, loaded."""
+    """The model the arguments name, loaded for one answer."""
+    from fabula.cli.begin import start_torch
+
+    threads = start_torch(args.threads)
     from fabula.api import load
 
-    return load(args.model, args.device, args.threads)
+    return load(args.model, args.device, threads)
 
 
 def starts(args: argparse.Namespace) -> dict[int, str]:
