@@ -60,6 +60,11 @@ def test_both_routes_to_rouge_agree() -> None:
 def test_the_same_text_has_all_of_it() -> None:
     _, true = pairs(20)
     assert rouge(true, true).means() == {"rouge1": 1, "rouge2": 1, "rougeL": 1}
+    # Every pair by itself, in its place: the mean is the aggregate up to the program's resampling.
+    mixed = rouge_paper([*true[:-1], "nothing alike"], true)
+    assert mixed.stories["rouge1"][:-1].tolist() == [1.0] * (len(true) - 1)
+    assert mixed.stories["rouge1"][-1] < 1
+    assert float(mixed.stories["rougeL"].mean()) == pytest.approx(mixed.rougeL, abs=0.02)
     paper = rouge_paper(true, true)
     assert (paper.rouge1, paper.rouge2, paper.rougeL) == (1, 1, 1)
 

@@ -26,8 +26,9 @@ from fabula.evaluation.quiet import no_stderr
 
 FloatArray = NDArray[np.float64]
 KINDS = ("rouge1", "rouge2", "rougeL")
-FLAGS = "-c 95 -2 -1 -U -r 1000 -n 4 -w 1.2 -a"
-"""pyrouge's own, and so the paper's; pyrouge adds -m, the stemmer, itself."""
+FLAGS = "-c 95 -2 -1 -U -r 1000 -n 4 -w 1.2 -a -d"
+"""pyrouge's own, and so the paper's; pyrouge adds -m, the stemmer, itself. -d prints every pair's figures too."""
+PAIR = re.compile(r"^\S+ ROUGE-(1|2|L) Eval (\d+)\.\S+ .*F:([\d.]+)$", re.MULTILINE)
 SCORERS = "pip install 'fabula-stories[eval]' && pip install --no-deps -r scorers.txt"
 
 
@@ -51,6 +52,8 @@ class RougePaper:
     rouge2: float
     rougeL: float
     intervals: dict[str, tuple[float, float]]
+    stories: dict[str, FloatArray]
+    """F1 of every pair; the aggregate is the mean over the program's own resamples of them."""
     n: int
 
 
@@ -95,13 +98,16 @@ def rouge_paper(written: Sequence[str], true: Sequence[str], *, by_lines: bool =
                 lines = text.splitlines() if by_lines else [text]
                 content = "\n".join(" ".join(line.split()) for line in lines) + "\n"
                 (folder / kind / f"{number:06d}.txt").write_text(content, encoding="utf-8")
-        figures = _drive_pyrouge(folder, home)
+        figures, output = _drive_pyrouge(folder, home)
     found = {kind: figures[f"rouge_{kind[5:].lower()}_f_score"] for kind in KINDS}
     intervals = {
         kind: (figures[f"rouge_{kind[5:].lower()}_f_score_cb"], figures[f"rouge_{kind[5:].lower()}_f_score_ce"])
         for kind in KINDS
     }
-    return RougePaper(**found, intervals=intervals, n=len(written))
+    stories = {kind: np.full(len(written), np.nan) for kind in KINDS}
+    for kind, number, value in PAIR.findall(output):
+        stories[f"rouge{kind}"][int(number) - 1] = float(value)
+    return RougePaper(**found, intervals=intervals, stories=stories, n=len(written))
 
 
 def meteor(*sets: tuple[Sequence[str], Sequence[str]]) -> list[Meteor]:
@@ -176,7 +182,8 @@ def _rouge_home(folder: Path) -> Path:
     return home
 
 
-def _drive_pyrouge(folder: Path, home: Path) -> dict[str, float]:
+def _drive_pyrouge(folder: Path, home: Path) -> tuple[dict[str, float], str]:
+    """The aggregates by name, and all that the program printed."""
     from pyrouge import Rouge155
 
     class Driver(Rouge155):  # type: ignore[misc,unused-ignore]
@@ -198,4 +205,4 @@ def _drive_pyrouge(folder: Path, home: Path) -> dict[str, float]:
     finally:
         tempfile.tempdir = kept
     figures: dict[str, float] = driver.output_to_dict(output)
-    return figures
+    return figures, output
