@@ -137,24 +137,25 @@ def prefer(args: argparse.Namespace) -> None:
 
 
 def fills(args: argparse.Namespace) -> None:
-    """Sixteen tellings of each story's middle with all that they may be ranked by."""
+    """Sixteen tellings of each story's missing lines with all that they may be ranked by."""
     decoder = load_narrator(args.narrator, args.device)
     texts = read_text(args.stories)[args.skip :][: args.number]
     X, P = encoded(decoder, texts), args.samples
+    missing = tuple(int(j) for j in args.missing.split(","))
     begun = time.perf_counter()
     told = write_missing(
-        decoder, [blank(s, MIDDLE) for s in X for _ in range(P)], temperature=args.temperature, top_k=40,
+        decoder, [blank(s, missing) for s in X for _ in range(P)], temperature=args.temperature, top_k=40,
         rows=args.rows, seed=args.seed,
     )  # fmt: skip
     seconds = time.perf_counter() - begun
     parts, people = scored(args, decoder, told), scored(args, decoder, X)
-    parts["log_r"] = log_p_lines(decoder, told, [j in MIDDLE for j in range(5)], rows=args.rows)
+    parts["log_r"] = log_p_lines(decoder, told, [j in missing for j in range(5)], rows=args.rows)
     with args.out.open("w", encoding="utf-8") as file:
         for i, text in enumerate(texts):
             rows = range(i * P, (i + 1) * P)
-            line: dict[str, Any] = {"story": i + args.skip, "sentences": text}
-            line["tellings"] = [decoded(decoder, told[r])[1:4] for r in rows]
-            line["tokens"] = [sum(len(told[r][j]) + 1 for j in MIDDLE) for r in rows]
+            line: dict[str, Any] = {"story": i + args.skip, "sentences": text, "missing": missing}
+            line["tellings"] = [[decoded(decoder, told[r])[j] for j in missing] for r in rows]
+            line["tokens"] = [sum(len(told[r][j]) + 1 for j in missing) for r in rows]
             for name, values in parts.items():
                 line[name] = [[round(v, 3) for v in values[r].tolist()] for r in rows]
             for name, values in people.items():
@@ -237,6 +238,7 @@ def main() -> None:
         parser.add_argument(f"--{name}", type=Path)
     parser.add_argument("--number", type=int, default=None)
     parser.add_argument("--skip", type=int, default=0)
+    parser.add_argument("--missing", default="1,2,3", help="numbers of the lines that fills writes")
     parser.add_argument("--samples", type=int, default=16)
     parser.add_argument("--temperature", type=float, default=0.8)
     parser.add_argument("--ahead", type=float, default=0.5, help="weight of the ending, standardised")

@@ -5,7 +5,8 @@ line i (`models/critic.py`), a pair's loss is
 
     softplus(v'_N - v_N)  +  BCE of v_N and v'_N  +  half the mean BCE of the v_i and of the v'_i from k on
 
-where people's values are to be above 0 and the others' below.
+where people's values are to be above 0 and the others' below. What readers said of stories may be learnt beside it
+(`training/readings.py`); v is then less "a person told it" and more "it holds together".
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from tqdm import tqdm
 from fabula.device import pick_device
 from fabula.errors import UserError
 from fabula.models.critic import ABOUT, WINDOW
-from fabula.models.decoders.adapter import Adapter, AdapterConfig, save_adapter
+from fabula.models.decoders.adapter import Adapter, AdapterConfig, load_adapter, save_adapter
 from fabula.models.decoders.base import SHA256, check_base, find_base, sha256
 from fabula.models.decoders.gguf import read_gguf
 from fabula.models.decoders.rows import END, FREE, SPECIALS, Row, collate, row
@@ -37,6 +38,7 @@ from fabula.models.decoders.transformer import Transformer, compile_blocks
 from fabula.models.settings import not_negative, positive, shares
 from fabula.training.checkpoint import write_file
 from fabula.training.corrupt import Corrupter
+from fabula.training.readings import endless, held_out_readings, hold_out, loss_of_readings, read_readings
 from fabula.training.recipe import parse
 from fabula.training.stories import read_text
 
@@ -51,6 +53,8 @@ class CriticRecipe:
     kind: Literal["critic"] = "critic"
     base: str = ""
     """A GGUF file to adapt; empty is the installed base."""
+    start: str = ""
+    """A critic's folder to begin from."""
     rank: int = 8
     scale: float = 2.0
     layers: int = 0
@@ -62,8 +66,12 @@ class CriticRecipe:
     without: str = ""
     """Kinds of negatives that are left out, with blanks between, so that a second critic may judge what the first one
     chose: corrupted, cloze, and the kinds that the data's negatives have."""
+    share: float = 1.0
+    """Of the pairs, how many are met."""
     batch: int = 64
     """Pairs of a step."""
+    readings: int = 0
+    """Readings of a step, of the data's readings*.jsonl; 0: none are learnt from."""
     epochs: int = 1
     learning_rate: float = 3e-4
     """Of a and the special tokens; b's is four times it."""
@@ -79,8 +87,8 @@ class CriticRecipe:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        positive(self, "rank", "scale", "batch", "epochs", "learning_rate", "clip", "words")
-        not_negative(self, "layers", "corrupted", "cloze", "weight_decay", "seed")
+        positive(self, "rank", "scale", "share", "batch", "epochs", "learning_rate", "clip", "words")
+        not_negative(self, "layers", "corrupted", "cloze", "readings", "weight_decay", "seed")
         shares(self, "warmup")
 
 
@@ -159,6 +167,15 @@ class CriticNetwork(nn.Module):
             features = self.transformer(ids.to(device, non_blocking=True))
         return self.critic(features[row.to(device), place.to(device)].float()).squeeze(1), row
 
+    @torch.no_grad()
+    def begin_from(self, recipe: CriticRecipe) -> None:
+        start = load_adapter(Path(recipe.start))
+        if not start.config.critic or (start.config.rank, start.config.scale) != (recipe.rank, recipe.scale):
+            raise UserError(f"{recipe.start} is no critic, or has another rank or scale", field="start")
+        start.check(self.transformer.sizes, recipe.start)
+        for name, p in self.named_parameters():
+            p.copy_(start.tensors[name.removeprefix("transformer.")])
+
     def adapter(self, recipe: CriticRecipe, base_sha256: str) -> Adapter:
         config = AdapterConfig(
             base_sha256=base_sha256, rank=recipe.rank, scale=recipe.scale, labels=("free",), tagger="none",
@@ -195,14 +212,23 @@ def train_critic(
     if not recipe.base:
         check_base(path, SHA256)
     torch.manual_seed(recipe.seed)
-    network = CriticNetwork(recipe, path).to(where)
+    network = CriticNetwork(recipe, path)
+    if recipe.start:
+        network.begin_from(recipe)
+    network.to(where)
     gpu = where.type == "cuda"
     if gpu:
         compile_blocks(network.transformer)
-    pairs = pairs_of(recipe, data, SubwordTokenizer.from_metadata(read_gguf(path).metadata))
+    encode = SubwordTokenizer.from_metadata(read_gguf(path).metadata)
+    pairs = pairs_of(recipe, data, encode)
+    held_readings, readings = hold_out(read_readings(data, encode, recipe.words) if recipe.readings else [])
+    if recipe.readings and not (readings and held_readings):
+        raise UserError(f"{data}: no readings*.jsonl, or too few", field="data")
+    read = endless(readings, recipe.readings, recipe.seed)
     rng = random.Random(recipe.seed)
     rng.shuffle(pairs)
     held, pairs = pairs[: min(2000, len(pairs) // 20)], pairs[min(2000, len(pairs) // 20) :]
+    pairs = pairs[: max(1, round(recipe.share * len(pairs)))]
     fast = [p for name, p in network.named_parameters() if name.endswith(".b")]
     slow = [p for name, p in network.named_parameters() if not name.endswith(".b")]
     groups = [{"params": slow, "peak": recipe.learning_rate}, {"params": fast, "peak": 4 * recipe.learning_rate}]
@@ -216,12 +242,16 @@ def train_critic(
             for group in optimiser.param_groups:
                 group["lr"] = group["peak"] * rate
             loss, _ = loss_of(network, batch, gpu)
+            if recipe.readings:
+                loss = loss + loss_of_readings(network, next(read), gpu)[0]
             loss.backward()
             nn.utils.clip_grad_norm_(network.parameters(), recipe.clip)
             optimiser.step()
             optimiser.zero_grad(set_to_none=True)
             step += 1
     figures = {"pairs": len(pairs), "steps": step, **held_out(network.eval(), held, gpu)}
+    if recipe.readings:
+        figures["held_out_readings"] = held_out_readings(network, held_readings, gpu)
     save_adapter(network.adapter(recipe, sha256(path)), out)
     record = {"recipe": asdict(recipe), "figures": figures, "people": mean_values(network, held, gpu)}
     write_file(out / ABOUT, (json.dumps(record, indent=1) + "\n").encode())
