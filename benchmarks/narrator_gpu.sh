@@ -73,7 +73,21 @@ chosen=critic-30
 python3 -c "import sys; sys.exit(not float(sys.argv[2]) > float(sys.argv[1]) - 0.015)" "$(pearson "$runs/ratings-critic-30.json")" "$(pearson "$runs/ratings-critic-20.json")" && chosen=critic-20
 say "critic: $chosen"
 
-# 4. Expert iteration: preferences between best and worst (DPO), and imitation of the best alone.
+# 4. The shipped critic: two of them joined, taught what readers said, cut to rank 8.
+if [ ! -e "$runs/critic/config.json" ]; then
+    python3 "$here/benchmarks/critic_join.py" join "$runs/critic-30" "$runs/critic-second" "$runs/critic-joined" &&
+        python3 "$here/benchmarks/readings.py" unpack "$data"
+    sed "s|^start.*|start = \"$runs/critic-joined\"|" "$here/recipes/critic-readings.toml" > "$runs/critic-readings.toml"
+    stage critic-readings "$runs/critic-readings/config.json" train "$runs/critic-readings.toml" --data "$data" --out "$runs/critic-readings"
+    python3 "$here/benchmarks/critic_join.py" cut "$runs/critic-readings" "$runs/critic" --rank 8
+    stage ratings-critic "$runs/ratings-critic.json" gpu ratings --critic "$runs/critic" --stories "$data/union_roc.txt" --data "$data" --out "$runs/ratings-critic.json"
+fi
+
+# 5. One more epoch, with tokens for emotion and verb (not shipped).
+sed "s|^epochs.*|epochs = 1\nstart = \"$runs/narrator\"|; s|^learning_rate.*|learning_rate = 3e-4|" "$here/recipes/narrator-factors.toml" > "$runs/factors.toml"
+stage factors "$runs/factors/adapter.safetensors" train "$runs/factors.toml" --data "$data" --out "$runs/factors"
+
+# 6. Expert iteration: preferences between best and worst (DPO), and imitation of the best alone.
 stage prefer "$data/preferences.jsonl" gpu prefer --narrator "$runs/narrator" --critic "$runs/$chosen" --second "$runs/critic-second" \
     --data "$data" --number 6000 --temperature 0.9 --out "$data/preferences.jsonl"
 for kind in dpo imitation; do
@@ -85,7 +99,7 @@ one=$!
 stage imitation "$runs/imitation/adapter.safetensors" train "$runs/imitation.toml" --data "$data" --out "$runs/imitation" &
 wait $one $!
 
-# 5. Figures: sixteen tellings of 200 validation stories by each, perplexity on the validation split.
+# 7. Figures: sixteen tellings of 200 validation stories by each, perplexity on the validation split.
 for narrator in narrator dpo imitation; do
     stage fills-$narrator "$runs/fills-$narrator.jsonl" gpu fills --narrator "$runs/$narrator" --critic "$runs/$chosen" --second "$runs/critic-second" \
         --stories "$data/valid.csv" --number 200 --out "$runs/fills-$narrator.jsonl"

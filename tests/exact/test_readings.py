@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -14,6 +15,7 @@ from fabula.errors import UserError
 from fabula.models.critic import Critic
 from fabula.models.decoders.base import CACHE_VARIABLE
 from fabula.models.decoders.gguf import read_gguf
+from fabula.models.decoders.rows import FREE, Row, row
 from fabula.models.decoders.tokenizer import SubwordTokenizer
 from fabula.training.critic import CriticNetwork, CriticRecipe, train_critic
 from fabula.training.readings import Reading, endless, hold_out, loss_of_readings, read_readings
@@ -63,9 +65,7 @@ def test_a_readings_loss(base: Path, tmp_path: Path) -> None:
     assert torch.allclose(whole, torch.stack(ends), atol=1e-5)
 
 
-def row_of(reading: Reading):  # type: ignore[no-untyped-def]
-    from fabula.models.decoders.rows import FREE, row
-
+def row_of(reading: Reading) -> Row:
     return row(reading.story, [FREE] * len(reading.story), None, ())
 
 
@@ -97,7 +97,7 @@ def test_a_critic_learns_the_readers_order_against_its_pairs(base: Path, tmp_pat
     (tmp_path / "train.csv").write_text("\n".join(csv) + "\n")
     told = [{"of": i, "first": 1, "kind": "toy", "sentences": [LIKED[0], *["glad glad sad"] * 4]} for i in range(8)]
     (tmp_path / "negatives-toy.jsonl").write_text("".join(json.dumps(line) + "\n" for line in told))
-    how = {"base": str(base), "rank": 2, "batch": 4, "learning_rate": 1e-2, "corrupted": 0}
+    how: dict[str, Any] = {"base": str(base), "rank": 2, "batch": 4, "learning_rate": 1e-2, "corrupted": 0}
     train_critic(CriticRecipe(name="a", epochs=2, **how), tmp_path, tmp_path / "a", bar=False)
     with pytest.raises(UserError, match="readings"):
         train_critic(CriticRecipe(name="b", readings=8, **how), tmp_path, tmp_path / "b", bar=False)

@@ -55,9 +55,9 @@ class Critic:
 
     network: Network
     tokenizer: SubwordTokenizer
-    ending: float = 0.12
+    ending: float = 0.1
     """Weight in the ranking of log p of the given sentences that follow the writing."""
-    density: float = 0.12
+    density: float = 0.1
     """Weight in the ranking of log p of what was written."""
     people: tuple[float, ...] = (0.0,) * WINDOW
     """b_i, the mean of v_i over people's stories."""

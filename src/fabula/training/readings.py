@@ -73,7 +73,8 @@ def hold_out(readings: Sequence[Reading]) -> tuple[list[Reading], list[Reading]]
 
 def endless(readings: Sequence[Reading], number: int, seed: int) -> Iterator[list[Reading]]:
     """Batches of about so many, the tellings of one story together, all stories in a new order each time round."""
-    rng, stories = random.Random(seed), {}
+    rng = random.Random(seed)
+    stories: dict[int, list[Reading]] = {}
     for reading in readings:
         stories.setdefault(reading.of, []).append(reading)
     batch: list[Reading] = []
