@@ -2,9 +2,12 @@
 
     python benchmarks/fleet_gpu.py --device cuda --models small,default --rows 1024 --together 128,256,512
 
-It needs torch, numpy, safetensors, jaxtyping, tqdm and tokenizers; where spaCy or VADER are not installed a stand-in
-cuts words at blanks and marks, or calls every sentence neutral, which is not what costs time. Each line is one JSON
-object. A first group warms up and is not counted.
+    python benchmarks/fleet_gpu.py --device cpu --models small --rows 32 --together 32 --loop 6
+
+With --loop so many rows are also filled in one by one by `fill`, and the processor seconds of a row are compared: on a
+busy machine they say more than the clock. It needs torch, numpy, safetensors, jaxtyping, tqdm and tokenizers; where
+spaCy or VADER are not installed a stand-in cuts words at blanks and marks, or calls every sentence neutral, which is
+not what costs time. Each line is one JSON object. A first group warms up and is not counted.
 """
 
 from __future__ import annotations
@@ -78,9 +81,19 @@ def measure(narrator: fabula.Narrator, source: list[dict[str, Any]], together: i
     return {
         "rows": len(results), "errors": len(wrong), "first_error": wrong[0] if wrong else None, "together": together,
         "rows_per_second": round(len(results) / seconds, 2), "seconds": round(seconds, 2),
-        "host_seconds": round(busy, 2), "gib": round(torch.cuda.max_memory_allocated() / 2**30, 2) if on_gpu else None,
+        "host_seconds": round(busy, 2), "host_seconds_of_a_row": round(busy / len(results), 3),
+        "gib": round(torch.cuda.max_memory_allocated() / 2**30, 2) if on_gpu else None,
         "first": " ".join(results[0]["candidates"][0]["sentences"]) if not wrong else None,
     }  # fmt: skip
+
+
+def one_by_one(narrator: fabula.Narrator, source: list[dict[str, Any]], seed: int, **settings: Any) -> dict[str, Any]:
+    narrator.fill(source[0]["sentences"], **settings)
+    began, busy = time.perf_counter(), time.process_time()
+    for row in source:
+        narrator.fill(row["sentences"], seed=many.row_seed(seed, row["id"]), **settings)
+    seconds, busy = time.perf_counter() - began, time.process_time() - busy
+    return {"loop": len(source), "seconds_of_a_row": seconds / len(source), "host_seconds_of_a_row": busy / len(source)}
 
 
 def main() -> None:
@@ -92,6 +105,7 @@ def main() -> None:
     parser.add_argument("--blanks", default="middle", choices=tuple(BLANKS))
     parser.add_argument("--samples", type=int, default=16)
     parser.add_argument("--precisions", default="", help="of small on a GPU: float32,bf16 (default: both there)")
+    parser.add_argument("--loop", type=int, default=0, help="rows to fill in one by one, to compare with")
     parser.add_argument(
         "--profile", action="store_true", help="also where the host's time goes, in the last group size"
     )
@@ -108,6 +122,9 @@ def main() -> None:
             settings: dict[str, Any] = {"samples": args.samples, "candidates": 3, "seed": 7}
             if precision == "bf16":
                 settings["bf16"] = True
+            if args.loop:
+                told = one_by_one(narrator, source[: args.loop], **settings)
+                print(json.dumps({"model": narrator.name, **told}), flush=True)
             for together in map(int, args.together.split(",")):
                 try:
                     told = measure(narrator, source, together, **settings)

@@ -30,7 +30,7 @@ def stories(n: int) -> list[Story | Rejected]:
     return found
 
 
-@pytest.mark.parametrize("block", [1, 7, 1 << 18])
+@pytest.mark.parametrize("block", [1, 7, 1 << 16])
 def test_blocks_make_the_arrays_and_the_transitions(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block: int
 ) -> None:

@@ -200,10 +200,10 @@ def test_a_fault_of_ours_in_one_story_does_not_touch_the_others(monkeypatch: pyt
     narrator = fabula.load("./default")
     fill_together = fabula.Narrator.fill_together
 
-    def failing(self: fabula.Narrator, calls: Sequence[dict[str, Any]]) -> Any:
+    def failing(self: fabula.Narrator, calls: Sequence[dict[str, Any]], at_once: bool = False) -> Any:
         if any(call["sentences"][0] == "Mia was sad." for call in calls):
             raise RuntimeError("a bug")
-        return fill_together(self, calls)
+        return fill_together(self, calls, at_once)
 
     monkeypatch.setattr(fabula.Narrator, "fill_together", failing)
     results = list(narrator.fill_many(rows(4), samples=2))

@@ -18,7 +18,9 @@ PAUSE = "STUB_PAUSE"
 class StubNarrator:
     device = "cpu"
 
-    def fill_together(self, calls: Sequence[Mapping[str, Any]]) -> Iterator[list[Filling | UserError]]:
+    def fill_together(
+        self, calls: Sequence[Mapping[str, Any]], at_once: bool = False
+    ) -> Iterator[list[Filling | UserError]]:
         time.sleep(float(os.environ.get(PAUSE, "0")))
         yield [self._fill(call) for call in calls]
 

@@ -21,7 +21,7 @@ from fabula.corpus.read import Rejected
 from fabula.corpus.transitions import Transitions
 from fabula.corpus.vocabulary import EOS, UNK, Vocabulary
 
-BLOCK = 1 << 18
+BLOCK = 1 << 16
 """Numbers that are held at a time."""
 RAW = {"tokens": np.int32, "sentence_lengths": np.int32, "story_lengths": np.int32, "tags": np.int16,
        "own_tags": np.int32, "characters": np.int32}  # fmt: skip

@@ -20,6 +20,9 @@ NEEDS = "--engine ray needs Ray: install fabula-stories[fleet]"
 OBJECTS = 256 << 20
 """Bytes of the object store that is started here: chunks and shards in flight are far smaller."""
 
+ATTEMPTS = 3
+"""Times that a cluster is asked for: Ray gives a new one thirty seconds to come up, which a busy machine may need."""
+
 
 @dataclass(frozen=True)
 class Cluster:
@@ -40,10 +43,15 @@ class Cluster:
             "num_cpus": self.workers, "include_dashboard": False, "object_store_memory": OBJECTS,
             "_node_ip_address": "127.0.0.1",
         }  # fmt: skip
-        try:
-            ray.init(**({"address": self.address} if self.address else here), log_to_driver=False)
-        except (ConnectionError, ValueError, RuntimeError) as error:
-            raise UserError(f"no Ray cluster at {self.address}: {str(error)[:200]}", field="address") from error
+        for attempt in range(ATTEMPTS):
+            try:
+                ray.init(**({"address": self.address} if self.address else here), log_to_driver=False)
+                break
+            except Exception as error:  # Ray raises plain ones here
+                ray.shutdown()
+                if attempt == ATTEMPTS - 1:
+                    where = f"at {self.address}" if self.address else "could be started here"
+                    raise UserError(f"no Ray cluster {where}: {str(error)[:200]}", field="address") from error
         filler: Any = ray.remote(num_cpus=1, num_gpus=self.gpus, max_restarts=-1, max_task_retries=-1)(Filler)
         try:
             pending: dict[Any, tuple[Any, Chunk]] = {}

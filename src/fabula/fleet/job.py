@@ -30,7 +30,7 @@ from fabula.infill.settings import whole_number
 GROUPS = {"cpu": 8}
 """Groups of rows in a chunk where nobody says otherwise, `GROUPS_ELSEWHERE` on a device that is not named: a chunk is
 to take about a minute, which is what a kill can cost."""
-GROUPS_ELSEWHERE = 16
+GROUPS_ELSEWHERE = 8
 
 
 @dataclass(frozen=True, kw_only=True)

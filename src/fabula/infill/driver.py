@@ -60,7 +60,8 @@ def fill_stories(
             stories, diagnostics = next(drawing, (None, None))
         if stories is None:
             return
-        rounds.append(stories)
+        # Ranking asks for every row on its own: of the host, not of a device that it would wait for each time.
+        rounds.append(stories.cpu())
         drawn = min(settings.samples, sum(len(r.score) for r in rounds) // len(batch.X))
         yield [
             Answer(best_stories(rounds, story, batch.missing, n), _of_story(diagnostics, story), drawn)

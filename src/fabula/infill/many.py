@@ -22,7 +22,8 @@ from fabula.results import Filling
 
 TOGETHER = {"cpu": 32}
 """Stories that are filled in at once on a device, `TOGETHER_ELSEWHERE` on one that is not named."""
-TOGETHER_ELSEWHERE = 256
+TOGETHER_ELSEWHERE = 512
+"""More, because there the host's launches cost what they cost for eight stories or for 500 (benchmarks/README.md)."""
 KEYS = ("id", "sentences", "arc", "starts", "people", "notes", "candidates", "sampler", "seed", "settings")
 """What a row may say."""
 MAX_ID = 500
@@ -48,7 +49,9 @@ class FillsTogether(Protocol):
 
     device: str
 
-    def fill_together(self, calls: Sequence[Mapping[str, Any]]) -> Iterator[list[Filling | UserError]]: ...
+    def fill_together(
+        self, calls: Sequence[Mapping[str, Any]], at_once: bool = False
+    ) -> Iterator[list[Filling | UserError]]: ...
 
 
 def together(device: str) -> int:
@@ -151,16 +154,20 @@ def _alike(call: Mapping[str, Any]) -> str:
 
 
 def _fill(narrator: FillsTogether, calls: Sequence[Mapping[str, Any]]) -> Sequence[Filling | Exception]:
-    """The answers of calls; where together they fail as nobody foresaw, each alone, so that one cannot spoil others."""
+    """The answers of calls; where together they fail as nobody foresaw, one half and then the other.
+
+    So one story cannot spoil others, and a group that does not fit the memory is done in parts that do.
+    """
     try:
-        *_, last = narrator.fill_together(calls)
+        *_, last = narrator.fill_together(calls, at_once=True)
         return last
     except UserError as error:
         return [error] * len(calls)
     except Exception as error:
         if len(calls) == 1:
             return [error]
-        return [_fill(narrator, [call])[0] for call in calls]
+    half = len(calls) // 2
+    return [*_fill(narrator, calls[:half]), *_fill(narrator, calls[half:])]
 
 
 def _failed(item: Item, error: Exception) -> dict[str, Any]:
