@@ -322,3 +322,20 @@ def test_a_newcomer_tries_an_example(desk: Desk) -> None:
     assert desk.texts[1] == ""
     desk.take(1)
     assert all(desk.texts)
+
+
+def test_what_was_taken_is_kept_when_room_is_made_for_another_line(desk: Desk) -> None:
+    """Clearing a line, and adding one, ask for that line: nobody expects the others to be written anew."""
+    desk.type("Karl rented a green boat for one day.", "", "", "", "The boat was safe.")
+    desk.fill().take(1).saved()
+    taken = desk.texts
+    desk.menu(3, "Clear")
+    desk.fill()
+    assert {len(card) for card in desk.offered()} == {1}
+    desk.take(1).saved()
+    assert [text for i, text in enumerate(desk.texts) if i != 2] == [text for i, text in enumerate(taken) if i != 2]
+    desk.page.get_by_role("button", name="Add a line").click()
+    assert desk.page.locator("#lines > li[data-kind=fabula]").count() == 0
+    desk.row(2).hover()
+    desk.tool(2, "Write this").click()
+    expect(desk.page.locator("#lines > li[data-kind=fabula]")).to_have_count(1)

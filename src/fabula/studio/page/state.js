@@ -43,10 +43,14 @@ function edit(doc, lines, what, burst = null) {
 
 const replaced = (lines, i, change) => lines.map((line, at) => (at === i ? { ...line, ...change } : line));
 
+// Whoever makes room for a line wants that line written: what stands is kept, until it is marked again.
+const kept = (lines) => lines.map((line) => (line.write && line.text.trim() ? { ...line, write: false } : line));
+
 /** Typing makes a line one's own. */
 export function type(doc, i, text) {
   if (doc.lines[i].locked || doc.lines[i].text === text) return doc;
-  return edit(doc, replaced(doc.lines, i, { text, write: false }), "typing", `type ${i}`);
+  const lines = replaced(doc.lines, i, { text, write: false });
+  return edit(doc, text.trim() ? lines : kept(lines), "typing", `type ${i}`);
 }
 
 /** The next keystroke is a step of undo of its own. */
@@ -60,7 +64,7 @@ export function lock(doc, i, locked) {
 export function clear(doc, i) {
   const line = doc.lines[i];
   if (line.locked || (!line.text && !line.start)) return doc;
-  return edit(doc, replaced(doc.lines, i, { text: "", write: false, start: "" }), "clearing a line");
+  return edit(doc, kept(replaced(doc.lines, i, { text: "", write: false, start: "" })), "clearing a line");
 }
 
 export function mark(doc, i, write) {
@@ -86,13 +90,13 @@ export function shape(doc, tags) {
 
 export function insert(doc, i, lines = [blank()]) {
   if (doc.lines.length + lines.length > MOST) return doc;
-  return edit(doc, [...doc.lines.slice(0, i), ...lines, ...doc.lines.slice(i)], "adding a line");
+  return edit(doc, [...kept(doc.lines.slice(0, i)), ...lines, ...kept(doc.lines.slice(i))], "adding a line");
 }
 
 /** As many lines as asked for: blank ones are added before the ending, or taken away from the last one up. */
 export function resize(doc, count) {
   const wanted = Math.min(MOST, Math.max(FEWEST, count));
-  const lines = [...doc.lines];
+  const lines = wanted > doc.lines.length ? kept(doc.lines) : [...doc.lines];
   while (lines.length < wanted) lines.splice(lines.at(-1).text.trim() ? lines.length - 1 : lines.length, 0, blank());
   for (let i = lines.length - 1; i >= 0 && lines.length > wanted; i -= 1)
     if (!lines[i].text.trim() && !lines[i].start) lines.splice(i, 1);
