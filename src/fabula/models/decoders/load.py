@@ -63,11 +63,9 @@ def _eight_bit(adapter: Adapter, file: GGUF, sizes: Sizes, key: str) -> dict[str
     kept = cache_folder() / f"narrator-{LAYOUT}-{key}.safetensors"
     try:
         weights = load_file(kept)
-        # Its own memory, so that nothing keeps the file mapped once the maps have been packed.
-        return weights | {
-            "embedding": weights["embedding"].clone(),
-            "embedding.scale": weights["embedding.scale"].clone(),
-        }
+        # What is not packed has memory of its own, so that nothing keeps the file mapped. A critic's head is so small.
+        loose = ["embedding", "embedding.scale", *(() if "head.scale" in weights else ("head", "head.bias"))]
+        return weights | {name: weights[name].clone() for name in loose}
     except (OSError, SafetensorError, KeyError):  # not there, or damaged: made anew
         pass
     weights = dict(fuse(adapter.merge(file.tensors), sizes, eight_bit=True))

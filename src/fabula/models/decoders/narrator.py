@@ -25,7 +25,7 @@ from fabula.models.decoders.tokenizer import SubwordTokenizer
 
 WINDOW, KEPT = 8, 4
 """Sentences that a row remembers at most, and how many are read again when it is full."""
-SCORED_AT_ONCE = {"cpu": 512, "cuda": 8192}
+SCORED_AT_ONCE = {"cpu": 64, "cuda": 8192}
 """Tokens whose scores (49,152 each) are held at a time."""
 
 
