@@ -50,9 +50,12 @@ def recipe(tmp_path: Path) -> NarratorRecipe:
     return NarratorRecipe(name="tiny", base=base, rank=4, dropout=0.1, epochs=3, batch=4, learning_rate=1e-2)
 
 
+@pytest.mark.parametrize("rank", [4, 0])
 def test_training_learns_and_the_adapter_scores_what_it_scored(
-    data: Path, recipe: NarratorRecipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    rank: int, data: Path, recipe: NarratorRecipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """By low-rank adapters, and (rank 0) with all maps learnt whole."""
+    recipe = replace(recipe, rank=rank)
     monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path / "cache"))
     device = torch.device("cpu")
     before = Run(recipe, tmp_path / "none", device)

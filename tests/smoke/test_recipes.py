@@ -28,7 +28,8 @@ from fabula.training.recipe import Recipe, read_recipe, recipe_from
 
 ROOT = Path(__file__).parents[2]
 ADAPTED: dict[str, Callable[[Path], Any]] = {
-    "narrator": read_narrator_recipe, "narrator-factors": read_narrator_recipe, "critic": read_critic_recipe,
+    "narrator": read_narrator_recipe, "narrator-factors": read_narrator_recipe, "narrator-full": read_narrator_recipe,
+    "critic": read_critic_recipe,
     "critic-readings": read_critic_recipe,
     "narrator-preferred": read_preference_recipe, "slds-narrator": read_latent_recipe,
 }  # fmt: skip

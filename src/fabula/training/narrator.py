@@ -54,6 +54,7 @@ class NarratorRecipe:
     tagger: str = DEFAULT_TAGGER
     """Whose tags the rows carry; several joined by commas, each a factor of the state (`vader,emotion,verb`)."""
     rank: int = 16
+    """Of the adapters; 0: all linear maps are learnt whole."""
     scale: float = 2.0
     """What b a is multiplied by."""
     dropout: float = 0.0
@@ -80,8 +81,8 @@ class NarratorRecipe:
     """Parts that a batch is worked on in, which processes share (`training/parallel.py`); 0: one for each process."""
 
     def __post_init__(self) -> None:
-        positive(self, "rank", "scale", "epochs", "batch", "learning_rate", "clip", "words")
-        not_negative(self, "weight_decay", "seed", "parts")
+        positive(self, "scale", "epochs", "batch", "learning_rate", "clip", "words")
+        not_negative(self, "rank", "weight_decay", "seed", "parts")
         shares(self, "dropout", "warmup", "plain", "middle")
 
 

@@ -3,7 +3,8 @@
     W + scale * b a   for every linear map,   e_t + special_in_t,  u_t + special_out_t   for the special tokens t
     further_in_t   for the tokens that the base does not have (`rows.TagTokens`)
 
-A folder holds config.json, and adapter.safetensors with a and b as 8-bit numbers, one scale per row.
+or W + d where the maps were learnt whole (rank 0). A folder holds config.json, and adapter.safetensors with a and b, or
+d, as 8-bit numbers, one scale per row.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ class AdapterConfig:
     base_sha256: str
     """Of the one GGUF file that it fits."""
     rank: int
+    """Of b a; 0: the maps were learnt whole, and d, as large as W, is added to each."""
     scale: float
     """What b a is multiplied by."""
     labels: tuple[str, ...]
@@ -56,7 +58,7 @@ class AdapterConfig:
     def __post_init__(self) -> None:
         if self.format != FORMAT:
             raise ValueError(f"format {self.format} is not known")
-        if self.rank < 1 or not self.labels or self.specials != SPECIALS or self.layers < 0:
+        if self.rank < 0 or not self.labels or self.specials != SPECIALS or self.layers < 0:
             raise ValueError("rank, labels, layers or specials are out of range")
         if self.factors and self.factors[0].labels != self.labels:
             raise ValueError("the first factor has other labels")
@@ -106,7 +108,10 @@ class Merged(Mapping[str, Tensor]):
         parts = name.split(".")
         if len(parts) == 4 and parts[2] in LINEARS:
             key = f"blocks.{parts[1]}.linears.{parts[2]}"
-            weight = weight + self.adapter.config.scale * (added[f"{key}.b"] @ added[f"{key}.a"])
+            if self.adapter.config.rank:
+                weight = weight + self.adapter.config.scale * (added[f"{key}.b"] @ added[f"{key}.a"])
+            else:
+                weight = weight + added[f"{key}.d"]
         return weight
 
     def __iter__(self) -> Iterator[str]:
@@ -123,9 +128,9 @@ def shapes(sizes: Sizes, rank: int, critic: bool = False, further: int = 0) -> d
     found: dict[str, tuple[int, ...]] = {"special_in": (SPECIALS, sizes.width), "special_out": (SPECIALS, sizes.width)}
     for layer in range(sizes.layers):
         for name in LINEARS:
-            inputs = sizes.inner if name == "ffn_down" else sizes.width
-            found[f"blocks.{layer}.linears.{name}.a"] = (rank, inputs)
-            found[f"blocks.{layer}.linears.{name}.b"] = (outputs.get(name, sizes.width), rank)
+            inputs, out = sizes.inner if name == "ffn_down" else sizes.width, outputs.get(name, sizes.width)
+            key = f"blocks.{layer}.linears.{name}"
+            found |= {f"{key}.a": (rank, inputs), f"{key}.b": (out, rank)} if rank else {f"{key}.d": (out, inputs)}
     if further:
         found["further_in"] = (further, sizes.width)
     if critic:

@@ -1,4 +1,4 @@
-"""A Llama-style transformer in plain PyTorch, read from a GGUF file, with low-rank adapters beside its linear maps.
+"""A Llama-style transformer in plain PyTorch, read from a GGUF file, with an adapter beside each of its linear maps.
 
     x = x + attention(rms_norm(x)),  x = x + W_down (silu(W_gate h) * W_up h),  h = rms_norm(x)
 
@@ -43,7 +43,7 @@ class Sizes(NamedTuple):
 
 
 class AdaptedLinear(nn.Module):
-    """W x + scale * b (a x): a frozen map with a low-rank adapter, which begins at 0."""
+    """W x + scale * b (a x): a frozen map with a low-rank adapter, which begins at 0; rank 0 is (W + d) x."""
 
     weight: Tensor
 
@@ -53,10 +53,16 @@ class AdaptedLinear(nn.Module):
         self.scale = scale
         self.dropout = 0.0
         """Share of the adapter's inputs that training leaves out."""
-        self.a = nn.Parameter(torch.randn(rank, weight.shape[1]) / math.sqrt(weight.shape[1]))
-        self.b = nn.Parameter(torch.zeros(weight.shape[0], rank))
+        self.full = rank == 0
+        if self.full:
+            self.d = nn.Parameter(torch.zeros(weight.shape))
+        else:
+            self.a = nn.Parameter(torch.randn(rank, weight.shape[1]) / math.sqrt(weight.shape[1]))
+            self.b = nn.Parameter(torch.zeros(weight.shape[0], rank))
 
     def forward(self, x: Tensor) -> Tensor:
+        if self.full:
+            return F.linear(x, self.weight + self.d)
         low = F.linear(F.dropout(x, self.dropout, self.training), self.a)
         return F.linear(x, self.weight) + F.linear(low * self.scale, self.b)
 
