@@ -116,9 +116,10 @@ def test_a_few_kills(tmp_path: Path, engine: str) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("engine", ["local", "ray"])
-def test_fifty_kills(tmp_path: Path, engine: str) -> None:
+@pytest.mark.parametrize(("engine", "kills"), [("local", 50), ("ray", 12)])
+def test_many_kills(tmp_path: Path, engine: str, kills: int) -> None:
+    """Fewer with Ray: each time the driver is killed a small cluster has to come up again, which takes many seconds."""
     if engine == "ray":
         pytest.importorskip("ray")
-    killed = check(tmp_path, engine, n=1000, kills=50, pause=0.2, gap=0.3)
-    assert min(killed.values()) > 5
+    killed = check(tmp_path, engine, n=1000, kills=kills, pause=0.2, gap=0.3)
+    assert min(killed.values()) >= kills // 10
