@@ -12,6 +12,7 @@ import pytest
 
 import fabula
 from fabula import AsyncNarrator, Narrator, UserError
+from own_loop import run_alone
 
 STORY = ["Mia's car would not start.", None, "Mia made it to work on time."]
 ROWS: list[dict[str, Any]] = [{"id": n, "sentences": STORY, "candidates": 2} for n in range(3)] + [{"id": "bad"}]
@@ -42,7 +43,7 @@ def test_answers_are_those_of_the_narrator(random_models: Path) -> None:
         with pytest.raises(RuntimeError):
             await aside.tag(["Tom was sad."])
 
-    asyncio.run(main())
+    run_alone(main())
 
 
 def test_the_loop_goes_on_while_the_model_works(random_models: Path) -> None:
@@ -56,7 +57,7 @@ def test_the_loop_goes_on_while_the_model_works(random_models: Path) -> None:
             let_go.set()
             assert await working
 
-    asyncio.run(main())
+    run_alone(main())
 
 
 def test_nothing_of_the_narrator_is_missing() -> None:

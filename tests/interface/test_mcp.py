@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import sys
 from collections.abc import Awaitable, Callable
@@ -14,6 +13,7 @@ from mcp import Client, StdioServerParameters
 
 import fabula
 from fabula.cli import main
+from own_loop import run_alone
 
 T = TypeVar("T")
 STORY = ["Tom was sad.", None, "Tom was glad."]
@@ -30,7 +30,8 @@ def ask(random_models: Path, work: Callable[[Client], Awaitable[T]]) -> T:
         async with Client(server, read_timeout_seconds=120) as client:
             return await work(client)
 
-    return asyncio.run(asked())
+    answer: T = run_alone(asked())
+    return answer
 
 
 def test_the_five_tools_with_their_schemas_and_a_fill(random_models: Path) -> None:

@@ -26,6 +26,7 @@ from fabula.studio import jobs
 from fabula.studio.app import create_app
 from fabula.studio.settings import StudioSettings
 from fabula.web.errors import RefusedError
+from own_loop import run_alone
 
 Serving = Callable[[Any], AbstractContextManager[str]]
 STORY = ["Mia's car would not start.", None, "Mia made it to work on time."]
@@ -229,7 +230,7 @@ def test_a_stopped_queue_takes_nothing_and_ends_its_workers() -> None:
             pool.submit(work)
         assert stopped.value.status == 503
 
-    asyncio.run(main())
+    run_alone(main())
 
 
 def test_a_short_job_does_not_wait_for_a_long_one_to_end() -> None:
@@ -256,7 +257,7 @@ def test_a_short_job_does_not_wait_for_a_long_one_to_end() -> None:
         assert order == ["short", "short", "long"]
         await asyncio.to_thread(pool.close, SECONDS)
 
-    asyncio.run(main())
+    run_alone(main())
 
 
 def test_turns_go_to_who_has_had_least_and_waiting_counts(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -270,7 +271,7 @@ def test_turns_go_to_who_has_had_least_and_waiting_counts(monkeypatch: pytest.Mo
         assert jobs._need(new, now) == jobs._level(0.9 * jobs.SHORT_SECONDS)  # short jobs take no turn from each other
         pool.close()
 
-    asyncio.run(main())
+    run_alone(main())
 
 
 def test_a_job_has_only_so_much_time() -> None:
@@ -288,7 +289,7 @@ def test_a_job_has_only_so_much_time() -> None:
         assert caught.value.status == 503
         await asyncio.to_thread(pool.close, SECONDS)
 
-    asyncio.run(main())
+    run_alone(main())
 
 
 def test_who_waits_is_told_how_many_are_ahead(studio: str, gate: Gate) -> None:
@@ -377,7 +378,7 @@ def test_a_batch_goes_on_for_those_who_stay_and_ends_when_all_have_left() -> Non
         await asyncio.to_thread(until, lambda: pool.counts["running"] == 0)
         await asyncio.to_thread(pool.close, SECONDS)
 
-    asyncio.run(main())
+    run_alone(main())
 
 
 def test_free_workers_share_those_who_wait_and_a_crowd_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -422,4 +423,4 @@ def test_free_workers_share_those_who_wait_and_a_crowd_is_waited_for(monkeypatch
         assert sorted(map(len, told)) == [3, 3]
         await asyncio.to_thread(pool.close, SECONDS)
 
-    asyncio.run(main())
+    run_alone(main())

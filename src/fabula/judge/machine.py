@@ -90,7 +90,8 @@ def _row(
     ratings = [np.asarray([one.ratings[story] for one in judged], dtype=np.float64).mean(axis=0) for story in (0, 1)]
     stories = _sums([whole for whole, _ in verdicts], [float(given.mean()) for given in ratings])
     sentences = _sums([value for _, lines in verdicts for value in lines[1:]], np.concatenate(ratings).tolist())
-    return [decided.count(preferred) if preferred is not None else 0, n, both, n * (n - 1), *stories, *sentences]
+    shared = decided.count(preferred) if preferred is not None else 0
+    return [float(total) for total in (shared, n, both, n * (n - 1), *stories, *sentences)]
 
 
 def _sums(x: Sequence[float], y: Sequence[float]) -> list[float]:
