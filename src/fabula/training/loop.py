@@ -1,4 +1,7 @@
-"""The training loop: plain PyTorch, one function, resumable to the bit on the CPU."""
+"""The training loop: plain PyTorch, one function, resumable to the bit on the CPU.
+
+Over 400 lines: a run with its optimiser, its batches, its log and its resumption; they share one state.
+"""
 
 from __future__ import annotations
 
