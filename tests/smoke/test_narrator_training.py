@@ -7,13 +7,16 @@ import math
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
 
+from fabula.corpus.read import Story, read_stories
+from fabula.corpus.taggers.sentiment import VaderTagger
 from fabula.corpus.toy import toy_splits
 from fabula.errors import UserError
-from fabula.evaluation.narrator import measure_narrator
+from fabula.evaluation.narrator import measure_narrator, story_nats
 from fabula.models.decoders import load
 from fabula.models.decoders.adapter import load_adapter
 from fabula.models.decoders.base import CACHE_VARIABLE
@@ -143,6 +146,12 @@ def test_a_run_with_further_factors_begins_from_one_without_and_reads_their_toke
         tokens = torch.tensor([[*ids, decoder.tokenizer.end]])
         log_p.append(float(decoder.read(state, tokens, torch.tensor([tokens.shape[1]]))[1]))
     assert len({round(value, 4) for value in log_p}) == 4
+    # With VADER's tags given, emotion stays free: no token of it is read.
+    record = measure_narrator(tmp_path / "run", data / "valid.csv", base=base)
+    stories = [story.sentences for story in read_stories(data / "valid.csv") if isinstance(story, Story)]
+    tags = [[int(found.states.number(np.array([k, -1]))) for k in VaderTagger().tag(story)] for story in stories]
+    nats = float(story_nats(decoder, stories, tags, 16).sum())
+    assert record["ppl_given_tags"] == pytest.approx(math.exp(nats / record["tokens"]), rel=1e-3)
 
 
 @pytest.mark.parametrize("schedule", ["cosine", "wsd"])

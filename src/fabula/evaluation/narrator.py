@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -19,6 +20,7 @@ from tqdm import tqdm
 
 from fabula.corpus.dataset import digest
 from fabula.corpus.read import Story, read_stories
+from fabula.corpus.states import UNKNOWN
 from fabula.corpus.taggers.sentiment import VaderTagger
 from fabula.corpus.tokenize import tokenise_many
 from fabula.errors import UserError
@@ -73,7 +75,11 @@ def measure_narrator(
     nats = story_nats(decoder, stories, None, batch, bar)
     given = None
     if tagger.labels == config.labels:
-        given = story_nats(decoder, stories, [tagger.tag(story) for story in stories], batch, bar)
+        # Of several factors the first alone is given: a sentence's state is then one that is free in the others.
+        free = [UNKNOWN] * (len(config.states.sizes) - 1)
+        number = [int(config.states.number(np.array([k, *free]))) for k in range(len(tagger.labels))]
+        tags = [[None if k is None else number[k] for k in tagger.tag(story)] for story in stories]
+        given = story_nats(decoder, stories, tags, batch, bar)
     tokens = sum(len(words) + 1 for story in stories for words in tokenise_many(story))
     characters = sum(len(sentence) for story in stories for sentence in story)
     total, n = float(nats.sum()), len(stories)
