@@ -31,7 +31,7 @@ Names = Mapping[str, str]
 
 def close_quotes(text: str) -> str:
     """The same with its straight quotation marks in pairs: an opened one is closed at the end, a stray one goes
-    (unless there is nothing else: no sentence is empty).
+    (where there is nothing else it gets a second one: no sentence is empty).
 
     >>> close_quotes('She said, "Come home.')
     'She said, "Come home."'
@@ -43,7 +43,7 @@ def close_quotes(text: str) -> str:
         return text
     if text[last + 1 : last + 2].strip() and (last == 0 or text[last - 1].isspace()):
         return text + '"'
-    return " ".join((text[:last] + text[last + 1 :]).split()) or text
+    return " ".join((text[:last] + text[last + 1 :]).split()) or text + '"'
 
 
 class TokenText:
