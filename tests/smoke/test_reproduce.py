@@ -215,7 +215,8 @@ def test_all_of_it_at_toy_size(tmp_path: Path) -> None:
     assert ended.returncode == 0, ended.stdout[-2000:] + ended.stderr[-2000:]
     told = (tmp_path / "report.md").read_text(encoding="utf-8")
     infilling = told[told.index("## 1. Infilling") : told.index("## 4. Human evaluation")]
-    assert "not run" not in infilling
+    # The growth of S2S's bound cannot be measured: it has no samples.
+    assert [line[:6] for line in infilling.splitlines() if "not run" in line] == ["| S2S "]
     assert (tmp_path / "index.html").stat().st_size < 4 * 2**20
     pairs = [json.loads(line) for line in (tmp_path / "pairs" / "PAIRS-slds-lm.jsonl").read_text().splitlines()]
     assert len(pairs) == 6
