@@ -17,7 +17,7 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) --dist worksteal
 
 help:
 	@echo "make demo       install into .venv and fill in a story"
-	@echo "make test       lint, types, the test suite        (under 12 minutes on 2 cores)"
+	@echo "make test       lint, types, the test suite        (about 15 minutes on 2 cores)"
 	@echo "make check      its fast part                       (under 2 minutes)"
 	@echo "make test-long  kill tests, fuzzing, long statistics (under 40 minutes)"
 	@echo "make test-cuda  the CPU against a GPU               (needs a GPU)"

@@ -34,7 +34,7 @@ class Bound(NamedTuple):
 
 @torch.no_grad()
 def bound(model: LatentNarrator, told: Told, samples: int, generator: torch.Generator, precision: float = 1.0) -> Bound:
-    """The weights p(X | Z) [sum_S p(S) p(Z | S)] / q(Z | X); with moods free, p(X | Z) does not hear S.
+    """The weights p(X | Z) [sum_S p(S) p(Z | S)] / q(Z | X); with moods free, p(X | Z) does not depend on S.
 
     `precision` multiplies that of every phi_i in q, which any q may.
     """
