@@ -33,8 +33,15 @@ JUDGE = """async () => {
 """As if a critic had judged the first candidate."""
 
 
-@pytest.mark.parametrize("width", [360, 1440])
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize(
+    ("scheme", "width"),
+    [
+        ("light", 360),
+        ("dark", 1440),
+        pytest.param("light", 1440, marks=pytest.mark.long),
+        pytest.param("dark", 360, marks=pytest.mark.long),
+    ],
+)
 def test_axe(browser: Browser, studio: Server, watch: Watch, scheme: str, width: int) -> None:
     size = {"width": width, "height": 900}
     context = browser.new_context(viewport=size, color_scheme=scheme, reduced_motion="reduce")  # type: ignore[arg-type]
