@@ -103,6 +103,8 @@ def own_labels(folder: Path, labels: tuple[str, ...]) -> Path:
         ("[train]\nlabeled = 3", "unknown setting train.labeled"),
         ("[model.language]\nwidth = 3", "unknown setting model.language.width"),
         ("speed = 3", "unknown setting speed"),
+        ('kind = "poem"', "is of kind poem: there are narrator, preference, critic"),
+        ('kind = "slds-narrator"', "is of kind slds-narrator: an experiment that benchmarks/narrator_latent.sh"),
         ("[objective]\ncontrast = 1.0", "setting objective.contrast is retired"),
         ("[model.scaffold]\nlearn = true", "setting model.scaffold is retired"),
         ("[train]\nepochs = 'many'", "setting train.epochs must be a int, not 'many'"),

@@ -70,6 +70,8 @@ def run(args: argparse.Namespace) -> int:
     kind = kind_of(args.recipe) if args.recipe is not None else ""
     if kind in ADAPTERS:
         return train_adapter(args, kind)
+    if kind:
+        raise UserError(f"{args.recipe} is of kind {kind}: {ELSEWHERE.get(kind, NO_SUCH_KIND)}", field="recipe")
     start = starting_point(args.start) if args.start is not None else None
     recipe = read_recipe(args.recipe) if args.recipe is not None or start is None else start.recipe
     corpus = Corpus.open(args.data)
@@ -132,6 +134,12 @@ def starting_point(name: str) -> Checkpoint:
 
 ADAPTERS = ("narrator", "preference", "critic")
 """Kinds of recipes that adapt the pretrained base, on raw stories: --data is a folder with train.csv and valid.csv."""
+
+
+NO_SUCH_KIND = f"there are {', '.join(ADAPTERS)}; a recipe of the paper's models names none"
+ELSEWHERE = {
+    "slds-narrator": "an experiment that benchmarks/narrator_latent.sh DATA OUT trains and measures, way by way"
+}
 
 
 def train_adapter(args: argparse.Namespace, kind: str) -> int:

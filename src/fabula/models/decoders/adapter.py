@@ -22,7 +22,6 @@ from torch import Tensor
 
 from fabula.corpus.states import Factor, StateSpace
 from fabula.errors import UserError
-from fabula.models.decoders.base import sha256
 from fabula.models.decoders.quantised import quantise
 from fabula.models.decoders.rows import SPECIALS, TagTokens
 from fabula.models.decoders.transformer import LINEARS, Sizes
@@ -175,10 +174,6 @@ def load_adapter(folder: Path) -> Adapter:
         scale = stored.get(f"{name}.scale")
         tensors[name] = tensor.float() if scale is None else tensor.float() * scale.float()[:, None]
     return Adapter(config, tensors)
-
-
-def adapter_sha256(folder: Path) -> str:
-    return sha256(folder / WEIGHTS)
 
 
 def _replace(path: Path, write: Any) -> None:
