@@ -23,8 +23,8 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 import torch
 
-from fabula.corpus.states import UNKNOWN, Arc
-from fabula.corpus.taggers.protocol import read_values, tagger_of
+from fabula.corpus.states import UNKNOWN, Arc, Factor, StateSpace
+from fabula.corpus.taggers.protocol import Tagger, faults, read_values, tagger_of
 from fabula.corpus.tokenize import tokenise
 from fabula.corpus.vocabulary import UNK
 from fabula.device import pick_device, use_threads
@@ -159,23 +159,29 @@ def describe(name: str, folder: Path) -> dict[str, Any]:
             base = "installed" if find_base(missing_ok=True) else f"not installed: {INSTALL}"
             return {
                 "name": name, "folder": str(folder), "recipe": known["name"], "kind": "narrator",
-                "labels": list(known["labels"]), "base": base, "bytes": size, "figures": known["figures"],
+                **_states(known["factors"]), "base": base, "bytes": size, "figures": known["figures"],
             }  # fmt: skip
         config = checkpoints.read_config(folder)
         words = len(json.loads((folder / "vocabulary.json").read_text(encoding="utf-8")))
-        recipe = config["recipe"]
+        recipe, states = config["recipe"], config.get("states", [{"name": "", "labels": config["labels"]}])
         return {
             "name": name,
             "folder": str(folder),
             "recipe": recipe["name"],
             "kind": recipe["model"]["kind"],
-            "labels": list(config["labels"]),
+            **_states(StateSpace.from_record(states).factors),
             "words": words,
             "bytes": size,
             "figures": config.get("figures", {}),
         }
     except (UserError, OSError, KeyError, TypeError, ValueError) as error:
         return {"name": name, "folder": str(folder), "damaged": str(error)}
+
+
+def _states(factors: Sequence[Factor]) -> dict[str, Any]:
+    """The labels of the first factor, the mood; where there are several, all of them by name."""
+    several = {"factors": StateSpace(tuple(factors)).to_record()} if len(factors) > 1 else {}
+    return {"labels": list(factors[0].labels), **several}
 
 
 def with_settings(method: Method) -> Method:
@@ -224,7 +230,9 @@ class Narrator:
     def __init__(self, checkpoint: Checkpoint, device: str = "cpu") -> None:
         self.checkpoint, self.device = checkpoint, device
         self.model = checkpoint.model.requires_grad_(False)
-        self.vocabulary, self.labels, self.states = checkpoint.vocabulary, checkpoint.labels, checkpoint.states
+        self.vocabulary, self.states = checkpoint.vocabulary, checkpoint.states
+        self.labels = self.states.factors[0].labels
+        """Of the mood, the first factor of the state; `states` has all of them."""
         own = self.model.tokenizer
         self.rules = WordRules.of(own or WordTokenizer(self.vocabulary), device, checkpoint.people.names)
         self.cast = Cast(checkpoint.people, self.rules)
@@ -363,25 +371,32 @@ class Narrator:
         )
 
     @torch.inference_mode()
-    def tag(self, sentences: Sequence[str]) -> Tagging:
+    def tag(self, sentences: Sequence[str], *, factors: Sequence[str] = ()) -> Tagging:
         """The tag of every sentence: argmax q(S_i | X), or the corpus's own tagger for a model that has no q(S).
 
-        A sentence alone is no story, and yet has a tag.
+        A sentence alone is no story, and yet has a tag. Of a model of several factors the others are told beside it;
+        those whose tagger has to load a parser (`verb`) only if `factors` names them.
 
         >>> fabula.load("small").tag(["Tom was sad and cried.", "Tom was happy."]).tags
         ('negative', 'positive')
         """
         task = story_task(sentences, self.states, fewest=1)
+        asked = self.states.check(factors)
         if self.model.has_tags:
             batch = self.text.encode(task)
-            q = self.model.log_q_S(flatten(batch.X, batch.lengths))[0].exp().tolist()
+            q = self.states.marginals(self.model.log_q_S(flatten(batch.X, batch.lengths))[0].exp().tolist())
+            named = [{name: max(shares, key=shares.__getitem__) for name, shares in row.items()} for row in q]
             notes: tuple[str, ...] = ()
         else:
-            q = [[float(k == s) for k in range(len(self.labels))] for s in self._tagger_states(task)]
-            notes = (f"this model has no q(S | X): tags are by {self.checkpoint.tagger.get('tagger', 'vader')}",)
-        tags = tuple(self.labels[max(range(len(row)), key=row.__getitem__)] for row in q)
-        shares = tuple(dict(zip(self.labels, row, strict=True)) for row in q)
-        return Tagging(_whole(task), tags, shares, self.name, notes)
+            for why in faults(self._tagger, asked).values():
+                raise UserError(why, field="factors")
+            found = [self.states.named(values) for values in self._read_values(_whole(task), asked)]
+            named = [{self._mood: tag or self.labels[0], **others} for tag, others in found]
+            q = [{self._mood: {label: float(label == row[self._mood]) for label in self.labels}} for row in named]
+            tagger = str(self.checkpoint.tagger.get("tagger", "vader")).split(",")[0]
+            notes = (f"this model has no q(S | X): tags are by {tagger}",)
+        tags, shares = tuple(row.pop(self._mood) for row in named), tuple(row[self._mood] for row in q)
+        return Tagging(_whole(task), tags, shares, self.name, notes, tuple(named) if any(named) else ())
 
     @torch.inference_mode()
     def score(self, sentences: Sequence[str], *, samples: int = 100, seed: int = 0) -> Score:
@@ -438,12 +453,14 @@ class Narrator:
         for i, (text, values) in enumerate(zip(_whole(task), task.arc, strict=True)):
             ids = batch.X[0, i, : int(batch.lengths[0, i])].tolist()
             own, figures = figures[: len(ids)], figures[len(ids) :]
-            tag = self.states.label(values)
-            fits_arc = None if tag is None or log_q_S is None else float(log_q_S[i, open_states[i]].logsumexp(0))
+            tag, others = self.states.named(values)
+            free = tag is None and not others
+            fits_arc = None if free or log_q_S is None else float(log_q_S[i, open_states[i]].logsumexp(0))
             reasons.append(
                 Reasons(
                     text=text, words=self.text.words(text, ids, own), end=own[-1], log_p=math.fsum(own),
                     fits_before=fit.before[i] / len(ids), fits_after=fit.after[i], fits_arc=fits_arc, tag=tag,
+                    factors=others,
                 )
             )  # fmt: skip
         return Explanation(
@@ -481,21 +498,32 @@ class Narrator:
         phi = evidence(model, batch.X, batch.lengths).phi
         drawn = draw_latents(model.scaffold, model.dynamics, allowed, phi, batch.present, noise)
         shares = model.one_hot(drawn.S).mean(0).tolist()
-        labels = self.labels if model.K > 1 else ("any",)
+        several = self.states.K == model.K > 1
+        tags, factors = self._shares(shares) if several else (tuple({"any": row[0]} for row in shares), ())
         return Posterior(
-            tags=tuple(dict(zip(labels, row, strict=True)) for row in shares),
+            tags=tags,
             Z_mean=tuple(tuple(row) for row in drawn.Z.mean(0).tolist()),
             Z_deviation=tuple(tuple(row) for row in drawn.Z.std(0).tolist()),
             samples=samples,
             seed=seed,
             model=self.name,
+            factors=factors,
         )
+
+    def _shares(
+        self, shares: Sequence[Sequence[float]]
+    ) -> tuple[tuple[dict[str, float], ...], tuple[dict[str, dict[str, float]], ...]]:
+        """[sent, K] as the share of each mood, and those of the other factors by name."""
+        found = self.states.marginals(shares)
+        tags = tuple(row.pop(self._mood) for row in found)
+        return tags, tuple(found) if any(found) else ()
 
     def _tag_posterior(self, task: Task, seed: int) -> Posterior:
         """p(S | the arc, the tags read off the given sentences), exact; there is no Z."""
         scaffold = self.model.get_submodule("scaffold")
         assert isinstance(scaffold, Scaffold)
-        read = self._read_values([sentence or "" for sentence in task.sentences], task)
+        texts = [sentence or "" for sentence in task.sentences]
+        read = self._read_values(texts, self.states.spoken(task.arc))
         # What the arc leaves open of a given sentence is read off it, factor by factor.
         seen = np.where(np.asarray(task.missing)[:, None], UNKNOWN, read)
         values = np.where(np.asarray(task.arc) < 0, seen, np.asarray(task.arc))
@@ -504,29 +532,33 @@ class Narrator:
         everywhere = torch.ones(allowed.shape[:2], dtype=torch.bool, device=self.device)
         shares = scaffold.posterior(log_evidence, everywhere)[0].tolist()
         empty: tuple[tuple[float, ...], ...] = ((),) * len(values)
+        tags, factors = self._shares(shares)
         return Posterior(
-            tags=tuple(dict(zip(self.labels, row, strict=True)) for row in shares), Z_mean=empty, Z_deviation=empty,
-            samples=1, seed=seed, model=self.name,
-        )  # fmt: skip
+            tags=tags, Z_mean=empty, Z_deviation=empty, samples=1, seed=seed, model=self.name, factors=factors
+        )
 
     def _tagger_states(self, task: Task) -> list[int]:
         return self._read_tags([text or "" for text in task.sentences])
 
     def _read_tags(self, texts: Sequence[str]) -> list[int]:
         """The states of sentences by the tagger that the checkpoint names."""
-        tagger = tagger_of(self.checkpoint.tagger, self.labels)
-        if tagger is None:
-            raise UserError("this model cannot tag, and no tagger knows its labels", field="model")
-        return [s or 0 for s in tagger.tag(list(texts))]
+        return [s or 0 for s in self._tagger.tag(list(texts))]
 
-    def _read_values(self, texts: Sequence[str], task: Task) -> list[list[int]]:
-        """The values of each factor that the tagger reads off sentences; of a slow one where the arc speaks of it."""
-        tagger = tagger_of(self.checkpoint.tagger, self.labels)
+    @property
+    def _mood(self) -> str:
+        """The name of the first factor."""
+        return self.states.factors[0].name
+
+    @property
+    def _tagger(self) -> Tagger:
+        tagger = tagger_of(self.checkpoint.tagger, self.checkpoint.labels)
         if tagger is None:
             raise UserError("this model cannot tag, and no tagger knows its labels", field="model")
-        columns = zip(self.states.factors, zip(*task.arc, strict=True), strict=True)
-        asked = [factor.name for factor, values in columns if max(values) >= 0]
-        return read_values(tagger, texts, asked)
+        return tagger
+
+    def _read_values(self, texts: Sequence[str], asked: Sequence[str]) -> list[list[int]]:
+        """The values of each factor that the tagger reads off sentences; of a slow one where it is asked for."""
+        return read_values(self._tagger, texts, asked)
 
     def _ready(
         self, task: Task, context: Context, candidates: int, name: str, seed: int, settings: Mapping[str, Any]
@@ -547,6 +579,9 @@ class Narrator:
             what = "word is new to this model and was" if len(unknown) == 1 else "words are new to this model and were"
             listed = ", ".join(unknown[:UNKNOWN_SHOWN]) + (", ..." if len(unknown) > UNKNOWN_SHOWN else "")
             notes += (f"{len(unknown)} {what} read as unknown: {listed}",)
+        if self.model.tagger is not None:
+            unchecked = faults(self.model.tagger, self.states.spoken(task.arc))
+            notes += tuple(f"the arc of {name} is not checked: {why}" for name, why in unchecked.items())
         unsaid = int(context.line is not None)
         length = len(task.sentences) - unsaid
         if length > HORIZON and self.model.has_latent:
@@ -633,10 +668,10 @@ class Narrator:
         free = self.model.reads_ahead and bool((story.S[: len(texts)] < 0).any())
         values = self.states.values(story.S[: len(texts)].tolist())
         if free:
-            values = np.where(values < 0, self._read_values(texts, task), values)
+            values = np.where(values < 0, self._read_values(texts, self.states.spoken(task.arc)), values)
         for i, text in enumerate(texts):
-            tag = self.states.label(values[i].tolist()) if len(self.labels) > 1 else None
-            sentences.append(Sentence(text, task.missing[i], tag, float(story.log_p[i])))
+            tag, others = self.states.named(values[i].tolist()) if self.states.K > 1 else (None, {})
+            sentences.append(Sentence(text, task.missing[i], tag, float(story.log_p[i]), others))
         return Candidate(tuple(sentences[unsaid:]), story.score, _parts(task, story, unsaid))
 
 

@@ -30,7 +30,8 @@ class Answer:
 
     def to_dict(self) -> dict[str, Any]:
         """The fields as plain values, numbers as they are; lists for tuples."""
-        return {key: _listed(value) for key, value in asdict(self).items()}  # type: ignore[call-overload]
+        told: dict[str, Any] = _listed(_without_empty(asdict(self)))  # type: ignore[call-overload]
+        return told
 
     def rows(self) -> list[dict[str, Any]]:
         """A row for every sentence, as a table takes them."""
@@ -45,9 +46,13 @@ class Sentence:
     written: bool
     """Whether the model wrote it; a given sentence is word for word what was typed."""
     tag: str | None
-    """The switching state it was written under, in the corpus's words; None for a model without any."""
+    """The switching state it was written under, in the corpus's words, of several factors the first: the mood. None for
+    a model without any."""
     log_p: float
     """log p(X_i | X_:i, Z_i) in nats; of a given sentence as the model reads it, with unknown words as <unk>."""
+    factors: Mapping[str, str] = field(default_factory=dict)
+    """Of a state of several factors, the labels of those after the first by name, such as {"emotion": "joy"}: what the
+    arc asked for, and else what a tagger reads off the text; main verbs only where the arc speaks of them."""
 
 
 @dataclass(frozen=True)
@@ -116,7 +121,7 @@ class Filling(Answer):
     def rows(self) -> list[dict[str, Any]]:
         """A row for every sentence of every candidate."""
         return [
-            {"candidate": number, "score": found.score, "sentence": i, **asdict(sentence)}
+            {"candidate": number, "score": found.score, "sentence": i, **_flat(sentence)}
             for number, found in enumerate(self.candidates, start=1)
             for i, sentence in enumerate(found.sentences, start=1)
         ]
@@ -128,17 +133,21 @@ class Tagging(Answer):
 
     sentences: tuple[str, ...]
     tags: tuple[str, ...]
+    """Of a state of several factors the first: the mood."""
     probabilities: tuple[Mapping[str, float], ...]
     """q(S_i | X) by label."""
     model: str
     notes: tuple[str, ...] = ()
+    factors: tuple[Mapping[str, str], ...] = ()
+    """The labels of further factors by name, for every sentence; empty where the model has none."""
 
     def rows(self) -> list[dict[str, Any]]:
         """A row for every sentence, with q(S_i | X) by label."""
         return [
-            {"sentence": i, "text": text, "tag": tag, **{f"p_{label}": share for label, share in shares.items()}}
-            for i, (text, tag, shares) in enumerate(
-                zip(self.sentences, self.tags, self.probabilities, strict=True), start=1
+            {"sentence": i, "text": text, "tag": tag, **{f"p_{label}": p for label, p in shares.items()}, **factors}
+            for i, (text, tag, shares, factors) in enumerate(
+                zip(self.sentences, self.tags, self.probabilities, self.factors or ({},) * len(self.tags), strict=True),
+                start=1,
             )
         ]
 
@@ -220,6 +229,8 @@ class Reasons:
     """log q(S_i = the tag asked for | X); None where the arc is free, or the model cannot tell."""
     tag: str | None
     """The tag asked for."""
+    factors: Mapping[str, str] = field(default_factory=dict)
+    """The labels of further factors that were asked for, by name."""
 
 
 @dataclass(frozen=True)
@@ -237,7 +248,13 @@ class Explanation(Answer):
     def rows(self) -> list[dict[str, Any]]:
         """A row for every word, with what is said of its sentence."""
         return [
-            {"sentence": i, "word": place, **asdict(word), **{name: getattr(reasons, name) for name in FITS}}
+            {
+                "sentence": i,
+                "word": place,
+                **asdict(word),
+                **{name: getattr(reasons, name) for name in FITS},
+                **reasons.factors,
+            }
             for i, reasons in enumerate(self.sentences, start=1)
             for place, word in enumerate(reasons.words, start=1)
         ]
@@ -248,14 +265,17 @@ class Posterior(Answer):
     """What a story says about its latents: p(S_i | X+) and the moments of Z_i, missing sentences included."""
 
     tags: tuple[Mapping[str, float], ...]
+    """Of a state of several factors the first: the mood."""
     Z_mean: tuple[tuple[float, ...], ...]
     Z_deviation: tuple[tuple[float, ...], ...]
     samples: int
     seed: int
     model: str
+    factors: tuple[Mapping[str, Mapping[str, float]], ...] = ()
+    """The same of further factors by name, for every sentence; empty where the model has none."""
 
     def rows(self) -> list[dict[str, Any]]:
-        """A row for every sentence: p(S_i | X+) by label, and the mean of Z_i."""
+        """A row for every sentence: p(S_i | X+) by label of the first factor, and the mean of Z_i."""
         return [
             {
                 "sentence": i,
@@ -270,9 +290,29 @@ FITS = ("fits_before", "fits_after", "fits_arc", "tag")
 """What an explanation says of a whole sentence."""
 
 
+FACTORS = "factors"
+"""The member that only answers of a model with several factors have."""
+
+
 def plain(answer: Any) -> dict[str, Any]:
     """A record as JSON takes it."""
-    return {key: _rounded(value) for key, value in asdict(answer).items()}
+    told: dict[str, Any] = _rounded(_without_empty(asdict(answer)))
+    return told
+
+
+def _without_empty(value: Any) -> Any:
+    """What a model of one factor answers has no `factors`."""
+    if isinstance(value, Mapping):
+        kept = ((key, item) for key, item in value.items() if key != FACTORS or item not in ({}, ()))
+        return {key: _without_empty(item) for key, item in kept}
+    return [_without_empty(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def _flat(sentence: Sentence) -> dict[str, Any]:
+    """A sentence as a row: a column for each further factor."""
+    told = asdict(sentence)
+    factors: dict[str, str] = told.pop(FACTORS)
+    return {**told, **factors}
 
 
 def _rounded(value: Any) -> Any:
@@ -309,5 +349,6 @@ def many_rows(results: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
         for number, found in enumerate(result["candidates"], start=1):
             for i, (text, tag) in enumerate(zip(found["sentences"], found["tags"], strict=True), start=1):
                 own = {"candidate": number, "score": found["score"], "sentence": i, "text": text, "tag": tag}
-                rows.append({**about, **own, "error": None})
+                further = found[FACTORS][i - 1] if found.get(FACTORS) else {}
+                rows.append({**about, **own, "error": None, **further})
     return rows

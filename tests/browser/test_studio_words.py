@@ -77,13 +77,14 @@ def test_a_story_becomes_a_book(desk: Desk, tmp_path: Path) -> None:
     expect(page.locator("article p")).to_be_visible()
 
 
-def expects(label: str) -> Callable[[Route], None]:
-    """What a model with such labels would answer to what it believes of five lines: the server's own has none."""
+def expects(mood: str, **factors: str) -> Callable[[Route], None]:
+    """What a model with such factors would answer to what it believes of five lines: the server's own has none."""
 
     def answer(route: Route) -> None:
         empty: list[list[float]] = [[] for _ in range(5)]
         told = {
-            "tags": [{label: 1.0}] * 5,
+            "tags": [{mood: 1.0}] * 5,
+            "factors": [{name: {label: 1.0} for name, label in factors.items()}] * 5,
             "Z_mean": empty,
             "Z_deviation": empty,
             "samples": 1,
@@ -102,14 +103,13 @@ def test_an_arc_has_a_lane_for_everything_that_a_model_says_of_a_sentence(desk: 
     def two(route: Route) -> None:
         answer = route.fetch()
         told = answer.json()
-        labels = [f"{mood}/{verb}" for mood in ("negative", "neutral", "positive") for verb in ("rests", "moves")]
         for model in told["models"]:
-            model["labels"] = labels
-            model["factors"] = [{"name": "sentiment"}, {"name": "action"}]
+            action = {"name": "action", "labels": ["rests", "moves"]}
+            model["factors"] = [{"name": "sentiment", "labels": model["labels"]}, action]
         route.fulfill(response=answer, json=told)
 
     page.route("**/api/models", two)
-    page.route("**/api/posterior", expects("neutral/rests"))
+    page.route("**/api/posterior", expects("neutral", action="rests"))
     desk.reload()
     tags = "async () => (await import('/page/store.js')).store.doc.lines.map((line) => line.tag)"
     desk.point(2).press("End")
@@ -125,7 +125,7 @@ def test_an_arc_has_a_lane_for_everything_that_a_model_says_of_a_sentence(desk: 
     page.get_by_role("button", name="Shape of the arc").click()
     page.get_by_role("menuitem", name="Rags to riches").click()
     assert page.evaluate(tags) == [
-        "negative/?", "negative/rests", "neutral/moves", "positive/?", "positive/?",
+        "negative", "negative/rests", "neutral/moves", "positive", "positive",
     ]  # fmt: skip
 
 
@@ -138,14 +138,13 @@ def test_a_lane_of_many_labels_has_a_list_for_every_line(desk: Desk) -> None:
         answer = route.fetch()
         told = answer.json()
         emotions = ["joy", "sadness", "anger", "fear", "surprise", "none"]
-        moods = ("negative", "neutral", "positive")
         for model in told["models"]:
-            model["labels"] = [f"{mood}/{e}/{verb}" for mood in moods for e in emotions for verb in verbs]
-            model["factors"] = [{"name": "sentiment"}, {"name": "emotion"}, {"name": "verb"}]
+            lanes = {"sentiment": model["labels"], "emotion": emotions, "verb": verbs}
+            model["factors"] = [{"name": name, "labels": labels} for name, labels in lanes.items()]
         route.fulfill(response=answer, json=told)
 
     page.route("**/api/models", three)
-    page.route("**/api/posterior", expects("neutral/joy/buy"))
+    page.route("**/api/posterior", expects("neutral", emotion="joy", verb="buy"))
     desk.reload()
     tags = "async () => (await import('/page/store.js')).store.doc.lines.map((line) => line.tag)"
     desk.point(2).press("End")
@@ -163,7 +162,7 @@ def test_a_lane_of_many_labels_has_a_list_for_every_line(desk: Desk) -> None:
     page.get_by_role("button", name="sentiment", exact=True).click()
     expect(page.get_by_role("combobox", name="emotion of sentence 2")).to_be_hidden()
     expect(desk.point(2)).to_have_attribute("aria-valuetext", "glad, fixed")
-    assert page.evaluate(tags) == [None, "positive/?/?", "?/?/forgive", None, None]
+    assert page.evaluate(tags) == [None, "positive", "?/?/forgive", None, None]
 
 
 def test_a_length_is_typed_and_nothing_written_is_lost(desk: Desk) -> None:

@@ -17,6 +17,8 @@ from fabula.api import Narrator
 from fabula.cli import main
 from fabula.corpus.states import Factor, StateSpace
 from fabula.corpus.vocabulary import SPECIALS, Vocabulary
+from fabula.infill.batch import flatten
+from fabula.infill.task import story_task
 from fabula.models.build import build
 from fabula.studio.app import create_app
 from fabula.studio.settings import StudioSettings
@@ -87,8 +89,8 @@ def test_arcs_of_one_factor_or_both(
     found = narrator.fill(STORY, arc=arc, sampler=sampler, **SAMPLES)
     wanted = STATES.parse(arc)
     for candidate in found.candidates:
-        for values, tag in zip(wanted, candidate.arc, strict=True):
-            ((state,),) = (STATES.parse([tag]),)
+        for values, sentence in zip(wanted, candidate.sentences, strict=True):
+            ((state,),) = (STATES.parse([f"{sentence.tag}/{sentence.factors['emotion']}"]),)
             assert all(w in (-1, v) for w, v in zip(values, state, strict=True))
     body = {"sentences": STORY, "arc": arc, "sampler": sampler, **SAMPLES}
     over_http = client.post("/api/fill", json=body)
@@ -103,37 +105,46 @@ def test_arcs_of_one_factor_or_both(
 def test_a_free_factor_is_drawn(narrator: Narrator) -> None:
     """Twenty candidates with every sentiment fixed have more than one emotion."""
     found = narrator.fill(STORY, arc="- . + +", samples=40, candidates=20, tags="free")
-    tags = [tag for candidate in found.candidates for tag in candidate.arc]
-    assert {tag.split("/")[0] for tag in tags[1::4] if tag} == {"neutral"}
-    assert len({tag.split("/")[1] for tag in tags if tag}) > 1
+    assert {candidate.arc[1] for candidate in found.candidates} == {"neutral"}
+    assert len({sentence.factors["emotion"] for found in found.candidates for sentence in found.sentences}) > 1
 
 
 def test_a_model_without_latents_draws_the_free_factor(models: Path) -> None:
     found = fabula.load("s2s").fill(STORY, arc={"emotion": "joy ? fear fear"}, samples=40, candidates=20)
-    firsts = [candidate.arc[0] for candidate in found.candidates]
-    assert {tag.split("/")[1] for tag in firsts if tag} == {"joy"}
-    assert len(set(firsts)) > 1
+    assert {candidate.sentences[0].factors["emotion"] for candidate in found.candidates} == {"joy"}
+    assert len({candidate.arc[0] for candidate in found.candidates}) > 1
     assert {candidate.arc[1] for candidate in found.candidates} == {None}
+    assert {len(candidate.sentences[1].factors) for candidate in found.candidates} == {0}
 
 
 def test_posterior_and_explanation_know_both_factors(narrator: Narrator, client: httpx.Client) -> None:
     arc = {"emotion": "joy ? fear ?"}
     posterior = narrator.posterior(STORY, arc=arc)
-    joy, fear = (
-        [sum(share for label, share in row.items() if label.endswith(f"/{name}")) for row in posterior.tags]
-        for name in ("joy", "fear")
-    )
+    joy, fear = ([row["emotion"][name] for row in posterior.factors] for name in ("joy", "fear"))
     assert joy[0] == pytest.approx(1)
     assert fear[2] == pytest.approx(1)
     assert 0 < joy[1] < 1
+    assert all(sum(row.values()) == pytest.approx(1) for row in posterior.tags)
     over_http = client.post("/api/posterior", json={"sentences": STORY, "arc": arc}).json()
-    assert over_http["tags"] == json.loads(json.dumps(posterior.to_json()))["tags"]
-    told = ["Tom was sad.", "Tom ran home."]
-    both = narrator.explain(told, arc="+/joy ?", samples=2).sentences[0].fits_arc
-    either = narrator.explain(told, arc="emotion=joy,?", samples=2).sentences[0].fits_arc
+    told = json.loads(json.dumps(posterior.to_json()))
+    assert (over_http["tags"], over_http["factors"]) == (told["tags"], told["factors"])
+    story = ["Tom was sad.", "Tom ran home."]
+    both = narrator.explain(story, arc="+/joy ?", samples=2).sentences[0].fits_arc
+    either = narrator.explain(story, arc="emotion=joy,?", samples=2).sentences[0].fits_arc
     assert both is not None
     assert either is not None
     assert both < either < 0
+
+
+def test_a_tag_is_the_likeliest_of_each_factor(narrator: Narrator) -> None:
+    """q(S_i | X) summed over the other factor; the first is the tag, the second beside it."""
+    story = ["Tom was sad.", "Tom ran home."]
+    tagged = narrator.tag(story)
+    task = narrator.text.encode(story_task(story, STATES))
+    q = narrator.model.log_q_S(flatten(task.X, task.lengths))[0].exp().view(2, 3, 3)
+    assert [list(row.values()) for row in tagged.probabilities] == [pytest.approx(row) for row in q.sum(2).tolist()]
+    emotions = [STATES.factors[1].labels[k] for k in q.sum(1).argmax(1).tolist()]
+    assert [row["emotion"] for row in tagged.factors] == emotions
 
 
 def test_wrong_arcs_are_one_line(client: httpx.Client, capsys: pytest.CaptureFixture[str], models: Path) -> None:

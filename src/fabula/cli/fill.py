@@ -31,10 +31,11 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 def run(args: argparse.Namespace) -> int:
     sentences, chosen = options.story(args), options.chosen(args)
-    answers = options.narrator(args).fill_iter(sentences, at_once=True, **chosen)
-    filling = show.watch(answers, quiet=args.json)
+    narrator = options.narrator(args)
+    filling = show.watch(narrator.fill_iter(sentences, at_once=True, **chosen), quiet=args.json)
     if args.json:
         show.print_json(filling.to_json())
     else:
-        print(show.show_filling(filling, colour=show.coloured(args.color), verbose=args.verbose))
+        factors = options.factors(narrator, chosen["arc"])
+        print(show.show_filling(filling, colour=show.coloured(args.color), verbose=args.verbose, factors=factors))
     return 0

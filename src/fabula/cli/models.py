@@ -57,5 +57,6 @@ def _line(model: dict[str, Any]) -> str:
     )
     size = f"{model['bytes'] / 2**20:.1f} MiB"
     what = f"{model['words']:,} words" if "words" in model else f"base {model['base']}"
+    what += f"  {' x '.join(factor['name'] for factor in model['factors'])}" if "factors" in model else ""
     head = f"{model['name']:<12} {model['kind']:<8} {size:>10}  {what}  recipe {model['recipe']}"
     return f"{head}\n{'':<12} {figures or 'no figures recorded'}\n{'':<12} {Path(model['folder'])}"

@@ -48,7 +48,9 @@ def add_sampling(parser: argparse.ArgumentParser, candidates: int, defaults: Map
         "--starts", action="append", default=[], metavar='N:"WORDS"', help="words that sentence N has to begin with"
     )
     add_sampler(parser, candidates, defaults)
-    parser.add_argument("--verbose", action="store_true", help="also how the sampler moved")
+    parser.add_argument(
+        "--verbose", action="store_true", help="also how the sampler moved, and factors that the arc leaves free"
+    )
     parser.add_argument(
         "--color", choices=("auto", "always", "never"), default="auto", help="colours (auto: only in a terminal)"
     )
@@ -110,6 +112,11 @@ def narrator(args: argparse.Namespace) -> Narrator:
     from fabula.api import load
 
     return load(args.model, args.device, threads)
+
+
+def factors(narrator: Narrator, arc: str | None) -> list[str]:
+    """The factors that an arc speaks of: those that are shown beside the lines."""
+    return [] if arc is None else narrator.states.spoken(narrator.states.parse(arc))
 
 
 def starts(args: argparse.Namespace) -> dict[int, str]:

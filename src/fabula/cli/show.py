@@ -6,7 +6,7 @@ import json
 import os
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -31,10 +31,10 @@ def paint(text: str, code: str, on: bool) -> str:
     return f"\x1b[{code}m{text}\x1b[0m" if on and text else text
 
 
-def show_filling(filling: Filling, *, colour: bool, verbose: bool) -> str:
-    """All candidates, then notes and, if asked for, how the sampler moved."""
+def show_filling(filling: Filling, *, colour: bool, verbose: bool, factors: Collection[str] = ()) -> str:
+    """All candidates, then notes and, if asked for, how the sampler moved. `factors` are named beside the mood."""
     blocks = [
-        show_candidate(candidate, number, len(filling.candidates), colour, verbose)
+        show_candidate(candidate, number, len(filling.candidates), colour, verbose, factors)
         for number, candidate in enumerate(filling.candidates, start=1)
     ]
     notes = [paint(f"note: {note}", GREY, colour) for note in filling.notes]
@@ -46,7 +46,9 @@ def show_filling(filling: Filling, *, colour: bool, verbose: bool) -> str:
     return "\n\n".join(blocks + (["\n".join(notes)] if notes else []))
 
 
-def show_candidate(candidate: Candidate, number: int, of: int, colour: bool, verbose: bool) -> str:
+def show_candidate(
+    candidate: Candidate, number: int, of: int, colour: bool, verbose: bool, factors: Collection[str] = ()
+) -> str:
     """The lines below a number where there are others; what it was ranked by only where figures are asked for."""
     head, parts = [f"{number}."] if of > 1 else [], candidate.parts
     if verbose:
@@ -63,21 +65,16 @@ def show_candidate(candidate: Candidate, number: int, of: int, colour: bool, ver
         mark = " " if not sentence.written else ">"
         text = paint(sentence.text, BOLD if sentence.written else GREY, colour)
         weakest = paint("  (the weakest line)", GREY, colour) if verbose and parts and parts.weakest == i else ""
-        lines.append(f" {mark} {show_tag(sentence.tag, colour)} {text}{weakest}")
+        shown = {name: label for name, label in sentence.factors.items() if verbose or name in factors}
+        lines.append(f" {mark} {show_tag(sentence.tag, colour, shown)} {text}{weakest}")
     return "\n".join(lines)
 
 
-def show_tag(tag: str | None, colour: bool) -> str:
-    """A dot on a scale from sad to glad, so that the arc runs down the page; other labels by name."""
-    if tag is None:
-        return " "
-    first, *others = tag.split("/")
-    if first not in SCALE:
-        return f"[{tag}]"
-    if others:  # several factors: the sentiment as a dot, the others by name
-        return " ".join([show_tag(first, colour), *(f"[{other}]" for other in others)])
+def show_tag(tag: str | None, colour: bool, factors: Mapping[str, str] = {}) -> str:
+    """A dot on a scale from sad to glad, so that the arc runs down the page; other labels and factors by name."""
     scale = "".join("●" if place == tag else "·" for place in SCALE)
-    return paint(scale, COLOURS[tag], colour)
+    mood = " " if tag is None else paint(scale, COLOURS[tag], colour) if tag in SCALE else f"[{tag}]"
+    return " ".join([mood, *(f"[{label}]" for label in factors.values())])
 
 
 def show_movement(filling: Filling) -> str:

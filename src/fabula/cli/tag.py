@@ -10,6 +10,7 @@ EXAMPLES = """examples:
   fabula tag "Tom lost his dog." "He cried." "The dog came home."
   fabula tag "The dog came home."
   fabula tag --file story.txt --json
+  fabula tag "He forgave her." --factors verb
   echo "Tom lost his dog. He cried. The dog came home." | fabula tag - --paragraph
 """
 
@@ -23,19 +24,24 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     options.add_story(parser, blanks=False)
+    parser.add_argument(
+        "--factors", default="", metavar="NAMES", help="also factors that need a parser: verb; joined by commas"
+    )
     options.add_model(parser)
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
     sentences = options.story(args)
-    tagging = options.narrator(args).tag(sentences)
+    tagging = options.narrator(args).tag(sentences, factors=[name for name in args.factors.split(",") if name])
     if args.json:
         show.print_json(tagging.to_json())
         return 0
     colour = show.coloured("auto")
-    for text, tag, shares in zip(tagging.sentences, tagging.tags, tagging.probabilities, strict=True):
-        print(f"{show.show_tag(tag, colour)} {tag:<9} {shares[tag]:4.0%}  {text}")
+    factors = tagging.factors or ({},) * len(tagging.tags)
+    for text, tag, shares, others in zip(tagging.sentences, tagging.tags, tagging.probabilities, factors, strict=True):
+        further = "".join(f"{label:<9}" for label in others.values())
+        print(f"{show.show_tag(tag, colour)} {tag:<9} {shares[tag]:4.0%}  {further}{text}")
     for note in tagging.notes:
         print(show.paint(f"note: {note}", show.GREY, colour))
     return 0

@@ -35,5 +35,6 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         show.print_json(story.to_json())
     else:
-        print(show.show_filling(story, colour=show.coloured(args.color), verbose=args.verbose))
+        factors = options.factors(narrator, chosen["arc"])
+        print(show.show_filling(story, colour=show.coloured(args.color), verbose=args.verbose, factors=factors))
     return 0

@@ -136,6 +136,31 @@ class StateSpace:
         named = [FREE if v < 0 else factor.labels[v] for v, factor in zip(values, self.factors, strict=True)]
         return JOINT.join(named)
 
+    def named(self, values: Sequence[int]) -> tuple[str | None, dict[str, str]]:
+        """The first factor's label, None where it is free; and the labels of the others by name, without free ones."""
+        found = {f.name: f.labels[v] for f, v in zip(self.factors, values, strict=True) if v >= 0}
+        return found.pop(self.factors[0].name, None), found
+
+    def check(self, names: Sequence[str]) -> list[str]:
+        """Names of factors, if they are."""
+        return [self._name(name, "factors") for name in names]
+
+    def spoken(self, arc: Values) -> list[str]:
+        """The names of the factors that an arc fixes anywhere."""
+        return [f.name for f, values in zip(self.factors, zip(*arc, strict=True), strict=True) if max(values) >= 0]
+
+    def marginals(
+        self, shares: NDArray[np.floating[Any]] | Sequence[Sequence[float]]
+    ) -> list[dict[str, dict[str, float]]]:
+        """[sent, K] to the share of each label for every sentence, by factor: the others are summed out."""
+        table = np.asarray(shares, dtype=np.float64).reshape(-1, *self.sizes)
+        axes = range(1, table.ndim)
+        summed = [table.sum(tuple(a for a in axes if a != f)).tolist() for f in axes]
+        return [
+            {f.name: dict(zip(f.labels, row[i], strict=True)) for f, row in zip(self.factors, summed, strict=True)}
+            for i in range(len(table))
+        ]
+
     def parse(self, arc: Any) -> Values:
         """An `Arc` as people write it, checked: a tag for each sentence, of one factor or several.
 
@@ -198,10 +223,11 @@ class StateSpace:
             found += [(self._name(name), tags) for name, tags in zip(named[::2], named[1::2], strict=True)]
         return found
 
-    def _name(self, name: str) -> str:
+    def _name(self, name: str, field: str = "arc") -> str:
         names = [factor.name for factor in self.factors]
         if name not in names:
-            raise UserError(f"unknown factor {name!r} in the arc; this model has {', '.join(names)}", field="arc")
+            where = "in the arc; " if field == "arc" else ""
+            raise UserError(f"unknown factor {name!r} {where}this model has {', '.join(names)}", field=field)
         return name
 
     def _words(self, tags: Any) -> Sequence[str | None]:
@@ -225,7 +251,8 @@ class StateSpace:
         for f in asked:
             if (value := self.factors[f].find(word)) >= 0:
                 return [(f, value)]
-        labels = [label for f in asked for label in self.factors[f].labels]
-        signs = [sign for sign, label in SIGNS.items() if label in labels]
-        known = ", ".join([*labels, *signs])
-        raise UserError(f"unknown tag {word!r} in the arc; this model knows {known} and {FREE} (free)", field="arc")
+        first, *others = (self.factors[f] for f in asked)
+        signs = [sign for sign, label in SIGNS.items() if label in first.labels]
+        known = f"{', '.join([*first.labels, *signs])} and {FREE} (free)"
+        known += f"; by name {' and '.join(f'{f.name}={f.labels[0]},...' for f in others)}" if others else ""
+        raise UserError(f"unknown tag {word!r} in the arc; this model knows {known}", field="arc")

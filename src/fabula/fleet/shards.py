@@ -47,7 +47,12 @@ def encode(results: Sequence[Mapping[str, Any]], format: str) -> Encoded:
         raise UserError(NEEDS, field="format") from error
     text = pyarrow.string()
     candidate = pyarrow.struct(
-        {"sentences": pyarrow.list_(text), "tags": pyarrow.list_(text), "score": pyarrow.float64()}
+        {
+            "sentences": pyarrow.list_(text),
+            "tags": pyarrow.list_(text),
+            "score": pyarrow.float64(),
+            "factors": pyarrow.list_(pyarrow.map_(text, text)),
+        }
     )
     schema = pyarrow.schema(
         {"row": pyarrow.int64(), "id": text, "candidates": pyarrow.list_(candidate), "notes": pyarrow.list_(text),

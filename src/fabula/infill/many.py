@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 from fabula.corpus.read import MAX_CHARACTERS, MAX_SENTENCES, MIN_SENTENCES
 from fabula.errors import UserError
 from fabula.infill.settings import whole_number
-from fabula.results import Filling
+from fabula.results import Filling, Sentence
 
 TOGETHER = {"cpu": 32}
 """Stories that are filled in at once on a device, `TOGETHER_ELSEWHERE` on one that is not named."""
@@ -177,12 +177,19 @@ def _failed(item: Item, error: Exception) -> dict[str, Any]:
     return {"row": item.number, "id": item.id, "error": told}
 
 
+def further(sentences: Sequence[Sentence]) -> dict[str, Any]:
+    """The factors after the first, a mapping for each sentence; nothing where the model has none."""
+    told = [dict(sentence.factors) for sentence in sentences]
+    return {"factors": told} if any(told) else {}
+
+
 def _result(item: Item, filling: Filling) -> dict[str, Any]:
     candidates = [
         {
             "sentences": [sentence.text for sentence in candidate.sentences],
             "tags": [sentence.tag for sentence in candidate.sentences],
             "score": round(candidate.score, 4),
+            **further(candidate.sentences),
         }
         for candidate in filling.candidates
     ]

@@ -26,6 +26,11 @@ class Health(Answer):
     jobs: JobCounts
 
 
+class FactorFacts(Answer):
+    name: str
+    labels: list[str]
+
+
 class ModelFacts(BaseModel):
     """What `fabula models` says of a model."""
 
@@ -36,7 +41,8 @@ class ModelFacts(BaseModel):
     default: bool
     recipe: str | None = None
     kind: str | None = None
-    labels: list[str] | None = None
+    labels: list[str] | None = Field(None, description="Of the mood, the first factor of the state.")
+    factors: list[FactorFacts] | None = Field(None, description="Every factor of the state, where there are several.")
     words: int | None = None
     bytes: int | None = None
     figures: dict[str, Any] | None = None
@@ -61,7 +67,10 @@ class Limits(Answer):
 class Moods(Answer):
     """p(S_i | X+): the band of free points."""
 
-    tags: list[dict[str, float]] = Field(description="The share of each label, by sentence.")
+    tags: list[dict[str, float]] = Field(description="The share of each label of the mood, by sentence.")
+    factors: list[dict[str, dict[str, float]]] | None = Field(
+        None, description="The same of further factors by name, for a model that has them."
+    )
     samples: int
     seed: int
     model: str

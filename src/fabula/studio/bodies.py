@@ -151,6 +151,9 @@ class TagBody(Body):
     """A whole story, or a sentence alone, to tag."""
 
     sentences: Annotated[list[Text], Field(min_length=1, max_length=SENTENCES[1])]
+    factors: Annotated[list[str], Field(max_length=8)] = Field(
+        [], description="Factors to read although they need a parser: verb."
+    )
     model: Model = None
 
 

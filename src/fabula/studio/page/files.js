@@ -4,6 +4,7 @@ import { pointOf } from "./arc.js";
 import * as books from "./books.js";
 import { $, h, pictured } from "./dom.js";
 import { fromJson, fromMarkdown, fromText, toJson, toMarkdown, toText } from "./formats.js";
+import { partOf } from "./lanes.js";
 import { menu } from "./menu.js";
 import { clear, note, warn } from "./messages.js";
 import * as picture from "./picture.js";
@@ -22,7 +23,9 @@ function download(blob, ending) {
 
 const asFile = (text, ending, type) => download(new Blob([text], { type: `${type};charset=utf-8` }), ending);
 const title = () => saving.titleOf(store.doc);
-const drawing = () => picture.svg(store.doc, title(), store.ui.labels, store.ui.posterior, pointOf);
+/** The moods alone: the picture has one curve. */
+const moods = ({ doc, ui }) => ({ ...doc, lines: doc.lines.map((line) => ({ ...line, tag: partOf(line.tag, 0, ui.factors?.length ?? 1) })) });
+const drawing = () => picture.svg(moods(store), title(), store.ui.labels, store.ui.posterior, pointOf);
 
 export function start() {
   menu($("export"), () => [
@@ -75,7 +78,7 @@ async function parse(file) {
   const text = await file.text();
   if (ending === "svg") return fromJson(picture.storyInSvg(text));
   if (ending === "json") return fromJson(text);
-  if (ending === "md" || ending === "markdown") return fromMarkdown(text, store.ui.labels);
+  if (ending === "md" || ending === "markdown") return fromMarkdown(text, store.ui.labels, store.ui.factors);
   if (text.includes("\0")) throw new Error("it is no text");
   return fromText(text);
 }

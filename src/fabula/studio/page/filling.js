@@ -201,17 +201,17 @@ export function watchPosterior() {
     asked = key;
     clearTimeout(timer);
     control?.abort();
-    if (ui.posterior && ui.posterior.length !== body.sentences.length) ui.posterior = null;
+    if (ui.posterior && ui.posterior.length !== body.sentences.length) ui.posterior = ui.beliefs = null;
     const again = async () => {
       control = new AbortController();
       try {
-        const { tags } = await api.posterior(body, control.signal);
-        if (asked === key) show({ posterior: tags });
+        const { tags, factors } = await api.posterior(body, control.signal);
+        if (asked === key) show({ posterior: tags, beliefs: factors ?? null });
       } catch (error) {
         // Only a picture: where a model has no posterior, or the server is busy, the arc goes without its band.
         if (error.name === "AbortError" || asked !== key) return;
         if (error.status === 429) timer = setTimeout(again, 1000 * Math.max(2, error.wait ?? 0));
-        show({ posterior: null });
+        show({ posterior: null, beliefs: null });
       }
     };
     timer = setTimeout(again, 300);

