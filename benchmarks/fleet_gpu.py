@@ -106,14 +106,12 @@ def main() -> None:
     parser.add_argument("--samples", type=int, default=16)
     parser.add_argument("--precisions", default="", help="of small on a GPU: float32,bf16 (default: both there)")
     parser.add_argument("--loop", type=int, default=0, help="rows to fill in one by one, to compare with")
-    parser.add_argument(
-        "--profile", action="store_true", help="also where the host's time goes, in the last group size"
-    )
+    parser.add_argument("--profile", type=int, default=0, help="also where the time of so many rows goes")
     args = parser.parse_args()
     replaced = stand_ins()
     name = torch.cuda.get_device_name() if args.device.startswith("cuda") else "cpu"
     print(json.dumps({"device": name, "torch": torch.__version__, "replaced": replaced, **vars(args)}), flush=True)
-    source = rows(args.rows, args.blanks)
+    source, table = rows(args.rows, args.blanks), list[str]()
     for model in args.models.split(","):
         narrator = fabula.load(model, args.device)
         both = args.device.startswith("cuda") and model == "small"
@@ -131,20 +129,44 @@ def main() -> None:
                 except torch.OutOfMemoryError as error:
                     told = {"together": together, "first_error": str(error)[:200]}
                 print(json.dumps({"model": narrator.name, "precision": precision, **told}), flush=True)
+                table.append(
+                    f"{model:8} {precision:8} together {together:4} {told.get('rows_per_second', 0):8.1f} rows/s "
+                    f"{told.get('host_seconds_of_a_row', 0):7.3f} host s/row {told.get('gib') or 0:6.1f} GiB "
+                    f"{told['first_error'] or ''}"
+                )
             if args.profile:
-                profile(narrator, source, settings)
-    print("done", flush=True)
+                profile(narrator, source[: args.profile], settings)
+    print("\n".join(table), flush=True)
 
 
 def profile(narrator: fabula.Narrator, source: list[dict[str, Any]], settings: dict[str, Any]) -> None:
+    """Where the time of one group goes: the device's by kernel, and the host's by operator and by Python function."""
     import cProfile
     import pstats
 
-    found = cProfile.Profile()
-    found.enable()
-    list(narrator.fill_many(source[:256], **settings))
-    found.disable()
-    pstats.Stats(found).sort_stats("tottime").print_stats(25)
+    from torch.profiler import ProfilerActivity
+    from torch.profiler import profile as torch_profile
+
+    on_gpu = narrator.device.startswith("cuda")
+    activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if on_gpu else [])]
+    with torch_profile(activities=activities) as found:
+        list(narrator.fill_many(source, **settings))
+    averages = found.key_averages()
+    for order in ["self_cuda_time_total", "self_cpu_time_total"] if on_gpu else ["self_cpu_time_total"]:
+        print(f"-- {order}, ms")
+        for event in sorted(averages, key=lambda event: -_time(event, order))[:14]:
+            print(f"{_time(event, order) / 1000:9.1f} {event.count:7d} {event.key[:90]}")
+    plain = cProfile.Profile()
+    plain.enable()
+    list(narrator.fill_many(source, **settings))
+    plain.disable()
+    pstats.Stats(plain).sort_stats("tottime").print_stats(16)
+
+
+def _time(event: Any, order: str) -> float:
+    if order == "self_cuda_time_total":
+        return float(getattr(event, "self_device_time_total", 0) or getattr(event, "self_cuda_time_total", 0))
+    return float(event.self_cpu_time_total)
 
 
 if __name__ == "__main__":

@@ -310,14 +310,25 @@ class Narrator:
 
         Each call has the arguments of `fill` by name. One that is wrong has its error in place of its answers.
         """
-        ready: list[_Ready | UserError] = []
+        asked: list[tuple[Task, Context] | UserError] = []
         for call in calls:
             try:
-                said = {key: value for key, value in call.items() if key not in TASK_ARGUMENTS}
                 task = fill_task(call["sentences"], self.states, call.get("arc"), call.get("starts"))
+                asked.append((task, read_context(call.get("people"), call.get("notes"))))
+            except UserError as error:
+                asked.append(error)
+        right = [one for one in asked if not isinstance(one, UserError)]
+        names = iter(self.text.stand_ins([with_line(task, context.line) for task, context in right]))
+        ready: list[_Ready | UserError] = []
+        for call, told in zip(calls, asked, strict=True):
+            if isinstance(told, UserError):
+                ready.append(told)
+                continue
+            known = next(names)
+            try:
+                said = {key: value for key, value in call.items() if key not in TASK_ARGUMENTS}
                 sampler, seed = call.get("sampler", DEFAULT), call.get("seed", 0)
-                context = read_context(call.get("people"), call.get("notes"))
-                one = self._ready(task, context, call.get("candidates", 3), sampler, seed, said)
+                one = self._ready(*told, call.get("candidates", 3), sampler, seed, said, known)
                 ready.append(one._replace(settings=one.settings.for_last_answer()) if at_once else one)
             except UserError as error:
                 ready.append(error)
@@ -328,8 +339,8 @@ class Narrator:
             yield [one for one in ready if isinstance(one, UserError)]
             return
         for fillings in self._rounds(tasks):
-            told = iter(fillings)
-            yield [one if isinstance(one, UserError) else next(told) for one in ready]
+            answers = iter(fillings)
+            yield [one if isinstance(one, UserError) else next(answers) for one in ready]
 
     @with_settings
     def fill_many(
@@ -561,18 +572,23 @@ class Narrator:
         return read_values(self._tagger, texts, asked)
 
     def _ready(
-        self, task: Task, context: Context, candidates: int, name: str, seed: int, settings: Mapping[str, Any]
-    ) -> _Ready:
-        """A task with its sampler and tensors: what is wrong with either is said here, before anything is drawn."""
+        self, task: Task, context: Context, candidates: int, name: str, seed: int, settings: Mapping[str, Any],
+        names: Mapping[str, str] | None = None,
+    ) -> _Ready:  # fmt: skip
+        """A task with its sampler and tensors: what is wrong with either is said here, before anything is drawn.
+
+        `names` are its `stand_ins`, where they are known.
+        """
         sampler, notes = self._sampler(name)
         notes = self.notes + notes
         said = {key: value for key, value in settings.items() if value is not None}
         chosen = choose(sampler.name, sampler.settings, {**self.model.fill_defaults.get(sampler.name, {}), **said})
         candidates, seed = whole_number("candidates", candidates, at_least=1), _seed(seed)
         if task.starts:
-            self.text.check_openings(task, self.text.encode(task, self.text.stand_ins(task)), chosen.max_words)
+            (of_openings,) = self.text.stand_ins([task])
+            self.text.check_openings(task, self.text.encode(task, of_openings), chosen.max_words)
         task = with_line(task, context.line)
-        names = self.text.stand_ins(task)
+        names = self.text.stand_ins([task])[0] if names is None else names
         batch = self.text.encode(task, names)
         unknown = self.text.unknown_words(task, names)
         if unknown:

@@ -11,13 +11,13 @@ import torch
 from torch.nn import functional as F
 
 from fabula.errors import UserError
-from fabula.models.critic import ABOUT, WINDOW, Critic, common_start, starts
+from fabula.models.critic import ABOUT, AT_ONCE, WINDOW, Critic, common_start, parts, starts
 from fabula.models.decoders.adapter import load_adapter, save_adapter
 from fabula.models.decoders.base import CACHE_VARIABLE, sha256
 from fabula.models.decoders.fuse import fuse
 from fabula.models.decoders.gguf import read_gguf
 from fabula.models.decoders.network import Network
-from fabula.models.decoders.rows import FREE, row
+from fabula.models.decoders.rows import END, FREE, row
 from fabula.models.decoders.transformer import Sizes
 from fabula.training.critic import CriticNetwork, CriticRecipe, Pair, cloze_pairs, loss_of, pairs_of, train_critic
 from gguf_writer import write_tiny_base
@@ -78,9 +78,14 @@ def test_the_common_start_is_of_no_row_all() -> None:
     assert common_start([[5], [6]]) == 0
 
 
-def test_stories_read_together_have_the_values_they_have_alone(critic: Critic) -> None:
-    """What they share is read once; their own lengths do not matter."""
-    told = [GOOD, BAD, GOOD[:3], ["Tom was sad.", "He was the hat."]]
+@pytest.mark.parametrize("at_once", [4096, 60, 1])
+def test_stories_read_together_have_the_values_they_have_alone(
+    critic: Critic, monkeypatch: pytest.MonkeyPatch, at_once: int
+) -> None:
+    """What samples of a story share is read once; lengths, other stories and where a batch is cut do not matter."""
+    monkeypatch.setitem(AT_ONCE, "cpu", at_once)
+    others = [["He took the hat.", *tail] for tail in (GOOD[1:], BAD[1:], GOOD[3:4], BAD[3:])]
+    told = [GOOD, *others[:2], BAD, GOOD[:3], *others[2:], ["Tom was sad.", "He was the hat."], ["the hat was.", *GOOD]]
     ids = [critic.tokenizer.encode_all(story) for story in told]
     together = critic.values(ids)
     for n, story in enumerate(ids):
@@ -88,6 +93,14 @@ def test_stories_read_together_have_the_values_they_have_alone(critic: Critic) -
         torch.testing.assert_close(together[n, : len(story)], alone, rtol=1e-4, atol=1e-4)
         assert bool(together[n, len(story) :].isnan().all())
     assert len(set(together[:, 1].tolist())) > 1
+
+
+def test_rows_are_read_in_groups_of_one_beginning() -> None:
+    """Every row once; groups of one size side by side, and no more tokens than are asked for."""
+    rows = [[0, first, END, *[9] * length, END] for first, length in ((5, 3), (6, 1), (5, 1), (6, 2), (7, 4))]
+    assert list(parts(rows, 100)) == [[[4]], [[1, 3], [0, 2]]]
+    assert list(parts(rows, 16)) == [[[4]], [[1, 3]], [[0, 2]]]
+    assert sorted(n for part in parts(rows, 1) for group in part for n in group) == [0, 1, 2, 3, 4]
 
 
 def test_the_product_reads_what_training_read(critic: Critic, recipe: CriticRecipe, base: Path, tmp_path: Path) -> None:

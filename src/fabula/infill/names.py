@@ -72,31 +72,54 @@ def pronoun_of(name: str, sentences: Sequence[Sequence[str]], others: Collection
     return None
 
 
+Fit = Callable[[list[list[list[str]]]], list[float]]
+"""How probable versions of given sentences are."""
+
+
 def stand_ins(
-    sentences: Sequence[Sequence[str]],
-    unknown: Sequence[str],
-    known: Sequence[str],
-    fit: Callable[[list[list[list[str]]]], list[float]],
-    people: People = NOBODY,
+    sentences: Sequence[Sequence[str]], unknown: Sequence[str], known: Sequence[str], fit: Fit, people: People = NOBODY
 ) -> dict[str, str]:
     """A known name for each unknown one: of those the story does not use, the one under which `fit` of it is best.
 
     `people` says which names go with the pronoun that is used of somebody; among those the model's `fit`, the
     log-probability of the given sentences, decides.
     """
-    used = {word for words in sentences for word in words}
-    free = [name for name in known if name not in used]
-    chosen: dict[str, str] = {}
-    for name in unknown[: len(free)]:
-        options = [other for other in free if other not in chosen.values()]
-        pronoun = pronoun_of(name, sentences, {*unknown, *people.names} - {name})
-        fitting = people.he if pronoun == "he" else people.she if pronoun == "she" else ()
-        others = [other for other in fitting if other not in used and other not in chosen.values()]
-        options = [other for other in options if other in fitting] or others[:TRIED] or options
-        tried = [renamed(sentences, {**chosen, name: other}) for other in options]
-        figures = fit(tried)
-        chosen[name] = options[int(first_best(figures))]
-    return chosen
+    return stand_ins_together([(sentences, unknown)], known, fit, people)[0]
+
+
+def stand_ins_together(
+    stories: Sequence[tuple[Sequence[Sequence[str]], Sequence[str]]], known: Sequence[str], fit: Fit,
+    people: People = NOBODY,
+) -> list[dict[str, str]]:  # fmt: skip
+    """The same for several stories and their unknown names; `fit` is asked about all their n-th names at once."""
+    found: list[dict[str, str]] = [{} for _ in stories]
+    for n in range(max((len(unknown) for _, unknown in stories), default=0)):
+        asked: list[tuple[dict[str, str], str, list[str]]] = []
+        tried: list[list[list[str]]] = []
+        for (sentences, unknown), chosen in zip(stories, found, strict=True):
+            used = {word for words in sentences for word in words}
+            free = [name for name in known if name not in used]
+            if n < min(len(unknown), len(free)):
+                options = _options(unknown[n], sentences, unknown, used | set(chosen.values()), free, people)
+                asked.append((chosen, unknown[n], options))
+                tried += [renamed(sentences, {**chosen, unknown[n]: other}) for other in options]
+        figures = fit(tried) if tried else []
+        for chosen, name, options in asked:
+            chosen[name] = options[int(first_best(figures[: len(options)]))]
+            figures = figures[len(options) :]
+    return found
+
+
+def _options(
+    name: str, sentences: Sequence[Sequence[str]], unknown: Sequence[str], used: Collection[str], free: Sequence[str],
+    people: People,
+) -> list[str]:  # fmt: skip
+    """The known names that may stand for an unknown one."""
+    pronoun = pronoun_of(name, sentences, {*unknown, *people.names} - {name})
+    fitting = people.he if pronoun == "he" else people.she if pronoun == "she" else ()
+    others = [other for other in fitting if other not in used]
+    options = [other for other in free if other not in used]
+    return [other for other in options if other in fitting] or others[:TRIED] or options
 
 
 def renamed(sentences: Sequence[Sequence[str]], names: Mapping[str, str]) -> list[list[str]]:

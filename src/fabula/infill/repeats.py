@@ -17,12 +17,15 @@ def bar_repeats(
     sentence: Int[Tensor, "batch written"],
     run: int,
 ) -> Float[Tensor, "batch vocab"]:
-    """The scores, with every token ruled out that would complete a run of `run` words that the story already has."""
+    """The scores, with every token ruled out that would complete a run of `run` words that the story already has.
+
+    In place: scores have a number for every token of the vocabulary, and a copy costs more than the rule.
+    """
     met, tokens = spelling.followers(story, sentence, run)
-    barred = torch.zeros_like(scores, dtype=torch.bool)
-    barred.scatter_(1, torch.where(met, tokens, spelling.end), True)
-    barred[:, spelling.end] = False
-    return scores.masked_fill(barred, float("-inf"))
+    end = scores[:, spelling.end].clone()
+    scores.scatter_(1, torch.where(met, tokens, spelling.end), float("-inf"))
+    scores[:, spelling.end] = end
+    return scores
 
 
 def echoed(

@@ -37,8 +37,10 @@ class WordRules:
     """The number of each of the people's names that a batch may rule out."""
     name_prefix: Int[Tensor, " name"]
     """The number of a name's tokens but its last, 0 for a name of one token."""
-    name_last: Int[Tensor, " name"]
-    """A name's last token."""
+    name_last: Int[Tensor, " last"]
+    """The last tokens of names, each once."""
+    last_of_name: Int[Tensor, " name"]
+    """Where in `name_last` a name's is."""
     common: Int[Tensor, " word"]
     """The numbers of the words that may stand twice in a sentence."""
 
@@ -60,6 +62,7 @@ class WordRules:
         def numbers(found: list[int]) -> Int[Tensor, " name"]:
             return torch.tensor(found, dtype=torch.int64, device=device)
 
+        lasts, last_of_name = numbers([tokens[-1] for tokens in spelled]).unique(return_inverse=True)
         return WordRules(
             anywhere=scores(~special | only_end),
             first=scores(spoken if spoken.any() else ~special),
@@ -70,7 +73,8 @@ class WordRules:
             spelling=spelling,
             names=numbers([hash_of(tokens) for tokens in spelled]),
             name_prefix=numbers([hash_of(tokens[:-1]) for tokens in spelled]),
-            name_last=numbers([tokens[-1] for tokens in spelled]),
+            name_last=lasts,
+            last_of_name=last_of_name,
             common=spelling.numbers(tokenizer.common),
         )
 
@@ -90,11 +94,14 @@ class WordRules:
         barred: Bool[Tensor, "batch name"],
         written: Int[Tensor, "batch word"],
     ) -> Float[Tensor, "batch vocab"]:
-        """The scores without the tokens that would complete a barred name, given the tokens written so far."""
+        """The scores without the tokens that would complete a barred name after those written so far; in place."""
         if not self.spelling.whole:
             barred = barred & (self.name_prefix == self._unfinished(written)) | barred & (self.name_prefix == 0)
-        worst = scores.new_zeros(scores.shape).index_add(1, self.name_last, barred.to(scores.dtype))
-        return scores.masked_fill(worst > 0, float("-inf"))
+        worst = scores.new_zeros(len(scores), len(self.name_last)).index_add_(
+            1, self.last_of_name, barred.to(scores.dtype)
+        )
+        scores[:, self.name_last] = scores[:, self.name_last].masked_fill_(worst > 0, float("-inf"))
+        return scores
 
     def _unfinished(self, written: Int[Tensor, "batch word"]) -> Int[Tensor, "batch 1"]:
         """The number of the tokens of the last word, which the next token may carry on."""

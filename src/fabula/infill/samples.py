@@ -160,11 +160,14 @@ def best_stories(
     The best sample of each first written sentence comes before a second one with the same first sentence: candidates
     that begin alike are kept only where there are not enough others.
     """
-    places = []
+    places: list[tuple[SampledStories, int]] = []
+    scores: list[float] = []
     for r in rounds:
         chains = len(r.score) // len(missing)
-        places += [(r, row) for row in range(story * chains, (story + 1) * chains)]
-    order = ranking([float(r.score[row]) for r, row in places])
+        own = range(story * chains, (story + 1) * chains)
+        places += [(r, row) for row in own]
+        scores += r.score[own.start : own.stop].tolist()
+    order = ranking(scores)
     first = int(missing[story].int().argmax())
     texts, firsts = set(), set()
     different: list[int] = []

@@ -232,9 +232,14 @@ def declared(entry: Field[Any]) -> Declared:
     return found
 
 
+_types: dict[type, Mapping[str, Any]] = {}
+
+
 def types_of(cls: type) -> Mapping[str, Any]:
-    """The type of every field."""
-    return get_type_hints(cls)
+    """The type of every field; worked out once for a class, for that takes a millisecond."""
+    if cls not in _types:
+        _types[cls] = get_type_hints(cls)
+    return _types[cls]
 
 
 def choices(hint: Any) -> tuple[str, ...]:

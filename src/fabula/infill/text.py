@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 
 import torch
 
@@ -67,9 +68,9 @@ class TokenText:
             for typed, X, length in pairs
         ]
 
-    def stand_ins(self, task: Task) -> dict[str, str]:
+    def stand_ins(self, tasks: Sequence[Task]) -> list[dict[str, str]]:
         """Nothing: every name can be spelled."""
-        return {}
+        return [{} for _ in tasks]
 
     def unknown_words(self, task: Task, names: Names) -> list[str]:
         return []
@@ -126,14 +127,19 @@ class WordText:
         return found
 
     @torch.inference_mode()
-    def stand_ins(self, task: Task) -> dict[str, str]:
-        """Known names for the unknown ones of the given sentences and openings."""
-        given = [tokenise(s) for s in (*task.sentences, *task.starts.values()) if s is not None]
-        unknown = names.unknown_names(given, self.vocabulary)
-        if not unknown:
-            return {}
-        known = names.known_names(self.model, self.vocabulary)
-        return names.stand_ins(given, unknown, known, self._log_p_of_versions, self.people)
+    def stand_ins(self, tasks: Sequence[Task]) -> list[dict[str, str]]:
+        """Known names for the unknown ones of each task's given sentences and openings."""
+        stories = []
+        for task in tasks:
+            given = [tokenise(s) for s in (*task.sentences, *task.starts.values()) if s is not None]
+            stories.append((given, names.unknown_names(given, self.vocabulary)))
+        if not any(unknown for _, unknown in stories):
+            return [{} for _ in tasks]
+        return names.stand_ins_together(stories, self._known_names, self._log_p_of_versions, self.people)
+
+    @cached_property
+    def _known_names(self) -> list[str]:
+        return names.known_names(self.model, self.vocabulary)
 
     def unknown_words(self, task: Task, names: Names) -> list[str]:
         """The words of the given sentences that the model can only read as <unk>, in the order of the story."""
@@ -179,4 +185,4 @@ class WordText:
         latent = self.model.latent
         Z = None if latent is None else evidence(latent, batch.X, batch.lengths).phi.mean
         read = decode.story(self.model.decoder, self.rules, decode.GREEDY, batch, None, Z)
-        return [float(figure) for figure in read.log_p.sum(1)]
+        return read.log_p.sum(1).tolist()

@@ -16,13 +16,13 @@ knows stories of five sentences: a longer one is read five at a time, and its va
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from fabula.errors import UserError
@@ -79,9 +79,11 @@ class Critic:
         """Every story's verdict; sentences are tokens without their end."""
         windows = [(n, first) for n, story in enumerate(stories) for first in starts(len(story))]
         values = self.values([stories[n][first : first + WINDOW] for n, first in windows]).tolist()
+        readings: list[list[tuple[int, list[float]]]] = [[] for _ in stories]
+        for (n, first), v in zip(windows, values, strict=True):
+            readings[n].append((first, v))
         found = []
-        for n, story in enumerate(stories):
-            own = [(first, v) for (m, first), v in zip(windows, values, strict=True) if m == n]
+        for story, own in zip(stories, readings, strict=True):
             whole = [v[min(len(story), WINDOW) - 1] for _, v in own]
             lines = [0.0] * len(story)
             for first, v in reversed(own):  # the reading with the most before a line has the last word on it
@@ -96,42 +98,67 @@ class Critic:
 
     @torch.inference_mode()
     def values(self, stories: Sequence[Sequence[Ids]]) -> Float[Tensor, "story sent"]:
-        """v_1 .. v_N of every story; NaN beyond a story's end. What all stories begin with is read once."""
+        """v_1 .. v_N of every story; NaN beyond a story's end. What samples of a story begin with is read once."""
         rows = [row(story, [FREE] * len(story), None, ()).ids for story in stories]
-        shared = common_start(rows) if len(rows) > 1 else 0
         found = torch.full((len(rows), max(len(story) for story in stories)), float("nan"))
-        order = sorted(range(len(rows)), key=lambda n: len(rows[n]))
-        begun, before = self._read(self.network.cache(1), [rows[0][:shared]], 0) if shared else (None, [[]])
-        first, at_once = 0, AT_ONCE.get(self.network.device.type, 4096)
-        while first < len(order):
-            last = first + 1
-            while last < len(order) and (last + 1 - first) * (len(rows[order[last]]) - shared) <= at_once:
-                last += 1
-            part = order[first:last]
-            cache = self.network.cache(len(part))
-            if begun is not None:
-                everywhere = torch.zeros(len(part), dtype=torch.int64, device=self.network.device)
-                cache = begun.of_rows(everywhere, everywhere + shared, shared)
-            _, values = self._read(cache, [rows[n][shared:] for n in part], shared)
-            for n, own in zip(part, values, strict=True):
-                found[n, : len(stories[n])] = torch.tensor([*before[0], *own])
-            first = last
+        for part in parts(rows, AT_ONCE.get(self.network.device.type, 4096)):
+            values = self._read_groups([[rows[n] for n in group] for group in part])
+            for n, own in zip((n for group in part for n in group), values, strict=True):
+                found[n, : len(own)] = torch.tensor(own)
         return found
 
-    def _read(self, cache: Cache, rows: Sequence[Ids], place: int) -> tuple[Cache, list[list[float]]]:
-        """Rows on from the cache's place; the value at each sentence's end."""
+    def _read_groups(self, groups: Sequence[Sequence[Ids]]) -> list[list[float]]:
+        """The values of rows, group by group; all groups have as many, and each its own common beginning."""
+        size, device = len(groups[0]), self.network.device
+        rows = [ids for group in groups for ids in group]
+        if size == 1:
+            nothing = torch.zeros(len(rows), dtype=torch.int64, device=device)
+            return self._read(self.network.cache(len(rows)), rows, nothing)[1]
+        shared = [common_start(group) for group in groups]
+        begins = torch.tensor(shared, device=device)
+        heads = [group[0][:begin] for group, begin in zip(groups, shared, strict=True)]
+        cache, before = self._read(self.network.cache(len(groups)), heads, torch.zeros_like(begins))
+        of_row = torch.arange(len(groups), device=device).repeat_interleave(size)
+        cache = cache.of_rows(of_row, begins[of_row], max(map(len, rows)))
+        rest = [ids[shared[n // size] :] for n, ids in enumerate(rows)]
+        _, values = self._read(cache, rest, begins[of_row])
+        return [[*before[n // size], *own] for n, own in enumerate(values)]
+
+    def _read(self, cache: Cache, rows: Sequence[Ids], places: Int[Tensor, " row"]) -> tuple[Cache, list[list[float]]]:
+        """Rows on from their places in the cache; the value at each sentence's end."""
         width, device = max(len(ids) for ids in rows), self.network.device
         ids = torch.tensor([[*own, *[BOS] * (width - len(own))] for own in rows], device=device)
         there = torch.arange(width, device=device) < torch.tensor([[len(own)] for own in rows], device=device)
-        cache.make_room(place + width)
-        new = Packed.of(ids, there, torch.full((len(rows),), place, device=device))
+        new = Packed.of(ids, there, places)
+        cache.make_room(int(new.place.max()) + 1)
         features = self.network.read(cache, new)
-        ends = new.ids == END
+        ends = (new.ids == END).nonzero().squeeze(1)
         values = self.network.logits(features[ends]).squeeze(1).tolist()
         found: list[list[float]] = [[] for _ in rows]
         for number, value in zip(new.row[ends].tolist(), values, strict=True):
             found[number].append(value)
         return cache, found
+
+
+def parts(rows: Sequence[Ids], at_once: int) -> Iterator[list[list[int]]]:
+    """Rows to read together: groups of one size that begin with the same sentence, about `at_once` tokens in all.
+
+    Of like lengths, so that little is padded.
+    """
+    beginnings: dict[tuple[int, ...], list[int]] = {}
+    for n, ids in enumerate(rows):
+        beginnings.setdefault(tuple(ids[: ids.index(END) + 1]), []).append(n)
+    most = max(1, at_once // max(map(len, rows)))
+    groups = [group[i : i + most] for group in beginnings.values() for i in range(0, len(group), most)]
+    longest = [max(len(rows[n]) for n in group) for group in groups]
+    part: list[list[int]] = []
+    for g in sorted(range(len(groups)), key=lambda g: (len(groups[g]), longest[g])):
+        size = len(groups[g])
+        if part and (size != len(part[0]) or (len(part) + 1) * size * longest[g] > at_once):
+            yield part
+            part = []
+        part.append(groups[g])
+    yield part
 
 
 def common_start(rows: Sequence[Ids]) -> int:

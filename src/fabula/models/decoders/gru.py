@@ -8,6 +8,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from fabula.corpus.vocabulary import BOS, EOS, PAD
 from fabula.models.decoders.protocol import Given
@@ -16,8 +17,8 @@ from fabula.models.settings import LanguageSettings
 Hidden = tuple[Tensor, ...]
 """The hidden state of every layer: all that is remembered of X_:i and the words of X_i so far."""
 
-LOGITS_AT_ONCE = 1 << 27
-"""Scores held at a time when nothing has to be differentiated (half a GiB in single precision)."""
+LOGITS_AT_ONCE = {"cpu": 1 << 22, "cuda": 1 << 27}
+"""Scores held at a time when nothing has to be differentiated: on a CPU what its cache holds, elsewhere half a GiB."""
 
 ALIGN = 64
 """Rows of the output layer come in multiples of this: matrix units are several times faster on aligned sizes."""
@@ -91,7 +92,8 @@ class GRUDecoder(nn.Module):
         self, features: Float[Tensor, "batch token features"], tokens: Int[Tensor, "batch token"]
     ) -> Float[Tensor, "batch token"]:
         """log p of each token; 0 at `<pad>`."""
-        rows = max(1, LOGITS_AT_ONCE // (features.shape[1] * self.output.out_features))
+        at_once = LOGITS_AT_ONCE.get(features.device.type, 1 << 27)
+        rows = max(1, at_once // (features.shape[1] * self.output.out_features))
         if torch.is_grad_enabled():
             rows = features.shape[0]
         parts = [
@@ -175,7 +177,7 @@ class GRUDecoder(nn.Module):
         after = []
         for layer, h in zip(self.layers, state, strict=True):
             inputs = torch.cat([x, z], -1) if z is not None and layer is self.layers[0] else x
-            x = _gru(inputs, h, layer)
+            x = _gru(inputs, h, layer, lengths)
             after.append(x[torch.arange(len(x), device=x.device), lengths - 1])
         return self._features(x, z), tuple(after)
 
@@ -204,11 +206,15 @@ def _precision(state: GRUState) -> torch.autocast:
     return torch.autocast(h.device.type, dtype=torch.bfloat16, enabled=h.dtype == torch.bfloat16)
 
 
-def _gru(x: Tensor, h: Tensor, gru: nn.Module) -> Tensor:
-    """A GRU layer's states along known words."""
-    if x.device.type != "cpu" or len(x) > FEW or torch.is_grad_enabled():
+def _gru(x: Tensor, h: Tensor, gru: nn.Module, lengths: Tensor) -> Tensor:
+    """A GRU layer's states along known words; beyond a row's length they mean nothing."""
+    if x.device.type != "cpu" or torch.is_grad_enabled():
         states: Tensor = gru(x, h.unsqueeze(0).contiguous())[0]
         return states
+    if len(x) > FEW:
+        # Many sentences side by side: the longest has twice the words of the mean, and only those that are there count.
+        packed = pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
+        return pad_packed_sequence(gru(packed, h.unsqueeze(0))[0], batch_first=True, total_length=x.shape[1])[0]
     W_x, W_h, b_x, b_h = gru.parameters()
     found = []
     for word in F.linear(x, W_x, b_x).unbind(1):
