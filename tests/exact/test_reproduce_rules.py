@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from fabula.evaluation.bootstrap import Interval, bootstrap, mean, ratio
-from fabula.reproduce import bars, calibrated, claims
+from fabula.reproduce import bars, beyond, calibrated, claims, opinions
 from fabula.reproduce.figures import METRICS, Found, cross_fitted, widened
 from fabula.reproduce.plan import FULL
 from fabula.reproduce.records import Records
@@ -159,3 +159,103 @@ def test_a_mean_by_counts_is_the_mean_by_rows() -> None:
     rated = bootstrap(lambda rows: np.exp(values[rows].sum(1) / weights[rows].sum(1)), STORIES, draws=500, seed=3)
     product = ratio(values, weights, transform=np.exp, draws=500, seed=3)
     assert (product.low, product.high) == pytest.approx((rated.low, rated.high), rel=1e-12)
+
+
+@pytest.mark.parametrize(("longer", "word"), [(165.0, claims.HOLDS), (155.0, claims.FAILS)])
+def test_a_rival_with_more_updates_has_a_verdict_of_its_own(tmp_path: Path, longer: float, word: str) -> None:
+    """SLDS beats an LM that the one rule left untrained; what a longer training makes of the LM is said beside it."""
+    records = Records(tmp_path)
+    exact(records, "slds", authors=160.0)
+    exact(records, "lds", authors=170.0)
+    exact(records, "lm", nll=200.0)
+    exact(records, "s2s", nll=180.0)
+    exact(records, "lm-long", nll=longer)
+    exact(records, "s2s-long", nll=180.0)
+    assert told(records, "SLDS beats LM, S2S and LDS in perplexity") == claims.HOLDS + claims.TRAINING
+    assert told(records, "the same against LM and S2S with more updates") == word + claims.TRAINING
+
+
+def test_a_cell_is_the_mean_over_trainings(tmp_path: Path) -> None:
+    """Of three perplexities 50, 60 and 90 by their nats, and of three ROUGEs 1, 2 and 6; the deviation beside it."""
+    records = Records(tmp_path)
+    for name, ppl, rouge in (("lm", 50.0, 1.0), ("lm-seed1", 60.0, 2.0), ("lm-seed2", 90.0, 6.0)):
+        stories = {"nll": [50 * math.log(ppl)] * STORIES}
+        likelihood = {"system": name, "stage": "likelihood", "tokens": [50] * STORIES, "stories": stories, "latent": {}}
+        records.write(f"likelihood/{name}", likelihood)
+        overlap = {"system": name, "stage": "overlap", "rouge1": rouge, "stories": {"rouge1": [rouge] * STORIES}}
+        records.write(f"overlap/{name}.2.rerank", overlap)
+    found = Found(records, FULL)
+    ppl_ = found.ppl("lm", "nll")
+    assert ppl_ is not None
+    assert ppl_.value == pytest.approx((50 * 60 * 90) ** (1 / 3))
+    spread = found.spread("lm", "nll", ppl=True)
+    assert spread == pytest.approx(np.std([50, 60, 90], ddof=1))
+    assert ppl_.high - ppl_.value == pytest.approx(4.30 * np.std([50, 60, 90], ddof=1) / math.sqrt(3))
+    cell = found.overlap("lm", "2", "rerank", "rouge1")
+    assert cell.ours == pytest.approx(3.0)
+    assert cell.spread == pytest.approx(np.std([1, 2, 6], ddof=1))
+
+
+def test_two_judges_are_never_compared(tmp_path: Path) -> None:
+    """The same nats by a judge and by a better one: a comparison within a judge stands, one across them is not run."""
+    records = Records(tmp_path)
+    for judge, weights in (("judge", "poor"), ("judge-long", "good")):
+        records.write(f"train/{judge}", {"system": judge, "stage": "train", "weights": weights, "stopped": "epochs"})
+    for name, weights, value in (
+        ("human", "poor", 3.0), ("plain", "poor", 1.0), ("slds.bridge", "poor", 2.0), ("slds.gibbs", "poor", 1.0),
+        ("human.long", "good", 9.0), ("plain.long", "good", 5.0), ("default.bridge", "good", 6.0),
+    ):  # fmt: skip
+        record = {"system": name.partition(".")[0], "stage": "lookahead", "weights": weights}
+        records.write(f"lookahead/{name}", record | {"stories": (value + NOISE / 9).tolist()})
+    found = Found(records, FULL)
+    assert bars.ahead_of(found, "slds.bridge", "slds.gibbs", []) == bars.MET
+    assert bars.ahead_of(found, "slds.bridge", "default.bridge", []) == "not run"
+    scores = {row.lead[:2]: row.figures[4].ours for row in beyond.beyond(found).rows if row.figures[4].ours is not None}
+    # Each from 0 to 1 between its own judge's anchors.
+    assert scores[("SLDS", "bridge")] == pytest.approx(0.5, abs=1e-6)
+    assert scores[("ours", "bridge")] == pytest.approx(0.25, abs=1e-6)
+
+
+def test_agreement_is_of_ranks_over_systems_and_within_stories(tmp_path: Path) -> None:
+    """One judge turned round has -1 with the others both ways; one that shuffles stories but not means has less."""
+    records, rng = Records(tmp_path), np.random.default_rng(1)
+    for place, name in enumerate(("human", "plain", "lm.rerank", "slds.gibbs", "slds.bridge")):
+        values = {judge: place + np.zeros(STORIES) for judge in opinions.JUDGES}
+        values["critic"] = -values["judge"]
+        values["smollm2"] = values["judge"] + 9 * rng.permutation(NOISE - NOISE.mean())
+        stories = {judge: own.tolist() for judge, own in values.items()}
+        records.write(f"opinion/{name}", {"system": name, "stage": "opinion", "n": STORIES, "stories": stories})
+    found = Found(records, FULL)
+    made = opinions.agreement_table(found)
+    assert made is not None
+    figures = {row.lead: [figure.ours for figure in row.figures] for row in made.rows}
+    names = opinions.JUDGES
+    assert figures[(names["judge"], names["lm-1024"])] == pytest.approx([1.0, 1.0])
+    assert figures[(names["judge"], names["critic"])] == pytest.approx([-1.0, -1.0])
+    whole, within = figures[(names["judge"], names["smollm2"])]
+    assert whole == pytest.approx(1.0)
+    assert within is not None
+    assert within < 0.6
+    shown = opinions.table(found)
+    assert shown is not None
+    last = next(row for row in shown.rows if row.lead == ("SLDS", "bridge"))
+    assert [figure.ours for figure in last.figures] == pytest.approx([4.0, 4.0, 4.0, 4.0, -4.0])
+
+
+def test_ties_share_their_ranks() -> None:
+    assert opinions.ranks(np.array([[3.0, 1.0, 3.0, 7.0]])).tolist() == [[1.5, 0.0, 1.5, 3.0]]
+
+
+@pytest.mark.parametrize(("spread", "word"), [(0.1, claims.HOLDS), (3.0, claims.OPEN)])
+def test_infilling_is_decided_over_seeds_too(tmp_path: Path, spread: float, word: str) -> None:
+    """SLDS two points above LM in the mean of three trainings each, whatever they spread."""
+    records = Records(tmp_path)
+    for n, seed in enumerate(("", "-seed1", "-seed2")):
+        for system, sampler, value in (("slds", "gibbs-peek", 20.0), ("lm", "rerank", 18.0)):
+            values = {metric: (value + (n - 1) * spread + NOISE / 9).tolist() for metric in METRICS}
+            record = {"system": f"{system}{seed}", "stage": "overlap", "stories": values}
+            records.write(f"overlap/{system}{seed}.2.{sampler}", record)
+    found = Found(records, FULL)
+    ((_, _, gap),) = claims.story_differences(found, "2", "rouge1", (("slds",), "gibbs-peek"), (("lm",), "rerank"))
+    assert gap.value == pytest.approx(2.0)
+    assert (claims.HOLDS if gap.low > 0 else claims.OPEN) == word

@@ -63,7 +63,7 @@ def test_perplexity_is_judged_story_by_story(tmp_path: Path, slds: float, word: 
     write_likelihood(records, "s2s", {"nll": 165.0, "with_tags": 165.0})
     # The same to the last digit as the SLDS of the middle case: nothing can be told then.
     write_likelihood(records, "lds", {"authors": 160.0, "iw": 160.0})
-    assert verdict(Found(records, FULL), "SLDS beats LM, S2S and LDS") == word
+    assert verdict(Found(records, FULL), "SLDS beats LM, S2S and LDS in perplexity") == word
 
 
 def test_what_was_not_run_is_said_so(tmp_path: Path) -> None:

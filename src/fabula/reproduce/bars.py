@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 
@@ -15,12 +16,13 @@ from fabula.reproduce.figures import (
     SETTING_NAMES,
     Figure,
     Found,
+    alike,
     cross_fitted,
     family,
     paper_best,
     sampler_name,
 )
-from fabula.reproduce.plan import BY_NAME, HUMAN, MIDDLE, TABLE_SETTINGS
+from fabula.reproduce.plan import BY_NAME, HUMAN, LONGER, MIDDLE, TABLE_SETTINGS
 from fabula.ties import at_least
 
 MET, MISSED = "met", "missed"
@@ -130,8 +132,9 @@ def bridge_bar(found: Found, system: str, sampler: str) -> Verdict:
     verdicts: list[str] = []
     evidence: list[str] = []
     # With as many samples as the language model has, where bridge has but the paper's 50.
-    matched = ("lm.rerank-few",) if sampler == "bridge" else ()
-    for rival in (f"{system}.gibbs", "lm.rerank", *matched):
+    lm = "lm" if BY_NAME[system].paper else LONGER["lm"]
+    matched = ("lm.rerank-few",) if sampler == "bridge" and lm == "lm" else ()
+    for rival in (f"{system}.gibbs", f"{lm}.rerank", *matched):
         verdicts += against(found, f"{system}.{sampler}", rival, evidence)
     evidence.sort(key=deciding)
     people = found.surprise(HUMAN, "")
@@ -139,7 +142,7 @@ def bridge_bar(found: Found, system: str, sampler: str) -> Verdict:
         evidence.append(f"people's own stories: story perplexity {people.value:.1f}; to be far below is no merit")
     way = f"{BY_NAME[system].title}, {sampler_name(sampler, found.scale)}"
     title = (
-        f"{way}: beats gibbs and the LM's best of {found.scale.reranked:,} "
+        f"{way}: beats gibbs and {BY_NAME[lm].title}'s best of {found.scale.reranked:,} "
         f"on look-ahead and story perplexity, at less time a story ({SETTING_NAMES[MIDDLE]})"
     )
     return Verdict(title, all_of(verdicts), tuple(evidence))
@@ -186,7 +189,7 @@ def above(gap: Interval) -> str:
 
 def ahead_of(found: Found, own: str, rival: str, evidence: list[str]) -> str:
     mine, theirs = found.log_p_ending(own), found.log_p_ending(rival)
-    if mine is None or theirs is None or len(mine) != len(theirs):
+    if mine is None or theirs is None or found.judge_of(own) != found.judge_of(rival) or len(mine) != len(theirs):
         evidence.append(f"look-ahead against {titled(found, rival)}: {NOT_RUN}")
         return NOT_RUN
     gap = difference(mine, theirs, draws=found.scale.resamples)
@@ -197,11 +200,13 @@ def ahead_of(found: Found, own: str, rival: str, evidence: list[str]) -> str:
 def outside_ahead(found: Found, own: str, rival: str, evidence: list[str]) -> str:
     """The same by SmolLM2, which is of no system's family: nats that it saves on the given sentences."""
     mine, theirs = found.outside_ending(own), found.outside_ending(rival)
-    if mine is None or theirs is None or len(mine) != len(theirs):
+    if mine is None or theirs is None:
         evidence.append(f"look-ahead by SmolLM2 against {titled(found, rival)}: {NOT_RUN}")
         return NOT_RUN
+    theirs, mine = alike(theirs, mine)
     gap = difference(theirs, mine, draws=found.scale.resamples)
-    evidence.append(f"{above(gap)}: look-ahead by SmolLM2 over {titled(found, rival)}: {said(gap, ' nats')}")
+    told = f"{said(gap, ' nats')}, {gap.n} stories"
+    evidence.append(f"{above(gap)}: look-ahead by SmolLM2 over {titled(found, rival)}: {told}")
     return above(gap)
 
 
@@ -211,16 +216,12 @@ def surprise_bar(found: Found, own: str, rival: str, evidence: list[str]) -> str
     if records[0] is None or records[1] is None:
         evidence.append(f"story perplexity against {titled(found, rival)}: {NOT_RUN}")
         return NOT_RUN
-    rates = [
-        [nats / max(tokens, 1) for nats, tokens in zip(r["stories"]["nats"], r["stories"]["tokens"], strict=True)]
-        for r in records
-        if r is not None
-    ]
-    if len(rates[0]) != len(rates[1]):
-        evidence.append(f"story perplexity against {titled(found, rival)}: not of the same stories")
-        return NOT_RUN
-    saved = difference(rates[1], rates[0], draws=found.scale.resamples)
-    mine, theirs = (r["ppl"] for r in records if r is not None)
+    paid, tokens = (
+        alike(*(np.asarray(r["stories"][key], dtype=np.float64) for r in records if r is not None))
+        for key in ("nats", "tokens")
+    )
+    saved = difference(paid[1] / tokens[1], paid[0] / tokens[0], draws=found.scale.resamples)
+    mine, theirs = (math.exp(nats.sum() / counts.sum()) for nats, counts in zip(paid, tokens, strict=True))
     evidence.append(
         f"{above(saved)}: story perplexity {mine:.2f} against {theirs:.2f} of {titled(found, rival)}: "
         f"{said(saved, ' nats a token saved', 3)} (se {saved.se:.3f})"

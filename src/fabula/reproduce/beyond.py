@@ -5,16 +5,20 @@ from __future__ import annotations
 import numpy as np
 
 from fabula.evaluation.bootstrap import difference, mean, ratio
-from fabula.reproduce.figures import Figure, Found, Row, Table, interval_figure, sampler_name
-from fabula.reproduce.plan import HUMAN, PLAIN, System, samplers_of, timed
+from fabula.reproduce.figures import Figure, Found, Row, Table, alike, interval_figure, sampler_name
+from fabula.reproduce.plan import BY_NAME, HUMAN, JUDGE, LONGER, PLAIN, System, samplers_of, timed
 
-LEADS = {HUMAN: ("people", "–"), PLAIN: ("LM", "left to right, blind")}
-"""The two anchors of look-ahead."""
+LEADS = {
+    HUMAN: ("people", "–"), PLAIN: ("LM", "left to right, blind"),
+    f"{HUMAN}.long": ("people", "–"), f"{PLAIN}.long": (BY_NAME[LONGER["lm"]].title, "left to right, blind"),
+}  # fmt: skip
+"""The two anchors of look-ahead, by each of the two judges."""
 
 
 def middle_names(found: Found) -> list[tuple[str, System | None, str]]:
     """The rows of the middle-three table: record suffix, system, sampler."""
     names: list[tuple[str, System | None, str]] = [(HUMAN, None, ""), (PLAIN, None, "")]
+    names += [(name, None, "") for name in LEADS if name.endswith(".long") and found.get(f"lookahead/{name}")]
     for system in found.systems:
         if "sample" in system.stages:
             names += [(f"{system.name}.{sampler}", system, sampler) for sampler in samplers_of(system)]
@@ -22,24 +26,23 @@ def middle_names(found: Found) -> list[tuple[str, System | None, str]]:
 
 
 def beyond(found: Found) -> Table:
-    human, plain = found.log_p_ending(HUMAN), found.log_p_ending(PLAIN)
     rows = []
     for name, system, sampler in middle_names(found):
         log_p = found.log_p_ending(name)
         prose = found.get(f"prose/{name}") or {}
         score = Figure()
-        if log_p is not None and human is not None and plain is not None and name != HUMAN:
+        anchors = found.anchors(name)
+        if name.startswith((HUMAN, PLAIN)) and log_p is not None:
+            score = Figure(words="1" if name.startswith(HUMAN) else "0")
+        elif log_p is not None and anchors is not None:
+            human, plain = anchors
             score = interval_figure(
                 ratio(log_p - plain, human - plain, draws=found.scale.resamples), f"lookahead/{name}"
             )
-        elif name == HUMAN:
-            score = Figure(words="1")
-        if name == PLAIN and log_p is not None:
-            score = Figure(words="0")
         outside, people = found.outside_ending(name), found.outside_ending(HUMAN)
         lost = None
-        if outside is not None and people is not None and name != HUMAN and len(outside) == len(people):
-            lost = difference(outside, people, draws=found.scale.resamples)
+        if outside is not None and people is not None and name != HUMAN:
+            lost = difference(*alike(outside, people), draws=found.scale.resamples)
         speed = found.get(f"speed/{name}")
         untimed = "" if system is not None and sampler in timed(system) else "–"
         shares = [
@@ -56,7 +59,10 @@ def beyond(found: Found) -> Table:
         ]
         rows.append(
             Row(
-                lead=LEADS[name] if system is None else (found.title(system), sampler_name(sampler, found.scale)),
+                lead=(
+                    *(LEADS[name] if system is None else (found.title(system), sampler_name(sampler, found.scale))),
+                    judge_name(found, name),
+                ),
                 figures=(
                     interval_figure(found.surprise(name), f"surprise/{name}", digits=1),
                     interval_figure(found.surprise(name, ""), f"surprise/{name}", digits=1),
@@ -85,11 +91,13 @@ def beyond(found: Found) -> Table:
         "their story, and of the whole story. Look-ahead: log P(last sentence | first, what was written) under a "
         "language model that only judges, and as a score from 0 (the paper's LM, left to right, blind to the "
         "ending) to 1 (the human one). That judge is of the family of the models that rank by the ending, so most "
-        "of the score is the ranking: LDS, whose Z is empty, has it too. SmolLM2, which is of nobody's family, "
+        "of the score is the ranking: LDS, whose Z is empty, has it too. The paper's systems were judged by a judge "
+        "trained by the one rule, ours before that by a better one of the same recipe: log P and scores compare within "
+        "a judge alone. SmolLM2, which is of nobody's family, "
         "judges beside it: nats that the given sentences cost more than after people's own middle, smaller is "
         f"better. {agreement(found)}The matched control of 50 samples is a language model's best of 50. r: the "
         "measure's correlation with people's ratings, signed so that plus is as hoped (table below).",
-        lead=("system", "sampler"),
+        lead=("system", "sampler", "judge"),
         columns=(
             f"story PPL, written{found.tracks('- story perplexity')}", "story PPL, all",
             f"what context saves, nats a token{found.tracks('what context saves')}", "log P(ending)",
@@ -105,12 +113,20 @@ def beyond(found: Found) -> Table:
     )  # fmt: skip
 
 
+def judge_name(found: Found, name: str) -> str:
+    """Which judge a row's look-ahead is by, and how good a model it is."""
+    judge = found.judge_of(name)
+    ppl = found.ppl(judge, "nll") if judge else None
+    return "–" if ppl is None else f"{BY_NAME[judge].title} (PPL {ppl.value:.1f})"
+
+
 def agreement(found: Found) -> str:
     """How far the two judges of look-ahead agree, over systems and samplers."""
     pairs = []
     for name, system, _ in middle_names(found):
         own, outside = found.log_p_ending(name), found.outside_ending(name)
-        if system is not None and own is not None and outside is not None:
+        if system is not None and own is not None and outside is not None and found.judge_of(name) == JUDGE:
+            own, outside = alike(own, outside)
             pairs.append((float(own.mean()), -float(outside.mean())))
     if len(pairs) < 3:
         return ""

@@ -15,8 +15,11 @@ from fabula.evaluation.bootstrap import Interval, difference, mean, ratio
 from fabula.evaluation.proposal import slack, slack_of_two
 from fabula.reproduce.paper import paper
 from fabula.reproduce.plan import (
+    HUMAN,
     JUDGE,
+    LONGER,
     MIDDLE,
+    PLAIN,
     SYSTEMS,
     Scale,
     System,
@@ -117,7 +120,7 @@ class Found:
     def systems(self) -> list[System]:
         """The tables' columns: all of the paper's, and of ours those that left any record."""
         named = {name.split("/")[1].split(".")[0] for name in self.records.names()}
-        own = [system for system in SYSTEMS if not system.repeats and system.name != JUDGE]
+        own = [system for system in SYSTEMS if not system.repeats and system.name not in (JUDGE, LONGER[JUDGE])]
         return [system for system in own if system.paper or (system.name in named and not system.outside)]
 
     def title(self, system: System) -> str:
@@ -128,17 +131,34 @@ class Found:
         return f"{system.title} (cut after {record['epochs']} of {record['settings']['train']['epochs']} epochs)"
 
     def nll(self, system: str, estimate: str) -> Interval | None:
-        """Nats per story by one estimate, with its bootstrap."""
-        record = self.get(f"likelihood/{system}")
-        values = None if record is None else record["stories"].get(estimate)
-        return None if values is None else mean(values, draws=self.scale.resamples)
+        """Nats per story by one estimate, the mean over trainings; the interval is over stories and trainings."""
+        own = self.nats(system, estimate)
+        if own is None:
+            return None
+        return widened(mean(own.mean(0), draws=self.scale.resamples), [own.mean(1)])
+
+    def nats(self, system: str, estimate: str) -> FloatArray | None:
+        """[training, story] by one estimate; None where there is none, or not of the same stories."""
+        records = [self.get(f"likelihood/{name}") for name in self.trainings(system)]
+        own = [np.asarray(r["stories"][estimate]) for r in records if r is not None and estimate in r["stories"]]
+        return np.stack(own) if own and len({len(values) for values in own}) == 1 else None
 
     def ppl(self, system: str, estimate: str) -> Interval | None:
-        record = self.get(f"likelihood/{system}")
-        if record is None or estimate not in record["stories"]:
+        own = self.nats(system, estimate)
+        if own is None:
             return None
-        values, tokens = record["stories"][estimate], record["tokens"]
-        return ratio(values, tokens, transform=np.exp, draws=self.scale.resamples)
+        tokens = (self.get(f"likelihood/{self.trainings(system)[0]}") or {})["tokens"]
+        found = ratio(own.mean(0), tokens, transform=np.exp, draws=self.scale.resamples)
+        return widened(found, [np.exp(own.sum(1) / np.sum(tokens))])
+
+    def spread(self, system: str, estimate: str, *, ppl: bool) -> float | None:
+        """The standard deviation over trainings of a likelihood figure, where there are several."""
+        own = self.nats(system, estimate)
+        if own is None or len(own) < 2:
+            return None
+        tokens = (self.get(f"likelihood/{self.trainings(system)[0]}") or {})["tokens"]
+        figures = np.exp(own.sum(1) / np.sum(tokens)) if ppl else own.mean(1)
+        return float(figures.std(ddof=1))
 
     def trainings(self, system: str, stage: str = "likelihood") -> list[str]:
         """The trainings of a system that left a record of a stage: itself, and the same by other seeds."""
@@ -146,16 +166,27 @@ class Found:
         return [name for name in names if self.get(f"{stage}/{name}") is not None]
 
     def slack(self, system: str, estimate: str) -> float:
-        """Nats a story that an estimate is thought to lack: nothing if exact, else by its growth with the samples."""
-        record = self.get(f"likelihood/{system}")
-        if record is None or estimate in ("nll", "authors"):
+        """Nats a story that an estimate is thought to lack: nothing if exact, else by its growth with the samples; the
+        mean over trainings."""
+        records = [r for name in self.trainings(system) if (r := self.get(f"likelihood/{name}")) is not None]
+        if not records or estimate in ("nll", "authors"):
             return 0.0
-        stories = record["stories"]
+        return float(np.mean([self.slack_of(record["stories"], estimate) for record in records]))
+
+    @staticmethod
+    def slack_of(stories: dict[str, list[float]], estimate: str) -> float:
         if estimate == "with_tags" or "elbo" not in stories:
             return math.inf  # a bound whose growth nobody measured
         if "iw_quarter" in stories:
             return slack(stories["iw_quarter"], stories["iw_half"], stories["iw"])
         return slack_of_two(stories["elbo"], stories["iw"])
+
+    def latent(self, system: str) -> dict[str, float]:
+        """What the likelihood record says of q: F1 of q(S), KL; the mean over trainings."""
+        records = [r for name in self.trainings(system) if (r := self.get(f"likelihood/{name}")) is not None]
+        own = [record["latent"] for record in records if record.get("latent")]
+        keys = [key for key, value in (own[0] if own else {}).items() if value is not None]
+        return {key: float(np.mean([each[key] for each in own])) for key in keys}
 
     def loose(self, system: str) -> float | None:
         """Nats a story that the honest bound gains from one sample to all, where that is too much to trust it."""
@@ -168,14 +199,8 @@ class Found:
 
         The interval is over stories and, where there are several trainings, over those too.
         """
-        sides: list[FloatArray] = []
-        for system, estimate in (one, other):
-            records = [self.get(f"likelihood/{name}") for name in self.trainings(system)]
-            own = [np.asarray(r["stories"][estimate]) for r in records if r is not None and estimate in r["stories"]]
-            if not own or len({len(values) for values in own}) > 1:
-                return None
-            sides.append(np.stack(own))
-        if sides[0].shape[1] != sides[1].shape[1]:
+        sides = [own for side in (one, other) if (own := self.nats(*side)) is not None]
+        if len(sides) < 2 or sides[0].shape[1] != sides[1].shape[1]:
             return None
         gap = difference(sides[0].mean(0), sides[1].mean(0), draws=self.scale.resamples)
         return widened(gap, [side.mean(1) for side in sides])
@@ -188,19 +213,23 @@ class Found:
         theirs = None if paper is None else paper[list(METRICS).index("rougeL" if metric == BY_LINES else metric)]
         if record is None or metric not in record:
             return Figure(paper=theirs)
-        # Figure, interval and every claim from the same scores of the same stories.
-        found = mean(record["stories"][metric], draws=self.scale.resamples)
-        others = [self.get(f"overlap/{other}.{setting}.{sampler}") for other in self.repeats(system)]
-        means = [found.value, *(float(np.mean(other["stories"][metric])) for other in others if other is not None)]
-        spread = float(np.std(means, ddof=1)) if len(means) > 1 else None
+        # Figure, interval and every claim from the same scores of the same stories, the mean over trainings.
+        own = self.each_overlap(system, setting, sampler, metric)
+        found = widened(mean(own.mean(0), draws=self.scale.resamples), [own.mean(1)])
+        spread = float(own.mean(1).std(ddof=1)) if len(own) > 1 else None
         return Figure(ours=found.value, low=found.low, high=found.high, paper=theirs, record=name, spread=spread)
+
+    def each_overlap(self, system: str, setting: str, sampler: str, metric: str) -> FloatArray:
+        """[training, story]: a metric of every story."""
+        names = [system, *self.repeats(system)]
+        records = [self.get(f"overlap/{name}.{setting}.{sampler}") for name in names]
+        return np.array([r["stories"][metric] for r in records if r is not None and metric in r["stories"]])
 
     def overlaps(self, system: str, setting: str, sampler: str, metric: str) -> FloatArray | None:
         """A metric of every story, the mean over the system's trainings."""
-        names = [system, *self.repeats(system)]
-        records = [self.get(f"overlap/{name}.{setting}.{sampler}") for name in names]
-        values = [r["stories"][metric] for r in records if r is not None and metric in r["stories"]]
-        return np.mean(values, axis=0) if values else None
+        own = self.each_overlap(system, setting, sampler, metric)
+        found: FloatArray | None = own.mean(0) if len(own) else None
+        return found
 
     def repeats(self, system: str) -> list[str]:
         """The same system by other seeds."""
@@ -222,13 +251,26 @@ class Found:
         over = widened(Interval(value, low + shift, high + shift, 0.0, record["n"]), [means])
         # The paper's deviation is over runs of one model; over trainings where there are several.
         spread = float(means.std(ddof=1)) if len(means) > 1 else None if greedy else own["spread"]
-        return Figure(
-            ours=value, low=over.low, high=over.high, paper=theirs, record=name, digits=1, spread=spread
-        )  # fmt: skip
+        low, high = max(0.0, over.low), min(100.0, over.high)  # Student's interval knows no bounds
+        return Figure(ours=value, low=low, high=high, paper=theirs, record=name, digits=1, spread=spread)
 
     def log_p_ending(self, name: str) -> FloatArray | None:
         record = self.get(f"lookahead/{name}")
         return None if record is None else np.asarray(record["stories"])
+
+    def judge_of(self, name: str) -> str:
+        """Which judge a look-ahead is by: one of them, or nobody. Figures of two judges do not compare."""
+        record = self.get(f"lookahead/{name}")
+        weights = {judge: (self.get(f"train/{judge}") or {}).get("weights") for judge in (JUDGE, LONGER[JUDGE])}
+        return next((j for j, own in weights.items() if record is not None and own == record.get("weights")), "")
+
+    def anchors(self, name: str) -> tuple[FloatArray, FloatArray] | None:
+        """Look-ahead of people's middles and of the LM left to right, by the judge that a record is by."""
+        for suffix in ("", ".long"):
+            ends = [self.log_p_ending(f"{anchor}{suffix}") for anchor in (HUMAN, PLAIN)]
+            if self.judge_of(f"{HUMAN}{suffix}") == self.judge_of(name) and ends[0] is not None and ends[1] is not None:
+                return ends[0], ends[1]
+        return None
 
     def outside_ending(self, name: str) -> FloatArray | None:
         """SmolLM2's nats of a story's given sentences: of the ending, up to the first one's, which are everybody's."""
@@ -258,6 +300,12 @@ class Found:
             return None
         stories = record["stories"]
         return ratio(stories[f"{part}nats"], stories[f"{part}tokens"], transform=np.exp, draws=self.scale.resamples)
+
+
+def alike(one: FloatArray, other: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Figures of the same stories: all units take them in one order, some stop earlier."""
+    n = min(len(one), len(other))
+    return one[:n], other[:n]
 
 
 T_QUANTILES = {2: 12.71, 3: 4.30, 4: 3.18, 5: 2.78}

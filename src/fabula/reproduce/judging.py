@@ -64,17 +64,20 @@ def judged(bench: Bench, middles: Sequence[list[list[int]]]) -> Tensor:
 
 def left_to_right(bench: Bench) -> Tensor:
     """The paper's LM writes each middle once, blind to the ending; the mean of several tellings."""
+    told = [told_blind(bench, bench.rows, telling) for telling in range(TELLINGS)]
+    return torch.stack([judged(bench, middles) for middles in told]).mean(0)
+
+
+def told_blind(bench: Bench, rows: Sequence[int], telling: int) -> list[list[list[int]]]:
+    """The middles that the paper's LM writes left to right, once, not looking ahead."""
     lm = BY_NAME["lm"]
     settings, memory = RerankFillSettings.plain(samples=1, top_k=15), bench.job.memory_gib
-    blank, _ = blanked(bench, lm, bench.rows, SETTINGS[MIDDLE])
-    told = []
-    for telling in range(TELLINGS):
-        seeds = [seeded(bench.job.seed + 1 + telling, n).initial_seed() for n in range(len(bench.rows))]
-        generators = [seeded(seed) for seed in seeds]
-        answers = fill_batch(bench.checkpoint(lm).model, bench.rules, blank, settings, generators, memory_gib=memory)
-        firsts = [answer.stories[0] for answer in answers]
-        told.append([[f.X[i, : int(f.lengths[i]) - 1].tolist() for i in SETTINGS[MIDDLE]] for f in firsts])
-    return torch.stack([judged(bench, middles) for middles in told]).mean(0)
+    blank, _ = blanked(bench, lm, rows, SETTINGS[MIDDLE])
+    seeds = [seeded(bench.job.seed + 1 + telling, n).initial_seed() for n in range(len(rows))]
+    generators = [seeded(seed) for seed in seeds]
+    answers = fill_batch(bench.checkpoint(lm).model, bench.rules, blank, settings, generators, memory_gib=memory)
+    firsts = [answer.stories[0] for answer in answers]
+    return [[f.X[i, : int(f.lengths[i]) - 1].tolist() for i in SETTINGS[MIDDLE]] for f in firsts]
 
 
 def choose_endings(bench: Bench, unit: Unit) -> None:

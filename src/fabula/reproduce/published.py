@@ -113,6 +113,9 @@ def recomputed(record: dict[str, Any]) -> Iterator[tuple[str, float, float]]:
         for part in ("", "written_"):
             made = math.exp(float(np.sum(stories[f"{part}nats"])) / float(np.sum(stories[f"{part}tokens"])))
             yield f"{part}ppl", record[f"{part}ppl"], made
+    elif stage == "opinion":
+        for judge, values in stories.items():
+            yield f"mean.{judge}", record["mean"][judge], float(np.mean(values))
     elif stage == "cloze":
         for part, values in record["correct"].items():
             yield part, record["accuracy"][part], float(np.mean(values))

@@ -23,6 +23,7 @@ from typing import Any
 
 from fabula.errors import UserError
 from fabula.evaluation.record import commit
+from fabula.reproduce.plan import MIDDLE
 from fabula.training.checkpoint import write_file
 
 COMMIT_VARIABLE = "FABULA_COMMIT"
@@ -67,13 +68,18 @@ class Records:
         return unpacked(self.archive, stat.st_mtime_ns, stat.st_size)
 
     def pack(self, shown: int) -> int:
-        """Every record into the packed file, with the first `shown` texts of each; then the records' own files go."""
+        """Every record into the packed file, with the first `shown` texts of what the report shows; then the records'
+        own files go."""
         found: dict[str, dict[str, Any]] = {}
         for name in self.names():
             record = self.read(name)
             assert record is not None
-            if "shown" not in record and name.startswith("sample/") and self.done(name):
-                record = record | {"shown": self.texts(name)[:shown]}
+            record = dict(record)
+            if name.startswith("sample/"):
+                texts = self.texts(name) if self.done(name) else record.pop("shown", [])
+                record |= {"shown": texts[:shown]} if f".{MIDDLE}." in name else {}
+            if name.startswith("likelihood/"):  # a hundredth of a nat a story: the means keep their digits
+                record["stories"] = {key: rounded_list(own, 2) for key, own in record["stories"].items()}
             found[name] = record
         lines = (json.dumps(record, ensure_ascii=False, separators=(",", ":")) for record in found.values())
         self._put(self.archive, lzma.compress(("\n".join(lines) + "\n").encode(), preset=9 | lzma.PRESET_EXTREME))

@@ -6,6 +6,7 @@ prose/<system>.<sampler>                counted: variety, repetition, what is co
 surprise/<system>.<sampler>             story perplexity under SmolLM2
 mauve/<system>                          written stories as a whole beside the human ones
 calibration/ratings                     each measure's correlation with people's ratings
+opinion/<system>.<sampler>              several judges on the same stories (opinions.py), where they are installed
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from fabula.reproduce.records import rounded_list
 from fabula.reproduce.schedule import Outcome, Say
 from fabula.reproduce.stories import StoryDataset, english, given_in
 
-SCORES = ("overlap", "control", "prose", "mauve", "surprise", "calibration")
+SCORES = ("overlap", "control", "prose", "mauve", "surprise", "calibration", "opinion")
 METEOR_AT_ONCE = 6000
 """Pairs of units whose METEOR is asked for in one call of Java."""
 LEXICONS = ("afinn", "nrc")
@@ -233,6 +234,12 @@ class Scorer:
             record |= {"high": rounded(found.high), "se": rounded(found.se)}
             yield f"mauve/{name}", record | {"seconds": round(time.perf_counter() - began, 2)}
 
+    def do_opinion(self, outcome: Outcome, systems: set[str]) -> Iterator[tuple[str, dict[str, Any]]]:
+        from fabula.reproduce.opinions import opinions
+
+        # At the small scale only where it is asked for: three pretrained models are loaded.
+        return opinions(self, outcome, systems) if self.job.scale.name == "full" else iter(())
+
     def do_calibration(self, outcome: Outcome, systems: set[str]) -> Iterator[tuple[str, dict[str, Any]]]:
         if self.ratings is None or systems or not self.wanted("calibration", "ratings", outcome, systems):
             return
@@ -274,7 +281,9 @@ def rouges(told: list[str], true: list[str], *, perl: bool) -> dict[str, Any]:
     found["by"] = "rouge-score"
     if perl:
         try:
-            paper, by_lines = rouge_paper(*joined), rouge_paper(told, true, by_lines=True)
+            paper = rouge_paper(*joined)
+            # One sentence is its own text.
+            by_lines = rouge_paper(told, true, by_lines=True) if any("\n" in text for text in true) else paper
         except UserError:  # no Perl here: the quick program's figures stand
             return found | {"stories": {name: percents(values) for name, values in stories.items()}}
         own = {"rouge1": paper.rouge1, "rouge2": paper.rouge2, "rougeL": paper.rougeL, "rougeLsum": by_lines.rougeL}
