@@ -10,6 +10,7 @@ from torch import Tensor
 from fabula.corpus.dataset import Stories
 from fabula.corpus.vocabulary import BOS, EOS, PAD
 from fabula.models.batch import Batch, StoryDataset, gather_latent
+from fabula.models.decoders import gru
 from fabula.models.decoders.gru import ALIGN, FEW, GRUDecoder
 from fabula.models.s2s import S2S, join
 from fabula.models.settings import LanguageSettings, ModelSettings
@@ -116,11 +117,13 @@ def test_a_story_is_the_product_of_its_steps(
 
 
 @WAYS
-@pytest.mark.parametrize("grad", [True, False])
+@pytest.mark.parametrize(("grad", "few"), [(True, FEW), (False, FEW), (False, 0)])
 def test_reading_known_words_is_the_same_law(
-    D: int, tied: bool, layers: int, latent_to_output: bool, grad: bool
+    D: int, tied: bool, layers: int, latent_to_output: bool, grad: bool, few: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """`read`, sentence after sentence with padded rows, gives log p and leaves the state that steps would."""
+    """`read`, sentence after sentence with padded rows, gives log p and leaves the state that steps would; in both
+    layouts, of few rows and of many."""
+    monkeypatch.setattr(gru, "FEW", few)
     made = language(D, tied=tied, layers=layers, latent_to_output=latent_to_output)
     batch = a_batch()
     Z, X = latents(batch, D), batch.X()

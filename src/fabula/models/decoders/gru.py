@@ -8,7 +8,6 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
-from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from fabula.corpus.vocabulary import BOS, EOS, PAD
 from fabula.models.decoders.protocol import Given
@@ -126,6 +125,8 @@ class GRUDecoder(nn.Module):
     ) -> tuple[GRUState, Float[Tensor, " batch"]]:
         """Over a known sentence, in one pass along its words."""
         tokens = tokens[:, : max(1, int(lengths.max()))]
+        if tokens.device.type == "cpu" and len(tokens) > FEW and not torch.is_grad_enabled():
+            return self._read_many(state, tokens, lengths, z)
         previous = torch.cat([state.previous[:, None], tokens[:, :-1]], 1)
         with _precision(state):
             features, hidden = self._read(previous, z, state.hidden, lengths.clamp(min=1))
@@ -138,6 +139,40 @@ class GRUDecoder(nn.Module):
         pairs = zip(state.hidden, hidden, strict=True)
         hidden = tuple(torch.where(some[:, None], new.to(h.dtype), h) for h, new in pairs)
         return GRUState(hidden, torch.where(some, EOS, state.previous)), log_p
+
+    def _read_many(
+        self, state: GRUState, tokens: Int[Tensor, "batch word"], lengths: Int[Tensor, " batch"],
+        z: Float[Tensor, "batch latent"] | None,
+    ) -> tuple[GRUState, Float[Tensor, " batch"]]:  # fmt: skip
+        """`read` of many rows on a CPU. Only words that are there count: the longest sentence may have twice the words
+        of the mean. And many rows read the same words, whose share of the first layer's input is one product each."""
+        order = lengths.argsort(descending=True)
+        sizes = [n for n in (lengths > torch.arange(tokens.shape[1])[:, None]).sum(1).tolist() if n]
+        if not sizes:
+            return state, torch.zeros(len(tokens))
+        targets = torch.cat([tokens[order[:n], t] for t, n in enumerate(sizes)])
+        previous = torch.cat([state.previous[:, None], tokens[:, :-1]], 1)
+        types, of_type = torch.cat([previous[order[:n], t] for t, n in enumerate(sizes)]).unique(return_inverse=True)
+        z = None if z is None else z[order]
+        x, after = self.embedding(types), []
+        for layer, h in zip(self.layers, state.hidden, strict=True):
+            W_x, W_h, b_x, b_h = layer.parameters()
+            first = layer is self.layers[0]
+            from_x = F.linear(x, W_x[:, : x.shape[1]], b_x)
+            from_z = F.linear(z, W_x[:, x.shape[1] :]) if first and z is not None else None
+            h, states = h[order], []
+            for own, n in zip((of_type if first else from_x).split(sizes), sizes, strict=True):
+                inputs = from_x[own] if first else own
+                inputs = inputs if from_z is None else inputs.add_(from_z[:n])
+                h[:n] = _gru_gates(inputs, F.linear(h[:n], W_h, b_h), h[:n])
+                states.append(h[:n].clone())
+            x = torch.cat(states)
+            after.append(torch.empty_like(h).index_copy_(0, order, h))
+        features = self._features(x, None if z is None else torch.cat([z[:n] for n in sizes]))
+        log_p_word = self.log_prob(features.unsqueeze(1), targets.unsqueeze(1)).squeeze(1).float()
+        row = torch.cat([order[:n] for n in sizes])
+        log_p = log_p_word.new_zeros(len(tokens)).index_add(0, row, log_p_word)
+        return GRUState(tuple(after), torch.where(lengths > 0, EOS, state.previous)), log_p
 
     def step(
         self, state: GRUState, z: Float[Tensor, "batch latent"] | None, done: Bool[Tensor, " batch"]
@@ -177,7 +212,7 @@ class GRUDecoder(nn.Module):
         after = []
         for layer, h in zip(self.layers, state, strict=True):
             inputs = torch.cat([x, z], -1) if z is not None and layer is self.layers[0] else x
-            x = _gru(inputs, h, layer, lengths)
+            x = _gru(inputs, h, layer)
             after.append(x[torch.arange(len(x), device=x.device), lengths - 1])
         return self._features(x, z), tuple(after)
 
@@ -206,15 +241,11 @@ def _precision(state: GRUState) -> torch.autocast:
     return torch.autocast(h.device.type, dtype=torch.bfloat16, enabled=h.dtype == torch.bfloat16)
 
 
-def _gru(x: Tensor, h: Tensor, gru: nn.Module, lengths: Tensor) -> Tensor:
-    """A GRU layer's states along known words; beyond a row's length they mean nothing."""
+def _gru(x: Tensor, h: Tensor, gru: nn.Module) -> Tensor:
+    """A GRU layer's states along known words."""
     if x.device.type != "cpu" or torch.is_grad_enabled():
         states: Tensor = gru(x, h.unsqueeze(0).contiguous())[0]
         return states
-    if len(x) > FEW:
-        # Many sentences side by side: the longest has twice the words of the mean, and only those that are there count.
-        packed = pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
-        return pad_packed_sequence(gru(packed, h.unsqueeze(0))[0], batch_first=True, total_length=x.shape[1])[0]
     W_x, W_h, b_x, b_h = gru.parameters()
     found = []
     for word in F.linear(x, W_x, b_x).unbind(1):
