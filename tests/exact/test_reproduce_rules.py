@@ -89,6 +89,16 @@ def test_to_be_below_another_bound_is_nothing_until_it_is_below_its_slack(
     assert claims.bounded(found, ("slds", "iw"), ("lds", "iw"), gap) == word
 
 
+def test_slack_is_held_against_the_small_end_of_the_interval(tmp_path: Path) -> None:
+    """A gap of 1 that may be 0.2 by chance does not reach beyond a slack of 0.5."""
+    records = Records(tmp_path)
+    bound(records, "slds", 160.0, 0.5)
+    found = Found(records, FULL)
+    sides = (("slds-10", "iw"), ("slds", "iw"))
+    assert claims.bounded(found, *sides, Interval(-1.0, -1.8, -0.2, 0.4, STORIES)) == claims.OPEN
+    assert claims.bounded(found, *sides, Interval(-1.0, -1.4, -0.6, 0.2, STORIES)) == claims.HOLDS
+
+
 def test_a_bound_without_its_growth_shows_little(tmp_path: Path) -> None:
     """With one sample and all of them known, three times the gain; without even that, nothing can be told."""
     records = Records(tmp_path)
@@ -238,7 +248,7 @@ def test_agreement_is_of_ranks_over_systems_and_within_stories(tmp_path: Path) -
     assert within < 0.6
     shown = opinions.table(found)
     assert shown is not None
-    last = next(row for row in shown.rows if row.lead == ("SLDS", "bridge"))
+    last = next(row for row in shown.rows if row.lead == ("SLDS", "bridge", str(STORIES)))
     assert [figure.ours for figure in last.figures] == pytest.approx([4.0, 4.0, 4.0, 4.0, -4.0])
 
 

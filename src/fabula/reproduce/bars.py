@@ -142,7 +142,7 @@ def bridge_bar(found: Found, system: str, sampler: str) -> Verdict:
         evidence.append(f"people's own stories: story perplexity {people.value:.1f}; to be far below is no merit")
     way = f"{BY_NAME[system].title}, {sampler_name(sampler, found.scale)}"
     title = (
-        f"{way}: beats gibbs and {BY_NAME[lm].title}'s best of {found.scale.reranked:,} "
+        f"{way}: beats gibbs and the best of {found.scale.reranked:,} of {BY_NAME[lm].title} "
         f"on look-ahead and story perplexity, at less time a story ({SETTING_NAMES[MIDDLE]})"
     )
     return Verdict(title, all_of(verdicts), tuple(evidence))
@@ -199,7 +199,10 @@ def ahead_of(found: Found, own: str, rival: str, evidence: list[str]) -> str:
 
 def outside_ahead(found: Found, own: str, rival: str, evidence: list[str]) -> str:
     """The same by SmolLM2, which is of no system's family: nats that it saves on the given sentences."""
-    mine, theirs = found.outside_ending(own), found.outside_ending(rival)
+    mine, theirs = (found.outside_ending(name) for name in (own, rival))
+    if mine is None or theirs is None:
+        # Some ways of filling in were read by the judges' table alone, and their ending alone.
+        mine, theirs = (found.opinion(name, "smollm2", sign=-1.0) for name in (own, rival))
     if mine is None or theirs is None:
         evidence.append(f"look-ahead by SmolLM2 against {titled(found, rival)}: {NOT_RUN}")
         return NOT_RUN

@@ -81,13 +81,13 @@ def in_part(verdicts: Sequence[str]) -> str:
 
 def bounded(found: Found, ours: tuple[str, str], theirs: tuple[str, str], gap: Interval | None) -> str:
     """Whether nats by an estimate of ours are below another's. A bound lies above what it bounds by some slack: ours
-    above theirs shows nothing until the gap is larger than our slack, and ours below theirs nothing until it is larger
-    than theirs. An exact figure has none."""
+    above theirs shows nothing until the gap, at the small end of its interval, is larger than our slack, and ours below
+    theirs nothing until it is larger than theirs. An exact figure has none."""
     word = below(gap)
     if gap is None or word not in (HOLDS, FAILS):
         return word
     side = theirs if word == HOLDS else ours
-    return word if abs(gap.value) > found.slack(*side) else OPEN
+    return word if min(abs(gap.low), abs(gap.high)) > found.slack(*side) else OPEN
 
 
 def slack_told(found: Found, *sides: tuple[str, str]) -> str:
@@ -135,7 +135,7 @@ def by_calibrated_bound(found: Found, title: str) -> Verdict:
     """The shipped SLDS against our LM, where its bound was measured again by a calibrated q."""
     gap, lacks = calibrated.gap(found, "default", "lm-1024"), calibrated.lacks(found, "default")
     word = below(gap)
-    if gap is not None and word == FAILS and gap.value <= lacks:
+    if gap is not None and word == FAILS and gap.low <= lacks:
         word = OPEN
     samples = 0 if gap is None else gap.n
     told = f"SLDS - our LM: {said(gap, ' nats a story')} by a calibrated q, {samples} stories measured again"

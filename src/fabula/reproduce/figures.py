@@ -281,6 +281,12 @@ class Found:
         given: FloatArray = np.asarray(stories["nats"], dtype=np.float64) - np.asarray(stories["written_nats"])
         return given
 
+    def opinion(self, name: str, judge: str, sign: float = 1.0) -> FloatArray | None:
+        """One judge's figure of every story, larger meant to be better (`opinions.py`)."""
+        record = self.get(f"opinion/{name}")
+        values = None if record is None else record["stories"].get(judge)
+        return None if values is None else sign * np.asarray(values, dtype=np.float64)
+
     def context_gain(self, name: str) -> Interval | None:
         record = self.get(f"surprise/{name}")
         values = None if record is None else record.get("context_gain")

@@ -26,7 +26,7 @@ from fabula.evaluation.lookahead import log_p_ending
 from fabula.infill.batch import infill_batch
 from fabula.models.decoders.narrator import NarratorDecoder
 from fabula.reproduce.bench import weights_of
-from fabula.reproduce.figures import Figure, Found, Row, Table, interval_figure, sampler_name
+from fabula.reproduce.figures import Figure, Found, Row, Table, alike, interval_figure, sampler_name
 from fabula.reproduce.judging import told_blind
 from fabula.reproduce.plan import BY_NAME, HUMAN, MIDDLE, PLAIN
 from fabula.reproduce.records import rounded_list
@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 
 FloatArray = NDArray[np.float64]
 HEARD = (
-    HUMAN, PLAIN, "lm.rerank-few", "lm.rerank", "s2s.rerank", "lds.bridge", "slds.gibbs-peek", "slds.gibbs",
-    "slds.bridge", "narrator.fill",
+    HUMAN, PLAIN, "lm.rerank-few", "slds.bridge", "slds.gibbs", "narrator.fill", "lm.rerank", "slds.gibbs-peek",
+    "s2s.rerank", "lds.bridge",
 )  # fmt: skip
 """Who is judged: people, the LM left to right (blind), and the ways of filling in that claims are about."""
 JUDGES = {
@@ -47,7 +47,7 @@ JUDGES = {
 }  # fmt: skip
 LEADS = {HUMAN: ("people", "–"), PLAIN: ("LM", "left to right, blind, once")}
 AT_ONCE = 20
-STORIES = 100
+STORIES = 32
 """Judged stories: minutes for a CPU."""
 
 
@@ -133,13 +133,9 @@ class Judges:
 
 
 def heard(found: Found) -> dict[str, dict[str, FloatArray]]:
-    """Every record's figures, by who is judged and who judges; of the stories that all of them have."""
-    records = {name: record for name in HEARD if (record := found.get(f"opinion/{name}")) is not None}
-    n = min((int(record["n"]) for record in records.values()), default=0)
-    return {
-        name: {judge: np.asarray(own[:n], dtype=np.float64) for judge, own in record["stories"].items()}
-        for name, record in records.items()
-    }
+    """Every record's figures, by who is judged and who judges."""
+    told = {name: {judge: own for judge in JUDGES if (own := found.opinion(name, judge)) is not None} for name in HEARD}
+    return {name: own for name, own in told.items() if own}
 
 
 def named(found: Found, name: str) -> tuple[str, str]:
@@ -162,20 +158,20 @@ def table(found: Found) -> Table | None:
             else interval_figure(mean(own[judge], draws=found.scale.resamples), f"opinion/{name}")
             if name == HUMAN
             else interval_figure(
-                difference(own[judge], told[HUMAN][judge], draws=found.scale.resamples), f"opinion/{name}"
+                difference(*alike(own[judge], told[HUMAN][judge]), draws=found.scale.resamples), f"opinion/{name}"
             )
             for judge in JUDGES
         ]
-        rows.append(Row(lead=named(found, name), figures=tuple(figures), own=name.startswith("narrator")))
-    n = len(next(iter(told[HUMAN].values())))
+        count = str(len(next(iter(own.values()))))
+        rows.append(Row(lead=(*named(found, name), count), figures=tuple(figures), own=name.startswith("narrator")))
     return Table(
         title="Beyond: five judges of the same stories",
-        intro=f"The first {n} of the stories with the middle three missing. People: the mean; everybody else: the "
+        intro="The first of the stories with the middle three missing. People: the mean; everybody else: the "
         "difference from people's own middle, story by story, larger is better. Four judges say log p(last sentence | "
         "all before it) in nats; the critic says how far a whole story looks like people's rather than a machine's. "
         "The narrator ranks by its critic and its own reading, so those two are no judges of it; a GRU language model "
         "ranked the best of 50 and of 1,000, so the first two are of their family.",
-        lead=("system", "sampler"),
+        lead=("system", "sampler", "stories"),
         columns=tuple(JUDGES.values()),
         rows=tuple(rows),
         beside_paper=(False,) * len(JUDGES),
@@ -186,10 +182,12 @@ def table(found: Found) -> Table | None:
 def agreement_table(found: Found) -> Table | None:
     """Rank correlations of every two judges: of the systems' means, and of the systems within a story."""
     told = heard(found)
-    ways = [name for name in told if set(JUDGES) <= set(told[name])]
+    judged = {name: own for name, own in told.items() if set(JUDGES) <= set(own)}
+    n = min((len(own["critic"]) for own in judged.values()), default=0)
+    ways = list(judged)
     if len(ways) < 3:
         return None
-    values = {judge: np.stack([told[name][judge] for name in ways]) for judge in JUDGES}
+    values = {judge: np.stack([told[name][judge][:n] for name in ways]) for judge in JUDGES}
     rows = []
     judges = list(JUDGES)
     for i, one in enumerate(judges):
@@ -207,8 +205,9 @@ def agreement_table(found: Found) -> Table | None:
             )
     return Table(
         title="Beyond: do the judges agree?",
-        intro=f"Spearman's rank correlation of two judges over the {len(ways)} rows of the table above: of the rows' "
-        "means, and of the rows within one story, the mean over stories. 1: the same order; 0: as by chance.",
+        intro=f"Spearman's rank correlation of two judges over the {len(ways)} rows of the table above, on {n} "
+        "stories: of the rows' means, and of the rows within one story, the mean over stories. 1: the same order; 0: "
+        "as by chance.",
         lead=("one judge", "another"),
         columns=("over systems", "over systems, story by story"),
         rows=tuple(rows),

@@ -124,7 +124,7 @@ def facts(units: list[dict[str, Any]]) -> dict[str, str]:
         "records": f"{len(units):,}",
         "commits (records)": all_of("commit"),
         "corpus, by its content (records)": all_of("data_hash"),
-        "seeds (records)": all_of("seed"),
+        "seeds of sampling (records)": all_of("seed"),
         "machines (records)": all_of("device"),
         "time of all units together": f"{seconds / 60:,.0f} minutes",
     }
@@ -138,7 +138,7 @@ def deviations(trained: list[dict[str, Any]]) -> list[str]:
         changes = ", ".join(f"{key} = {value}" for key, value in record["changes"].items())
         by_changes.setdefault(changes, []).append(BY_NAME[record["system"]].title)
     for changes, names in by_changes.items():
-        told.append(f"{', '.join(names)}: {changes or 'a checkpoint that was there, not trained for this report'}.")
+        told.append(f"{'; '.join(names)}: {changes or 'a checkpoint that was there, not trained for this report'}.")
     for record in trained:
         if record["stopped"] == "time":
             name = BY_NAME[record["system"]].title
