@@ -114,6 +114,8 @@ def main() -> None:
     source, table = rows(args.rows, args.blanks), list[str]()
     for model in args.models.split(","):
         narrator = fabula.load(model, args.device)
+        if narrator.notes:  # another model stands in, whose rates nobody asked for
+            raise SystemExit(f"{model}: {narrator.notes[0]}")
         both = args.device.startswith("cuda") and model == "small"
         precisions = args.precisions.split(",") if args.precisions else ["float32", "bf16"] if both else ["own"]
         for precision in precisions:

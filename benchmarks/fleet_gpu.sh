@@ -1,6 +1,6 @@
 #!/bin/sh
 # Rows a second of fill_many on one GPU, small and narrator: at most 150 s. DEVICE=cpu QUICK=1 tries it out on five stories.
-export PYTHONPATH=src PYTORCH_CUDA_ALLOC_CONF="${PYTORCH_CUDA_ALLOC_CONF-expandable_segments:True}"
+export PYTHONPATH="src:$PYTHONPATH" PYTORCH_CUDA_ALLOC_CONF="${PYTORCH_CUDA_ALLOC_CONF-expandable_segments:True}"
 DEVICE="${DEVICE:-cuda}"
 rows() { [ -n "$QUICK" ] && echo 5 || echo "$1"; }
 samples=$([ -n "$QUICK" ] && echo 2 || echo 16)

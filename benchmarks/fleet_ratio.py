@@ -50,6 +50,8 @@ def main() -> None:
     began = seconds()
     narrator = fabula.load(args.model)
     loading = took(began, 1)
+    if narrator.notes:
+        raise SystemExit(f"{args.model}: {narrator.notes[0]}")
     source = rows(args.rows, args.blanks)
     narrator.fill(source[0]["sentences"], candidates=3, samples=2)
     alone, together = [], []

@@ -17,8 +17,6 @@ from torch.nn import functional as F
 
 GROWTH = 64
 """A cache grows by multiples of this many tokens."""
-SPARSE = 4, 64
-"""A cache is made smaller when rows use less than one slot in so many, and slots are more than so many."""
 
 
 class Prefix(NamedTuple):
@@ -103,7 +101,3 @@ class Cache:
             found[:, :, row, :, :shared] = self.prefix.entries[:, :, own, :, :shared]
             found[:, :, row, :, shared:] = self.entries[:, :, at, :, : places - shared]
         return found
-
-    def is_sparse(self, rows: int) -> bool:
-        share, most = SPARSE
-        return self.entries.shape[2] > max(most, share * rows)

@@ -79,12 +79,13 @@ class NarratorState:
     def to_write(self, tokens: Int[Tensor, " batch"]) -> tuple[Cache, Int[Tensor, " batch"]]:
         """A cache that so many tokens of each row can be written to, and the rows' slots there.
 
-        It is this one, with room, if no other row went on from where these stand; else a copy.
+        It is this one, with room, if no other row went on from where these stand; else a copy. It is this one even if
+        most slots are idle: a smaller copy would have to be joined again with what stayed behind, prefixes and all.
         """
         cache = self.cache
         clash = (cache.written[self.slot] != self.lengths).any()
         room, clashes = torch.stack([(self.lengths + tokens).max(), clash.long()]).tolist()
-        if self.alone and not clashes and not cache.is_sparse(len(self.slot)):
+        if self.alone and not clashes:
             cache.make_room(room)
             return cache, self.slot
         cache = cache.of_rows(self.slot, self.lengths, room)
