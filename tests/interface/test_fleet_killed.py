@@ -116,10 +116,10 @@ def test_a_few_kills(tmp_path: Path, engine: str) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("engine", "kills"), [("local", 50), ("ray", 12)])
-def test_many_kills(tmp_path: Path, engine: str, kills: int) -> None:
-    """Fewer with Ray: each time the driver is killed a small cluster has to come up again, which takes many seconds."""
+@pytest.mark.parametrize("engine", ["local", "ray"])
+def test_many_kills(tmp_path: Path, engine: str) -> None:
+    """With Ray it takes a quarter of an hour: a killed driver's small cluster has to come up again."""
     if engine == "ray":
         pytest.importorskip("ray")
-    killed = check(tmp_path, engine, n=1000, kills=kills, pause=0.2, gap=0.3)
-    assert min(killed.values()) >= kills // 10
+    killed = check(tmp_path, engine, n=1000, kills=50, pause=0.2, gap=0.3)
+    assert min(killed.values()) >= 5
