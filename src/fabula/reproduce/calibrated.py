@@ -74,7 +74,7 @@ def table(found: Found) -> Table | None:
                     interval_figure(ppl, name, kind="bound"),
                     Figure(ours=lacks(found, system.name), record=name),
                     interval_figure(found.ppl(rival, "nll") if rival else None, f"likelihood/{rival}", kind="exact"),
-                    interval_figure(over, name, digits=1),
+                    interval_figure(over, name),
                 ),
                 own=True,
             )

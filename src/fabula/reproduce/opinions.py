@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 
 FloatArray = NDArray[np.float64]
 HEARD = (
-    HUMAN, PLAIN, "lm.rerank-few", "slds.bridge", "slds.gibbs", "narrator.fill", "lm.rerank", "slds.gibbs-peek",
-    "s2s.rerank", "lds.bridge",
+    HUMAN, PLAIN, "lm.rerank-few", "lm.rerank", "s2s.rerank", "lds.bridge", "slds.gibbs-peek", "slds.gibbs",
+    "slds.bridge", "narrator.fill",
 )  # fmt: skip
 """Who is judged: people, the LM left to right (blind), and the ways of filling in that claims are about."""
 JUDGES = {
@@ -169,8 +169,9 @@ def table(found: Found) -> Table | None:
         intro="The first of the stories with the middle three missing. People: the mean; everybody else: the "
         "difference from people's own middle, story by story, larger is better. Four judges say log p(last sentence | "
         "all before it) in nats; the critic says how far a whole story looks like people's rather than a machine's. "
-        "The narrator ranks by its critic and its own reading, so those two are no judges of it; a GRU language model "
-        "ranked the best of 50 and of 1,000, so the first two are of their family.",
+        "The narrator ranks by its critic and its own reading, and SmolLM2 is its base, so of it only the first two "
+        "judge from outside; a GRU language model ranked the best of 50 and of 1,000, so the first two are of their "
+        "family.",
         lead=("system", "sampler", "stories"),
         columns=tuple(JUDGES.values()),
         rows=tuple(rows),
