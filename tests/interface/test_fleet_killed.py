@@ -118,8 +118,10 @@ def test_a_few_kills(tmp_path: Path, engine: str) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("engine", ["local", "ray"])
 def test_many_kills(tmp_path: Path, engine: str) -> None:
-    """With Ray it takes a quarter of an hour: a killed driver's small cluster has to come up again."""
+    """With Ray every killed driver's small cluster has to come up again, so there are fewer; FABULA_KILLS=50 takes a
+    quarter of an hour and passed."""
     if engine == "ray":
         pytest.importorskip("ray")
-    killed = check(tmp_path, engine, n=1000, kills=50, pause=0.2, gap=0.3)
-    assert min(killed.values()) >= 5
+    kills = int(os.environ.get("FABULA_KILLS", "50" if engine == "local" else "12"))
+    killed = check(tmp_path, engine, n=1000, kills=kills, pause=0.2, gap=0.3)
+    assert min(killed.values()) >= kills // 10
