@@ -10,7 +10,7 @@ import pytest
 
 from fabula.evaluation.bootstrap import Interval, bootstrap, mean, ratio
 from fabula.reproduce import bars, beyond, calibrated, claims, opinions
-from fabula.reproduce.figures import METRICS, Found, cross_fitted, widened
+from fabula.reproduce.figures import METRICS, Figure, Found, cross_fitted, widened
 from fabula.reproduce.plan import FULL
 from fabula.reproduce.records import Records
 
@@ -54,8 +54,12 @@ def test_a_bound_is_held_against_an_exact_figure_only_beyond_its_slack(
     assert told(records, "a well-trained SLDS beats") == (word if word == claims.OPEN else word + claims.TRAINING)
 
 
-@pytest.mark.parametrize(("saved", "word"), [(1.0, claims.FAILS), (2.9, claims.OPEN), (5.0, claims.HOLDS)])
-def test_a_bound_measured_again_on_some_stories_decides(tmp_path: Path, saved: float, word: str) -> None:
+@pytest.mark.parametrize(
+    ("saved", "word", "bar"),
+    [(1.0, claims.FAILS, bars.MISSED), (1.3, claims.FAILS, claims.OPEN), (2.9, claims.OPEN, bars.MET),
+     (5.0, claims.HOLDS, bars.MET)],
+)  # fmt: skip
+def test_a_bound_measured_again_on_some_stories_decides(tmp_path: Path, saved: float, word: str, bar: str) -> None:
     """The old bound 3 nats above the LM; the new one saves so much on every fourth story and lacks 0.3 still."""
     records, rows = Records(tmp_path), list(range(0, STORIES, 4))
     exact(records, "default", iw=163.0, elbo=170.0)
@@ -70,6 +74,8 @@ def test_a_bound_measured_again_on_some_stories_decides(tmp_path: Path, saved: f
     assert gap.value == pytest.approx(3.0 - saved, abs=1e-6)
     assert calibrated.lacks(found, "default") == pytest.approx(0.3)
     assert told(records, "a well-trained SLDS beats").removesuffix(claims.TRAINING) == word
+    # 4.1 % above is too much, 3.5 % not surely, 0.6 % of which may be slack.
+    assert told(records, "perplexity of ours, by an honest bound") == bar
     table = calibrated.table(found)
     assert table is not None
     assert table.rows[0].figures[4].ours == pytest.approx(100 * (math.exp((3.0 - saved) / 50) - 1), abs=1e-6)
@@ -206,6 +212,49 @@ def test_a_cell_is_the_mean_over_trainings(tmp_path: Path) -> None:
     assert cell.spread == pytest.approx(np.std([1, 2, 6], ddof=1))
 
 
+@pytest.mark.parametrize(("stories_by", "value"), [("Perl", 20.0), ("Python", 20.4)])
+def test_stories_by_another_program_are_raised_to_the_papers(tmp_path: Path, stories_by: str, value: float) -> None:
+    """The paper's program says 20.4 of all stories, the one that scored them singly 20.0: one scale for all."""
+    records, own = Records(tmp_path), (20.0 + NOISE - NOISE.mean()).tolist()
+    record = {"system": "lm", "stage": "overlap", "by": "Perl", "stories_by": stories_by, "rouge1": 20.4, "meteor": 7.0}
+    records.write("overlap/lm.2.rerank", record | {"stories": {"rouge1": own, "meteor": own}})
+    found = Found(records, FULL)
+    assert found.overlap("lm", "2", "rerank", "rouge1").ours == pytest.approx(value)
+    assert found.overlap("lm", "2", "rerank", "meteor").ours == pytest.approx(20.0)
+
+
+@pytest.mark.parametrize(("one", "word"), [(80.0, claims.HOLDS), (76.0, claims.OPEN), (60.0, claims.FAILS)])
+def test_to_control_as_well_is_decided_by_the_difference_of_both(one: float, word: str) -> None:
+    """Intervals of 3 and 4 points to each side make one of 5: 76 against 72 is not surely as good."""
+    gap = claims.gap_of(Figure(ours=one, low=one - 3, high=one + 3), Figure(ours=72.0, low=68.0, high=76.0))
+    assert gap is not None
+    assert gap.high - gap.value == pytest.approx(5.0)
+    assert claims.as_good(gap) == word
+
+
+def test_most_cells_undecided_leave_a_claim_undecided() -> None:
+    held, fails, undecided = [claims.HOLDS], [claims.FAILS], [claims.OPEN]
+    assert claims.in_part(held + 9 * undecided + 2 * fails) == claims.OPEN
+    assert claims.in_part(5 * held + 7 * undecided) == claims.OPEN
+    assert claims.in_part(6 * held + 6 * undecided) == claims.PARTLY
+    assert claims.in_part(held + undecided + 2 * fails) == claims.FAILS
+    assert claims.in_part(2 * fails + undecided) == claims.FAILS
+
+
+def test_lds_is_a_rival_too(tmp_path: Path) -> None:
+    """SLDS two points above LM and S2S, and one below LDS, which fills in by gibbs: it does not win."""
+    records = Records(tmp_path)
+    for name, sampler, value in (
+        ("slds", "gibbs-peek", 20.0), ("lm", "rerank", 18.0), ("s2s", "rerank", 18.0), ("lds", "gibbs", 21.0),
+    ):  # fmt: skip
+        for setting in ("2", "4", "34"):
+            stories = {metric: (value + NOISE / 9).tolist() for metric in (*METRICS, "rougeLsum")}
+            record = {"system": name, "stage": "overlap", "stories": stories}
+            records.write(f"overlap/{name}.{setting}.{sampler}", record)
+    assert told(records, "SLDS wins when the first sentence is given") == claims.FAILS + claims.TRAINING
+    assert told(records, "the best of the family, peeking, against LM and S2S") == claims.HOLDS + claims.TRAINING
+
+
 def test_two_judges_are_never_compared(tmp_path: Path) -> None:
     """The same nats by a judge and by a better one: a comparison within a judge stands, one across them is not run."""
     records = Records(tmp_path)
@@ -266,6 +315,6 @@ def test_infilling_is_decided_over_seeds_too(tmp_path: Path, spread: float, word
             record = {"system": f"{system}{seed}", "stage": "overlap", "stories": values}
             records.write(f"overlap/{system}{seed}.2.{sampler}", record)
     found = Found(records, FULL)
-    ((_, _, gap),) = claims.story_differences(found, "2", "rouge1", (("slds",), "gibbs-peek"), (("lm",), "rerank"))
+    ((_, _, gap),) = claims.story_differences(found, "2", "rouge1", [("slds", "gibbs-peek")], [("lm", "rerank")])
     assert gap.value == pytest.approx(2.0)
     assert (claims.HOLDS if gap.low > 0 else claims.OPEN) == word

@@ -54,6 +54,10 @@ def test_the_records_are_of_one_corpus_and_one_set_of_weights_each(found: Found)
 def test_the_verdicts_are_those_of_the_records(found: Found, report: str) -> None:
     for verdict in [*claims.claims(found), *bars(found)]:
         assert f"- **{verdict.verdict}**: {verdict.claim}" in report
+    # What was chosen with test figures in view is said beside the verdict that rests on it.
+    for verdict in bars(found):
+        if "1 % of labels" in verdict.claim or "sharp words" in verdict.claim or "infilling table" in verdict.claim:
+            assert any(line.endswith(("test figures in view", "seen on test")) for line in verdict.evidence)
 
 
 def test_every_cell_is_made_again_from_its_record(tmp_path: Path) -> None:

@@ -89,7 +89,7 @@ def beyond(found: Found) -> Table:
         title="Beyond: first and last sentence given, the middle three written",
         intro="Story perplexity under SmolLM2-135M, which none of the systems has met: of the written sentences in "
         "their story, and of the whole story. Look-ahead: log P(last sentence | first, what was written) under a "
-        "language model that only judges, and as a score from 0 (the paper's LM, left to right, blind to the "
+        "language model that only judges, and as a score from 0 (an LM left to right, blind to the "
         "ending) to 1 (the human one). That judge is of the family of the models that rank by the ending, so most "
         "of the score is the ranking: LDS, whose Z is empty, has it too. The paper's systems were judged by a judge "
         "trained by the one rule, ours before that by a better one of the same recipe: log P and scores compare within "
