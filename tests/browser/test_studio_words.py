@@ -31,7 +31,7 @@ def test_a_word_has_alternatives_to_go_on_from(desk: Desk) -> None:
     first.click()
     desk.done()
     assert all(card[0].startswith(f"A {word}") for card in desk.offered())
-    expect(desk.page.get_by_label("Opening words of sentence 2")).to_have_value(f"A {word}")
+    assert desk.texts[1] == SECOND
 
 
 def test_a_line_is_regenerated_from_a_word_on(desk: Desk) -> None:
@@ -42,6 +42,10 @@ def test_a_line_is_regenerated_from_a_word_on(desk: Desk) -> None:
     panel.get_by_role("button", name="Regenerate from here").click()
     desk.done()
     assert all(card[0].startswith("A plank of the green boat") for card in desk.offered())
+    # Nothing of the writer's line has changed: it is kept until a candidate is taken.
+    line = "async () => (await import('/page/store.js')).store.doc.lines[1]"
+    kept = desk.page.evaluate(line)
+    assert (kept["text"], kept["write"], kept["start"]) == (SECOND, False, "")
 
 
 def test_a_story_becomes_a_book(desk: Desk, tmp_path: Path) -> None:
@@ -96,6 +100,18 @@ def expects(mood: str, **factors: str) -> Callable[[Route], None]:
     return answer
 
 
+MOVES = """async () => {
+  const { store, show } = await import("/page/store.js");
+  const { lines } = store.doc;
+  const factors = { action: "moves" };
+  const told = lines.map((_, i) => ({ text: `Line ${i}.`, tag: "neutral", log_p: -1, factors }));
+  const request = { sentences: lines.map((_, i) => (i === 1 ? null : `Line ${i}.`)), arc: null, people: [], notes: [] };
+  const filling = { candidates: [{ sentences: told, score: -1 }], notes: [] };
+  show({ batch: { request, before: lines.map(({ text }) => text), only: null, filling } });
+}"""
+"""As if a candidate had come whose second line moves."""
+
+
 def test_an_arc_has_a_lane_for_everything_that_a_model_says_of_a_sentence(desk: Desk) -> None:
     """As if the model had two factors: each is bent in a lane of its own, and a line's tag says both."""
     page = desk.page
@@ -127,6 +143,11 @@ def test_an_arc_has_a_lane_for_everything_that_a_model_says_of_a_sentence(desk: 
     assert page.evaluate(tags) == [
         "negative", "negative/rests", "neutral/moves", "positive", "positive",
     ]  # fmt: skip
+    page.evaluate(MOVES)
+    expect(page.locator(".card .dot")).to_have_count(1)
+    page.get_by_role("button", name="action", exact=True).click()  # a word, for what another lane says has no order
+    expect(page.locator(".card .label")).to_have_text("moves")
+    expect(page.locator(".card .dot")).to_have_count(0)
 
 
 def test_a_lane_of_many_labels_has_a_list_for_every_line(desk: Desk) -> None:

@@ -123,7 +123,7 @@ function draw(doc, batch) {
   const list = $("cards");
   const lines = batch ? written(batch) : [];
   const ready = shown && batch && fits(batch, doc);
-  const key = shown ? JSON.stringify([shown.candidates, lines, ready, lines.map((i) => doc.lines[i]?.text)]) : "";
+  const key = shown ? JSON.stringify([shown.candidates, lines, ready, store.ui.lane, lines.map((i) => doc.lines[i]?.text)]) : "";
   if (key === drawn) return;
   drawn = key;
   const had = list.contains(document.activeElement) ? [looking, document.activeElement.dataset.does] : null;
@@ -192,11 +192,12 @@ function sentence(told, i, number, lines, doc, ready, weak) {
   );
 }
 
-/** A mood as a place on a small axis, as on the arc. */
+/** A mood as a place on a small axis, as on the arc; what another lane says has no order, and is its word. */
 function mood(told) {
-  const { labels, has } = inView(store.doc, store.ui);
+  const { labels, has, first } = inView(store.doc, store.ui);
   const tag = has(told);
   if (tag === null) return null;
+  if (!first) return h("span", { class: "label" }, said(tag));
   const dot = h("span", { class: "dot" });
   dot.style.left = `${place(tag, labels) * 100}%`;
   return h("span", { class: "mood", "data-hue": hue(tag, labels), title: said(tag) }, dot, h("span", { class: "heard" }, `${said(tag)}: `));

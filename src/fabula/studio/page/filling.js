@@ -68,11 +68,12 @@ export function fill() {
 }
 
 /** Candidates for one line; the others are kept. */
-export function regenerate(i) {
+export function regenerate(i, start = store.doc.lines[i].start) {
   if (store.doc.lines[i].locked) return warn("fill", `Line ${i + 1} is locked; unlock it to have it written anew.`);
   const { batch } = store.ui;
-  if (batch && equal(batch.request, request(store.doc, i))) change(set, { seed: (store.doc.seed + 1) % SEEDS });
-  return run(request(store.doc, i), i);
+  const body = () => request({ ...store.doc, lines: store.doc.lines.map((line, at) => (at === i ? { ...line, start } : line)) }, i);
+  if (batch && equal(batch.request, body())) change(set, { seed: (store.doc.seed + 1) % SEEDS });
+  return run(body(), i);
 }
 
 /** Exactly this, as a link says it. */

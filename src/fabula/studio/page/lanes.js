@@ -43,6 +43,7 @@ export function inView(doc, ui) {
   return {
     labels,
     name,
+    first: lane === 0,
     lines: doc.lines.map((line) => (lanes.length < 2 ? line : { ...line, tag: partOf(line.tag, lane, lanes.length) })),
     posterior: lane ? (ui.beliefs?.map((belief) => belief[name]) ?? null) : ui.posterior,
     ghost: ui.preview?.told?.map(has),

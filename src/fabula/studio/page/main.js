@@ -31,7 +31,7 @@ const EXAMPLES = [
 
 const SAVED = {
   new: "",
-  unsaved: "Not saved yet",
+  unsaved: "Saving…",
   saving: "Saving…",
   saved: "Saved",
   offline: "Not saved: no server",

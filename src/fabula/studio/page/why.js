@@ -82,7 +82,7 @@ const finite = (value) => typeof value === "number" && Number.isFinite(value);
 function odds(log_p) {
   const n = Math.exp(-log_p);
   if (n < 1.15) return "almost sure";
-  if (n < 9.5) return `1 in ${Math.round(n * 2) / 2}`;
+  if (n < 9.5) return `1 in ${n < 2 ? n.toFixed(1) : Math.round(n * 2) / 2}`;
   const digits = 10 ** Math.floor(Math.log10(n) - (n > 100 ? 0 : 1));
   return `1 in ${(Math.round(n / digits) * digits).toLocaleString("en")}`;
 }
@@ -152,7 +152,8 @@ function beforeSaid(value, first) {
 function afterSaid(value) {
   if (!finite(value)) return "not known";
   if (Math.abs(value) < 0.1) return "makes no difference to what follows";
-  const times = Math.exp(Math.min(20, Math.abs(value)));
+  const times = Math.exp(Math.abs(value));
+  if (times > 1000) return `it makes what follows far ${value > 0 ? "more" : "less"} likely`;
   const told = times < 10 ? (Math.round(times * 10) / 10).toString() : Math.round(times).toLocaleString("en");
   return `it makes what follows ${told} times ${value > 0 ? "more" : "less"} likely`;
 }

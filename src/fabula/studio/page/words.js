@@ -5,8 +5,7 @@
 import * as api from "./api.js";
 import { h } from "./dom.js";
 import { regenerate, request } from "./filling.js";
-import { mark, open } from "./state.js";
-import { change, store } from "./store.js";
+import { store } from "./store.js";
 
 const OFFERED = 6;
 
@@ -44,13 +43,6 @@ export async function alternatives(i, start, standing, signal) {
 
 const bareCount = (text) => text.split(/\s+/).filter((word) => bare(word)).length;
 
-/** Line i is written anew from these opening words on. */
-export function goOn(i, start) {
-  change(mark, i, true);
-  change(open, i, start);
-  return regenerate(i);
-}
-
 /** What is shown below the words of an explanation once one was clicked. */
 export function panel(i, chosen, odds) {
   const { start, word, state, found, message } = chosen;
@@ -60,13 +52,13 @@ export function panel(i, chosen, odds) {
     : state === "failed" ? h("p", { role: "status" }, message)
     : found.length
       ? h("ul", { class: "alternatives" }, found.map((one) =>
-          h("li", {}, h("button", { type: "button", onclick: () => goOn(i, `${start} ${one.word}`.trim()) }, one.word, h("span", { class: "hint" }, one.log_p === null ? "" : ` ${odds(one.log_p)}`)))))
+          h("li", {}, h("button", { type: "button", onclick: () => regenerate(i, `${start} ${one.word}`.trim()) }, one.word, h("span", { class: "hint" }, one.log_p === null ? "" : ` ${odds(one.log_p)}`)))))
       : h("p", { role: "status" }, "The model found no other word here.");
   return h(
     "div",
     { class: "others" },
     h("p", { class: "small" }, `Instead of “${word}”, ${from}:`),
     list,
-    h("button", { type: "button", class: "quiet", onclick: () => goOn(i, start) }, start ? "Regenerate from here" : "Regenerate the line"),
+    h("button", { type: "button", class: "quiet", onclick: () => regenerate(i, start) }, start ? "Regenerate from here" : "Regenerate the line"),
   );
 }
