@@ -79,6 +79,8 @@ def test_the_main_verb_is_that_of_the_complement() -> None:
 
 
 class NoParser(VerbTagger):
+    fault = None  # as where a parser is installed
+
     def tag(self, sentences: list[str]) -> list[int | None]:
         raise AssertionError("nobody asked for verbs")
 
