@@ -61,9 +61,9 @@ def gate(monkeypatch: pytest.MonkeyPatch) -> Gate:
     """Before every tagging."""
     made, tag = Gate(), Narrator.tag
 
-    def waiting(self: Narrator, sentences: list[str]) -> Any:
+    def waiting(self: Narrator, *args: Any, **settings: Any) -> Any:
         made.wait()
-        return tag(self, sentences)
+        return tag(self, *args, **settings)
 
     monkeypatch.setattr(Narrator, "tag", waiting)
     return made
