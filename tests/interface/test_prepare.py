@@ -232,7 +232,6 @@ def _stories_file(path: Path, n: int) -> Path:
 def test_ctrl_c_leaves_nothing(tmp_path: Path, how: signal.Signals) -> None:
     """The whole group gets the signal, as from a terminal: one line, no worker's traceback, no folder."""
     big = _stories_file(tmp_path / "in" / "big.txt", 9_000)  # above the size from which workers are started
-    big.write_text("\n\n".join([big.read_text()] * 5))  # and not done before the signal comes
     out = tmp_path / "deep" / "out"
     process = subprocess.Popen(
         [sys.executable, "-c", PROGRAM, "prepare", str(big), "--out", str(out), "--jobs", "2"],
@@ -240,6 +239,8 @@ def test_ctrl_c_leaves_nothing(tmp_path: Path, how: signal.Signals) -> None:
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
+        # Where the tests run in the background of a shell, SIGINT is ignored, and programs inherit that.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     deadline = time.monotonic() + 300
     while not (out.parent.exists() and any(out.parent.iterdir())):
