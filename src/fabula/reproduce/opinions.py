@@ -132,7 +132,7 @@ class Judges:
         return np.concatenate(found)
 
 
-def heard(found: Found) -> dict[str, dict[str, FloatArray]]:
+def scores_of(found: Found) -> dict[str, dict[str, FloatArray]]:
     """Every record's figures, by who is judged and who judges."""
     told = {name: {judge: own for judge in JUDGES if (own := found.opinion(name, judge)) is not None} for name in HEARD}
     return {name: own for name, own in told.items() if own}
@@ -147,7 +147,7 @@ def named(found: Found, name: str) -> tuple[str, str]:
 
 def table(found: Found) -> Table | None:
     """Who is judged, by every judge: above people's own middle, so that judges of other scales compare."""
-    told = heard(found)
+    told = scores_of(found)
     if HUMAN not in told:
         return None
     rows = []
@@ -182,7 +182,7 @@ def table(found: Found) -> Table | None:
 
 def agreement_table(found: Found) -> Table | None:
     """Rank correlations of every two judges: of the systems' means, and of the systems within a story."""
-    told = heard(found)
+    told = scores_of(found)
     judged = {name: own for name, own in told.items() if set(JUDGES) <= set(own)}
     n = min((len(own["critic"]) for own in judged.values()), default=0)
     ways = list(judged)

@@ -50,7 +50,7 @@ class LatentRecipe:
     latent: int = 16
     """The size of Z_i."""
     potentials: Literal["none", "learned", "fixed"] = "learned"
-    """phi_i: none (the control: Z says nothing and is not heard), by a network, or the whitened features themselves."""
+    """phi_i: none (the control: Z says nothing and is not used), by a network, or the whitened features themselves."""
     precision: float = 1.0
     """Of fixed potentials."""
     slow: bool = False
@@ -111,7 +111,7 @@ def random_moods(S: list[int], rng: random.Random) -> list[int]:
     return [FIRST_MOOD + tag if tag >= 0 and rng.random() < share else FREE for tag in S]
 
 
-def heard(rows: int, N: int, recipe: LatentRecipe, rng: random.Random) -> Tensor:
+def observed_sentences(rows: int, N: int, recipe: LatentRecipe, rng: random.Random) -> Tensor:
     """Which sentences' potentials q(Z | X) has in this step."""
     masks = []
     for _ in range(rows):
@@ -215,7 +215,7 @@ def train(recipe: LatentRecipe, model: LatentNarrator, stories: dict[str, Any], 
     for step in range(recipe.steps):
         part = batches[step % len(batches)]
         cuts = [rng.randrange(1, N) if rng.random() < recipe.hidden else 0 for _ in part]
-        moods, observed = [random_moods(S[n], rng) for n in part], heard(len(part), N, recipe, rng)
+        moods, observed = [random_moods(S[n], rng) for n in part], observed_sentences(len(part), N, recipe, rng)
         told = on(tell([X[n] for n in part], [S[n] for n in part], features[part], moods, cuts), device)
         law, phi = model.posterior(told, observed.to(device))
         noise = torch.randn(len(part), 1, N, recipe.latent, generator=generator, device=device)
