@@ -217,6 +217,34 @@ def test_regenerate_one_line_and_force_its_opening(desk: Desk) -> None:
     assert desk.texts == [*before[:2], *offered[1], *before[3:]]
 
 
+def test_regenerating_a_line_writes_no_other(desk: Desk) -> None:
+    """Lines that stand are given, blank ones are left out: one line is written, and only that is offered and taken."""
+    desk.type(*STORY)
+    desk.point(1).press("Home")
+    desk.point(3).press("End")
+    with desk.page.expect_request("**/api/fill/stream") as asked:
+        desk.tool(3, "Regenerate this line").click()
+    body = asked.value.post_data_json
+    assert body is not None
+    assert (body["sentences"], body["arc"]) == ([FIRST, None, LAST], ["negative", "positive", None])
+    desk.done()
+    offered = desk.offered()
+    assert all(len(card) == 1 for card in offered)
+    desk.take(2)
+    assert desk.texts == [FIRST, "", *offered[1], "", LAST]
+    expect(desk.page.locator("#stale")).to_be_hidden()
+    desk.tool(3, "Why this sentence").click()
+    expect(desk.row(3).locator(".verdict")).to_be_visible()
+
+
+def test_a_line_of_a_blank_story_is_regenerated(desk: Desk) -> None:
+    """A story has two lines at least: a blank one comes along, and is not shown."""
+    desk.tool(2, "Regenerate this line").click()
+    card = desk.done().card(1)
+    desk.take(1)
+    assert desk.texts == ["", *card, "", "", ""]
+
+
 def test_lines_are_locked_marked_cleared_moved_added_removed_pasted(desk: Desk) -> None:
     page = desk.page
     desk.line(1).focus()

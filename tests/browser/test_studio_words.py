@@ -107,7 +107,8 @@ MOVES = """async () => {
   const told = lines.map((_, i) => ({ text: `Line ${i}.`, tag: "neutral", log_p: -1, factors }));
   const request = { sentences: lines.map((_, i) => (i === 1 ? null : `Line ${i}.`)), arc: null, people: [], notes: [] };
   const filling = { candidates: [{ sentences: told, score: -1 }], notes: [] };
-  show({ batch: { request, before: lines.map(({ text }) => text), only: null, filling } });
+  const places = lines.map((_, i) => i);
+  show({ batch: { request, places, before: lines.map(({ text }) => text), only: null, filling } });
 }"""
 """As if a candidate had come whose second line moves."""
 

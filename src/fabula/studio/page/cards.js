@@ -38,7 +38,7 @@ export function start(actions) {
 }
 
 /** The lines of a batch that are its own to write. */
-export const written = (batch) => batch.request.sentences.flatMap((sentence, i) => (sentence === null && (batch.only ?? i) === i ? [i] : []));
+export const written = ({ request, only, places }) => places.filter((i, at) => request.sentences[at] === null && (only ?? i) === i);
 
 /** Whether the story still has the shape that the candidates were written for. */
 const fits = (batch, doc) => batch.before.length === doc.lines.length;
@@ -55,8 +55,8 @@ const current = (batch, doc) => {
   const said = noted(doc);
   // What follows the writer's notes is an example that more are to be like.
   if (JSON.stringify([people ?? [], (notes ?? []).slice(0, said.length)]) !== JSON.stringify([named(doc), said])) return false;
-  const kept = (sentence, i) => (sentence === null ? !own(batch, doc, i) : sentence === doc.lines[i].text.trim());
-  return fits(batch, doc) && sentences.every(kept) && sentences.every((_, i) => (arc?.[i] ?? null) === doc.lines[i].tag);
+  const kept = (i, at) => (sentences[at] === null ? !own(batch, doc, i) : sentences[at] === doc.lines[i].text.trim());
+  return fits(batch, doc) && batch.places.every(kept) && batch.places.every((i, at) => (arc?.[at] ?? null) === doc.lines[i].tag);
 };
 
 function look(target) {

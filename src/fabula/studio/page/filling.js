@@ -4,7 +4,7 @@ import * as api from "./api.js";
 import { named, noted } from "./people.js";
 import * as likeness from "./likeness.js";
 import { clear, said, say, warn } from "./messages.js";
-import { isWritten, set } from "./state.js";
+import { FEWEST, isWritten, set } from "./state.js";
 import { change, show, store, subscribe } from "./store.js";
 
 /**
@@ -19,23 +19,33 @@ let running = null;
 /** A story may name a model that is not installed here: the studio's own writes it then. */
 export const usable = (model) => (store.ui.models.some((one) => one.name === model) ? model : null);
 
-/** What the sampler is told: the story as it stands. With `only`, every other line that has words is kept. */
-export function request(whole, only = null) {
-  const doc = { ...whole, lines: whole.lines.slice(0, within(whole, only)) };
-  const written = doc.lines.map((line, i) => (only === null ? isWritten(line) : i === only || !line.text.trim()));
+/**
+ * The lines that the sampler is told of. With `only` these are the one to be written and those that have words: a blank
+ * one is left out, because writing it unseen would take as long as all. A story has two lines, if need be a blank one.
+ */
+export function places(doc, only = null) {
+  const all = doc.lines.map((_, i) => i);
+  if (only === null) return all.slice(0, within(doc));
+  const told = all.filter((i) => i === only || doc.lines[i].text.trim());
+  return told.length < FEWEST ? (only ? [only - 1, only] : [only, only + 1]) : told;
+}
+
+/** What the sampler is told: the story as it stands. With `only`, line `only` is written and no other. */
+export function request(doc, only = null) {
+  const lines = places(doc, only).map((i) => ({ ...doc.lines[i], written: only === null ? isWritten(doc.lines[i]) : i === only || !doc.lines[i].text.trim() }));
   const starts = Object.fromEntries(
-    doc.lines.flatMap((line, i) => (written[i] && line.start.trim() ? [[String(i + 1), line.start.trim()]] : [])),
+    lines.flatMap(({ written, start }, i) => (written && start.trim() ? [[String(i + 1), start.trim()]] : [])),
   );
   return {
-    sentences: doc.lines.map((line, i) => (written[i] ? null : line.text.trim())),
-    arc: doc.lines.some((line) => line.tag !== null) ? doc.lines.map((line) => line.tag) : null,
+    sentences: lines.map(({ written, text }) => (written ? null : text.trim())),
+    arc: lines.some((line) => line.tag !== null) ? lines.map((line) => line.tag) : null,
     candidates: doc.candidates,
     samples: null, // the model's own number
     sampler: "bridge",
     seed: doc.seed,
     starts: Object.keys(starts).length ? starts : null,
-    people: named(whole),
-    notes: noted(whole),
+    people: named(doc),
+    notes: noted(doc),
     model: usable(doc.model),
     temperature: doc.temperature,
     top_k: null,
@@ -43,9 +53,16 @@ export function request(whole, only = null) {
 }
 
 /** How many lines are sent: none that lies too far behind the last given one. */
-export function within(doc, only = null) {
-  const last = doc.lines.findLastIndex((line, i) => (only === null ? !isWritten(line) : i !== only && line.text.trim()));
-  return Math.min(doc.lines.length, Math.max(last, only ?? 0) + 1 + AHEAD);
+export function within(doc) {
+  const last = doc.lines.findLastIndex((line) => !isWritten(line));
+  return Math.min(doc.lines.length, Math.max(last, 0) + 1 + AHEAD);
+}
+
+/** An answer with a sentence for every line of the story; one that the sampler was not told of has no figures. */
+function spread(filling, told, lines) {
+  const all = ({ sentences }) => lines.map(({ text }, i) => sentences[told.indexOf(i)] ?? { text, tag: null, log_p: null });
+  const parts = (known) => known && { ...known, weakest: known.weakest ? told[known.weakest - 1] + 1 : known.weakest };
+  return { ...filling, candidates: filling.candidates.map((one) => ({ ...one, parts: parts(one.parts), sentences: all(one) })) };
 }
 
 /** What a link carries of a request. */
@@ -108,13 +125,15 @@ async function run(body, only, choose = (filling) => filling) {
     warn("fill", "Every line has words already. Clear a line, or mark one with “Write this”, and Fabula writes it.");
     return;
   }
-  const left = store.doc.lines.length - body.sentences.length;
-  if (left > 0)
+  const { lines } = store.doc;
+  const told = places(store.doc, only);
+  const left = lines.length - told.length;
+  if (only === null && left > 0)
     warn("fill", `Only the first ${AHEAD} open lines after the last given one are written now: further on, the model loses the thread. Take what you like, then fill in again for the other ${left}; or write how it ends.`);
   stop();
   const control = new AbortController();
   running = control;
-  const batch = { request: body, only, state: "running", progress: null, filling: null, waiting: null, ahead: 0, before: store.doc.lines.map((line) => line.text) };
+  const batch = { request: body, only, places: told, state: "running", progress: null, filling: null, waiting: null, ahead: 0, before: lines.map((line) => line.text) };
   const update = (patch) => {
     if (store.ui.batch !== batch) return;
     Object.assign(batch, patch);
@@ -123,8 +142,9 @@ async function run(body, only, choose = (filling) => filling) {
   show({ batch, preview: null });
   say("Writing…");
   try {
-    const shown = ({ filling, ...patch }) => update(filling ? { ...patch, filling: choose(filling) } : patch);
-    const filling = choose(await patiently(() => ask(body, control.signal, shown), control.signal, shown));
+    const chosen = (filling) => choose(spread(filling, told, lines));
+    const shown = ({ filling, ...patch }) => update(filling ? { ...patch, filling: chosen(filling) } : patch);
+    const filling = chosen(await patiently(() => ask(body, control.signal, shown), control.signal, shown));
     update({ filling, state: "done", progress: null });
     if (store.ui.batch === batch) arrived(batch);
     say(`${filling.candidates.length} candidates, best first.`);
@@ -134,7 +154,7 @@ async function run(body, only, choose = (filling) => filling) {
       if (store.ui.batch === batch) say("Stopped.");
     } else {
       update({ state: "failed", waiting: null });
-      if (store.ui.batch === batch) failed(error, () => run(body, only, choose));
+      if (store.ui.batch === batch) failed(error, told, () => run(body, only, choose));
     }
   } finally {
     if (running === control) running = null;
@@ -176,9 +196,10 @@ function second(signal) {
   });
 }
 
-function failed(error, again) {
-  const line = /^sentences?\[(\d+)\]/.exec(error.field ?? "")?.[1];
-  const told = error.message.charAt(0).toUpperCase() + error.message.slice(1);
+function failed(error, places, again) {
+  const line = places[/^sentences?\[(\d+)\]/.exec(error.field ?? "")?.[1]];
+  const message = error.message.replace(/^line (\d+)/, (said, number) => (line === undefined ? said : `line ${line + 1}`));
+  const told = message.charAt(0).toUpperCase() + message.slice(1);
   if (error.gone && said("gone")) return; // the page says so already, and when it is back
   // What only says that no server answers goes away by itself when the next save finds one.
   const bar = warn(error.gone ? "gone" : "fill", told.replace(/([^.!?])$/, "$1."), error.gone || error.status >= 500 ? [{ label: "Try again", act: again }] : []);

@@ -4,7 +4,7 @@
 
 import * as api from "./api.js";
 import { h } from "./dom.js";
-import { regenerate, request } from "./filling.js";
+import { places, regenerate, request } from "./filling.js";
 import { store } from "./store.js";
 
 const OFFERED = 6;
@@ -25,9 +25,10 @@ export async function alternatives(i, start, standing, signal) {
   const { doc } = store;
   const asked = { ...request({ ...doc, lines: doc.lines.map((line, at) => (at === i ? { ...line, start } : line)) }, i), candidates: 10 };
   const filling = await api.fill(asked, { signal, onWaiting() {}, onProgress() {}, onCandidates() {} });
+  const own = places(doc, i).indexOf(i);
   const found = new Map();
   for (const candidate of filling.candidates) {
-    const word = next(candidate.sentences[i].text, start);
+    const word = next(candidate.sentences[own].text, start);
     if (word && word.toLowerCase() !== standing.toLowerCase() && !found.has(word.toLowerCase())) found.set(word.toLowerCase(), [word, candidate]);
   }
   const weighed = [];
@@ -35,7 +36,7 @@ export async function alternatives(i, start, standing, signal) {
     const body = { sentences: candidate.sentences.map(({ text }) => text), arc: asked.arc, seed: 0, model: asked.model };
     const { sentences } = await api.explain(body, signal);
     const place = start ? bareCount(start) : 0;
-    const told = sentences[i].words.filter(({ text }) => bare(text))[place];
+    const told = sentences[own].words.filter(({ text }) => bare(text))[place];
     weighed.push({ word, log_p: told?.log_p ?? null });
   }
   return weighed.sort((a, b) => (b.log_p ?? -99) - (a.log_p ?? -99));
