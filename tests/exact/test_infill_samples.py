@@ -42,3 +42,19 @@ def test_candidates_differ_from_their_first_written_sentence_on() -> None:
     assert chosen(9) == [(5, 1), (5, 2), (6, 1), (7, 3), (6, 9)]
     # A story of another round counts too.
     assert len(best_stories([drawn, drawn._replace(X=drawn.X + 10)], 1, missing, 6)) == 6
+
+
+def test_candidates_have_at_most_half_their_written_lines_in_common() -> None:
+    """Lines 2 to 4 are missing: one that shares two of three with a better candidate waits until none else is left."""
+    lines = [(5, 1, 1), (6, 1, 1), (7, 1, 2), (8, 9, 3), (6, 4, 4)]
+    X = torch.tensor([[[3], *([word] for word in line)] for line in lines])
+    ones = torch.ones(5, 4)
+    drawn = SampledStories(X, ones.long(), ones.long(), -ones, torch.tensor([9.0, 8.0, 7.0, 6.0, 5.0]), torch.zeros(5))
+    missing = torch.tensor([[False, True, True, True]])
+
+    def chosen(n: int) -> list[tuple[int, ...]]:
+        return [tuple(story.X[1:, 0].tolist()) for story in best_stories([drawn], 0, missing, n)]
+
+    assert chosen(3) == [lines[0], lines[2], lines[3]]
+    assert chosen(4) == [lines[0], lines[2], lines[3], lines[4]]  # its opening was only in one that was passed over
+    assert chosen(5) == lines

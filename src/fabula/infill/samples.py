@@ -157,8 +157,8 @@ def best_stories(
 ) -> list[SampledStory]:
     """n of one story's samples, best first, no text twice; scores tied up to rounding in the order they were drawn.
 
-    The best sample of each first written sentence comes before a second one with the same first sentence: candidates
-    that begin alike are kept only where there are not enough others.
+    A sample that begins as a better one does, or has more than half its written sentences in common with one, is kept
+    only where there are not enough others.
     """
     places: list[tuple[SampledStories, int]] = []
     scores: list[float] = []
@@ -168,18 +168,26 @@ def best_stories(
         places += [(r, row) for row in own]
         scores += r.score[own.start : own.stop].tolist()
     order = ranking(scores)
-    first = int(missing[story].int().argmax())
-    texts, firsts = set(), set()
-    different: list[int] = []
+    lines = missing[story].nonzero().flatten().tolist()
+    texts: set[tuple[bytes, ...]] = set()
+    different: dict[int, tuple[bytes, ...]] = {}
     alike: list[int] = []
     for rank, place in enumerate(order):
         r, row = places[place]
-        text, begins = (words.cpu().numpy().tobytes() for words in (r.X[row], r.X[row, first]))
+        text = tuple(words.tobytes() for words in r.X[row, lines].cpu().numpy())
         if text not in texts:
-            (alike if begins in firsts else different).append(rank)
             texts.add(text)
-            firsts.add(begins)
+            if any(_alike(text, other) for other in different.values()):
+                alike.append(rank)
+            else:
+                different[rank] = text
         if len(different) == n:
             break
     kept = sorted([*different, *alike[: n - len(different)]])
     return [r.row(row) for r, row in (places[order[rank]] for rank in kept)]
+
+
+def _alike(one: Sequence[bytes], other: Sequence[bytes]) -> bool:
+    """Whether two tellings begin with the same sentence, or share more than half of all."""
+    same = [a == b for a, b in zip(one, other, strict=True)]
+    return same[0] or 2 * sum(same) > len(same)
