@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 import zipfile
-from collections.abc import Callable
 from pathlib import Path
 from xml.etree import ElementTree
 
+import pytest
 from desk import Desk
+from lanes import VERBS, expects, three_lanes
 from playwright.sync_api import Route, expect
 
 FIRST = "Karl rented a green boat for one day."
@@ -81,25 +82,6 @@ def test_a_story_becomes_a_book(desk: Desk, tmp_path: Path) -> None:
     expect(page.locator("article p")).to_be_visible()
 
 
-def expects(mood: str, **factors: str) -> Callable[[Route], None]:
-    """What a model with such factors would answer to what it believes of five lines: the server's own has none."""
-
-    def answer(route: Route) -> None:
-        empty: list[list[float]] = [[] for _ in range(5)]
-        told = {
-            "tags": [{mood: 1.0}] * 5,
-            "factors": [{name: {label: 1.0} for name, label in factors.items()}] * 5,
-            "Z_mean": empty,
-            "Z_deviation": empty,
-            "samples": 1,
-            "seed": 0,
-            "model": "m",
-        }
-        route.fulfill(json=told)
-
-    return answer
-
-
 MOVES = """async () => {
   const { store, show } = await import("/page/store.js");
   const { lines } = store.doc;
@@ -154,28 +136,16 @@ def test_an_arc_has_a_lane_for_everything_that_a_model_says_of_a_sentence(desk: 
 def test_a_lane_of_many_labels_has_a_list_for_every_line(desk: Desk) -> None:
     """Emotion and verb have no left and right: they are chosen by name and go into the line's tag."""
     page = desk.page
-    verbs = ["go", "buy", "find", "say", "forgive", "none"]
-
-    def three(route: Route) -> None:
-        answer = route.fetch()
-        told = answer.json()
-        emotions = ["joy", "sadness", "anger", "fear", "surprise", "none"]
-        for model in told["models"]:
-            lanes = {"sentiment": model["labels"], "emotion": emotions, "verb": verbs}
-            model["factors"] = [{"name": name, "labels": labels} for name, labels in lanes.items()]
-        route.fulfill(response=answer, json=told)
-
-    page.route("**/api/models", three)
-    page.route("**/api/posterior", expects("neutral", emotion="joy", verb="buy"))
-    desk.reload()
+    three_lanes(desk)
     tags = "async () => (await import('/page/store.js')).store.doc.lines.map((line) => line.tag)"
     desk.point(2).press("End")
     page.get_by_role("button", name="verb", exact=True).click()
     expect(desk.point(2)).to_be_hidden()
     expect(page.locator("#curve path")).to_have_count(0)
     hint = page.get_by_role("combobox", name="verb of sentence 3")
-    expect(hint.locator("option")).to_have_count(len(verbs) + 1)
-    expect(hint.locator("option").first).to_have_text("free (buy 100 %)")
+    expect(hint.locator("option")).to_have_count(len(VERBS) + 1)
+    expect(hint.locator("option").first).to_have_text("free (remember)")
+    expect(hint).to_have_attribute("title", re.compile("the model expects remember 100 %, "))
     hint.select_option("forgive")
     page.get_by_role("button", name="emotion", exact=True).click()
     page.get_by_role("combobox", name="emotion of sentence 2").select_option("sadness")
@@ -185,6 +155,51 @@ def test_a_lane_of_many_labels_has_a_list_for_every_line(desk: Desk) -> None:
     expect(page.get_by_role("combobox", name="emotion of sentence 2")).to_be_hidden()
     expect(desk.point(2)).to_have_attribute("aria-valuetext", "glad, fixed")
     assert page.evaluate(tags) == [None, "positive", "?/?/forgive", None, None]
+
+
+def test_what_other_lanes_ask_of_a_line_is_told_beside_it(desk: Desk) -> None:
+    page = desk.page
+    three_lanes(desk)
+    desk.point(2).press("End")
+    asked = desk.row(2).locator(".asked")
+    expect(asked).to_be_hidden()  # the lane that is shown says it
+    page.get_by_role("button", name="verb", exact=True).click()
+    expect(asked).to_have_text("glad")
+    page.get_by_role("combobox", name="verb of sentence 2").select_option("forgive")
+    page.get_by_role("button", name="emotion", exact=True).click()
+    expect(asked).to_have_text("gladforgive or thank")
+    expect(desk.line(2)).to_have_accessible_description(re.compile("Asked for: sentiment glad, verb forgive or thank"))
+    asked.get_by_role("button", name="verb: forgive or thank").click()  # there it can be changed
+    expect(page.get_by_role("combobox", name="verb of sentence 2")).to_have_value("forgive")
+    expect(asked).to_have_text("glad")
+    expect(desk.row(3).locator(".asked")).to_be_hidden()
+
+
+UNCUT = """(select) => {
+  const copy = select.cloneNode(true);
+  copy.replaceChildren(select.selectedOptions[0].cloneNode(true));
+  Object.assign(copy.style, { width: "auto", minWidth: "0", position: "absolute", fieldSizing: "content" });
+  select.after(copy);
+  const needed = copy.getBoundingClientRect().width;
+  copy.remove();
+  return [needed, select.getBoundingClientRect().width];
+}"""
+"""How wide a list would have to be to show its words, and how wide it is."""
+
+
+@pytest.mark.parametrize("width", [360, 700, 1280])
+def test_the_words_of_a_list_are_not_cut(desk: Desk, width: int) -> None:
+    page = desk.page
+    page.set_viewport_size({"width": width, "height": 800})
+    three_lanes(desk)
+    desk.line(2).fill("A plank of the green boat broke.")
+    page.get_by_role("button", name="verb", exact=True).click()
+    hint = page.get_by_role("combobox", name="verb of sentence 2")
+    expect(hint.locator("option").first).to_have_text("free (remember)")
+    needed, wide = hint.evaluate(UNCUT)
+    assert wide >= max(needed, 140)
+    assert page.evaluate("() => document.documentElement.scrollWidth") <= width
+    assert (desk.line(2).bounding_box() or {})["width"] > 0.6 * min(width, 500)
 
 
 def test_a_length_is_typed_and_nothing_written_is_lost(desk: Desk) -> None:

@@ -41,13 +41,13 @@ export function pointOf(line, belief, labels) {
 function render(doc, ui) {
   const view = inView(doc, ui);
   while (knobs.length > doc.lines.length) knobs.pop();
+  tell($("lines"), { listed: isListed(view.labels) ? "yes" : "no" });
   cells().forEach((cell, i) => {
     if (knobs[i]?.parentElement !== cell) {
       knobs[i] = knob(i);
       cell.replaceChildren(h("div", { class: "ticks", "aria-hidden": "true" }), knobs[i], hint(i));
       cell.addEventListener("pointerdown", (event) => onTrack(event, i));
     }
-    tell(cell, { listed: isListed(view.labels) ? "yes" : "no" });
     patch(knobs[i], view.lines[i], i, view);
     patchHint(cell.lastChild, view.lines[i], i, view);
     ticks(cell.firstChild, view.labels);

@@ -9,6 +9,9 @@ import { change, store } from "./store.js";
 /** A lane of more labels than this has lists in place of the curve. */
 const MOST = 5;
 
+/** Labels whose probabilities are told. */
+const TOLD = 3;
+
 export const isListed = (labels) => labels.length > MOST;
 
 /** The list of line i. */
@@ -23,11 +26,12 @@ export function hint(i) {
 export function patchHint(select, line, i, { labels, name, posterior }) {
   if (!isListed(labels)) return;
   const belief = posterior?.[i];
-  const best = belief && labels.reduce((a, b) => ((belief[b] ?? 0) > (belief[a] ?? 0) ? b : a));
+  const likely = belief ? [...labels].sort((a, b) => (belief[b] ?? 0) - (belief[a] ?? 0)).slice(0, TOLD) : [];
   if (select.dataset.of !== labels.join()) {
     select.dataset.of = labels.join();
     select.replaceChildren(h("option", { value: "" }), ...labels.map((label) => h("option", { value: label }, said(label))));
   }
-  keep(select.firstChild, { textContent: best ? `free (${said(best)} ${Math.round(100 * belief[best])} %)` : "free" });
-  keep(select, { "aria-label": `${name} of sentence ${i + 1}`, value: line.tag ?? "" });
+  keep(select.firstChild, { textContent: belief ? `free (${said(likely[0])})` : "free" });
+  const told = likely.map((label) => `${said(label)} ${Math.round(100 * (belief[label] ?? 0))} %`).join(", ");
+  keep(select, { title: told && `Where it is free, the model expects ${told}`, "aria-label": `${name} of sentence ${i + 1}`, value: line.tag ?? "" });
 }

@@ -53,6 +53,16 @@ export function inView(doc, ui) {
   };
 }
 
+/** What a line's tag asks for in the lanes that are not shown: [{lane, name, label}]. */
+export function elsewhere(tag, ui) {
+  const lanes = lanesOf(ui);
+  const shown = Math.min(ui.lane, lanes.length - 1);
+  return lanes.flatMap(({ name }, lane) => {
+    const label = lane === shown ? null : partOf(tag, lane, lanes.length);
+    return label === null ? [] : [{ lane, name, label }];
+  });
+}
+
 /** Buttons to choose the lane, where there are several; their names are the model's. */
 export function start() {
   subscribe((_, ui) => {

@@ -2,8 +2,10 @@
 
 import { compare } from "./diff.js";
 import { $, h, icon, keep, pictured, tell } from "./dom.js";
+import { elsewhere } from "./lanes.js";
 import { close as closeMenu, menu } from "./menu.js";
 import { note, say } from "./messages.js";
+import { said as named } from "./moods.js";
 import { split } from "./split.js";
 import * as state from "./state.js";
 import { change, show, store, subscribe } from "./store.js";
@@ -184,6 +186,7 @@ function makeRow(i) {
     },
   });
   const opening = h("label", { class: "opening", hidden: true }, h("span", {}, "begins with"), start);
+  const asked = h("p", { class: "asked", hidden: true });
   const said = h("span", { class: "heard", id: `line-said-${i}` });
   const lock = pictured("unlock", "Lock", { onclick: () => toggleLock(i) });
   const write = pictured("pen", "Write this", { onclick: () => toggleWrite(i) });
@@ -199,11 +202,11 @@ function makeRow(i) {
     { class: "row" },
     cell,
     h("span", { class: "number", "aria-hidden": "true", title: "Draw to move this line", onpointerdown: (event) => onDrag(event, i) }, String(i + 1)),
-    h("div", { class: "body" }, h("div", { class: "sheet" }, text, preview), opening, said),
+    h("div", { class: "body" }, h("div", { class: "sheet" }, text, preview), opening, asked, said),
     tools,
     panel,
   );
-  return { element, cell, text, preview, start, opening, said, lock, write, again, why, panel };
+  return { element, cell, text, preview, start, opening, asked, said, lock, write, again, why, panel };
 }
 
 function entries(i) {
@@ -270,7 +273,10 @@ function patch(row, line, i, doc, ui) {
     "aria-label": `Sentence ${i + 1} of ${doc.lines.length}`,
     "aria-describedby": `line-said-${i}`,
   });
-  keep(row.said, { textContent: SAID[which] + (line.start ? ` Begins with: ${line.start}` : "") });
+  const others = elsewhere(line.tag, ui);
+  const demands = others.length ? ` Asked for: ${others.map(({ name, label }) => `${name} ${named(label)}`).join(", ")}.` : "";
+  keep(row.said, { textContent: SAID[which] + (line.start ? ` Begins with: ${line.start}` : "") + demands });
+  ask(row.asked, others);
   keep(row.start, { value: line.start });
   const openable = state.isWritten(line) && (line.start !== "" || ui.opening.has(i));
   keep(row.opening, { hidden: !openable });
@@ -283,6 +289,17 @@ function patch(row, line, i, doc, ui) {
   keep(row.why, { "aria-expanded": String(ui.why?.line === i), "aria-disabled": line.text.trim() ? null : "true" });
   paint(row, line, shown);
   grow(row);
+}
+
+/** What other lanes ask of a line, in small words beside it; a click leads to the lane. */
+function ask(element, others) {
+  const key = JSON.stringify(others);
+  if (element.dataset.of === key) return;
+  element.dataset.of = key;
+  element.hidden = !others.length;
+  element.replaceChildren(
+    ...others.map(({ lane, name, label }) => h("button", { type: "button", class: "quiet", title: name, "aria-label": `${name}: ${named(label)}`, onclick: () => show({ lane }) }, named(label))),
+  );
 }
 
 function toggle(button, pressed, label) {

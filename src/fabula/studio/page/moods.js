@@ -1,6 +1,6 @@
 // How the labels of a model are called, ordered and coloured.
 
-const SAID = { negative: "sad", neutral: "neither", positive: "glad" };
+const SAID = { negative: "sad", neutral: "neither", positive: "glad", forgive: "forgive or thank", emote: "cry or laugh" };
 const SIGNS = { negative: "-", neutral: ".", positive: "+" };
 export const FREE = "?";
 
