@@ -2,10 +2,10 @@
 
     python benchmarks/narrator_gpu.py negatives --narrator RUN --data DATA --number 40000 \
         --out DATA/negatives-narrator.jsonl
-    python benchmarks/narrator_gpu.py prefer --narrator RUN --critic CRITIC --second OTHER --data DATA --number 6000 \
-        --out DATA/preferences.jsonl
     python benchmarks/narrator_gpu.py fills --narrator RUN --critic CRITIC --second OTHER --stories DATA/valid.csv \
         --number 200 --out fills.jsonl
+    python benchmarks/narrator_gpu.py prefer --fills fills.jsonl [...] --data DATA --copying 4 --readings \
+        --out DATA/preferences.jsonl
     python benchmarks/narrator_gpu.py ratings --critic CRITIC --stories union_roc.txt --out ratings.json
     python benchmarks/narrator_gpu.py perplexity --narrator RUN --stories DATA/test.csv
 
@@ -17,6 +17,7 @@ from __future__ import annotations
 import argparse
 import csv
 import json
+import lzma
 import math
 import random
 import re
@@ -33,8 +34,12 @@ from fabula.models.decoders.load import load_narrator
 from fabula.models.decoders.narrator import NarratorDecoder
 from fabula.training.critic import cloze_pairs
 from fabula.training.stories import read_text
+from narrator_copying import runs
+from readings import RECORD, corpus
 
 MIDDLE = (1, 2, 3)
+MARGIN = 0.5
+"""Of what tellings are ranked by: a pair that differs less teaches nothing."""
 PAPER_TOKENS = 53.95
 """Tokens of a test story as the paper counts them."""
 
@@ -94,46 +99,38 @@ def scored(args: argparse.Namespace, decoder: NarratorDecoder, told: list[list[l
     return found
 
 
-def standard(x: torch.Tensor) -> torch.Tensor:
-    """Each story's candidates against one another."""
-    return (x - x.mean(1, keepdim=True)) / x.std(1, keepdim=True).clamp(min=1e-3)
-
-
 def prefer(args: argparse.Namespace) -> None:
-    """Of sixteen tellings the best and the worst, by the critic, the ending's probability and a little density."""
-    decoder = load_narrator(args.narrator, args.device)
-    texts, rng = read_text(args.data / "train.csv"), random.Random(args.seed)
-    order = rng.sample(range(len(texts)), len(texts))[-args.number :]  # never those of `negatives`
-    X, P = encoded(decoder, [texts[n] for n in order]), args.samples
+    """Better and worse tellings of a story, by what `fill` ranks by, by how little they copy, by what readers said."""
+    known = {hash(run) for run in runs([s for story in read_text(args.data / "train.csv") for s in story], 4)}
     lines: list[dict[str, Any]] = []
-    for missing, part in ((MIDDLE, range(0, len(X), 2)), ((1, 2), range(1, len(X), 4)), ((2, 3), range(3, len(X), 4))):
-        prompts = [X[i] for i in part for _ in range(P)]
-        told = write_missing(
-            decoder, [blank(s, missing) for s in prompts], temperature=args.temperature, top_k=40, rows=args.rows,
-            seed=args.seed,
-        )  # fmt: skip
-        parts = scored(args, decoder, told)
-        length = torch.tensor([sum(len(s[j]) + 1 for j in missing) for s in told]).float()
-        ahead = parts["log_p"][:, max(missing) + 1 :].sum(1).view(-1, P)
-        density = (parts["log_p"][:, list(missing)].sum(1) / length).view(-1, P)
-        critic = parts["critic"][:, -1].view(-1, P)
-        total = standard(critic) + args.ahead * standard(ahead) + args.density * standard(density)
-        ranks = total.sort(1, descending=True).indices
-        for better, worse in ((0, P - 1), (1, P - 3), (2, P // 2)):
-            for i, (b, w) in enumerate(zip(ranks[:, better].tolist(), ranks[:, worse].tolist(), strict=True)):
-                b, w = told[i * P + b], told[i * P + w]
-                lines.append(
-                    {"missing": list(missing), "better": decoded(decoder, b), "worse": decoded(decoder, w)}
-                )  # fmt: skip
-        line = f"{missing}: critic mean {critic.mean():.2f} best {critic.max(1).values.mean():.2f}"
-        if "second" in parts:
-            second = parts["second"][:, -1].view(-1, P)
-            chosen = second.gather(1, ranks[:, :1]).mean()
-            line += f"; second critic mean {second.mean():.2f}, of the chosen {chosen:.2f}"
-        print(line, flush=True)
-    rng.shuffle(lines)
+
+    def pair(story: list[str], missing: list[int], better: list[str], worse: list[str]) -> None:
+        told = [[written.get(j, s) for j, s in enumerate(story)]
+                for written in (dict(zip(missing, lines, strict=True)) for lines in (better, worse))]  # fmt: skip
+        lines.append({"missing": missing, "better": told[0], "worse": told[1]})
+
+    for line in (json.loads(line) for file in args.fills for line in file.read_text(encoding="utf-8").splitlines()):
+        missing, tellings, log_p = line["missing"], line["tellings"], np.array(line["log_p"])
+        ranking = np.array(line["critic"])[:, -1] + Critic.density * log_p[:, missing].sum(1)
+        ranking += Critic.ending * log_p[:, max(missing) + 1 :].sum(1)
+        copied = [[hash(run) in known for run in runs(telling, 4)] for telling in tellings]
+        ranking -= args.copying * np.array([np.mean(found) if found else 1.0 for found in copied])
+        order, P = ranking.argsort()[::-1], len(tellings)
+        for b, w in ((0, P - 1), (1, P - 3), (2, P // 2)):
+            if ranking[order[b]] - ranking[order[w]] > MARGIN:
+                pair(line["sentences"], missing, tellings[order[b]], tellings[order[w]])
+    chosen = len(lines)
+    if args.readings:
+        people = corpus(args.data)
+        for story, readings in json.loads(lzma.decompress(RECORD.read_bytes())).items():
+            told = sorted((r for r in readings if r[2] and story in people), key=lambda reading: -reading[0])
+            for better, worse in zip(told, told[::-1], strict=True):
+                if better[0] > worse[0] and better[2] == worse[2]:
+                    pair(people[story], better[2], better[3], worse[3])
+    random.Random(args.seed).shuffle(lines)
     with args.out.open("w", encoding="utf-8") as file:
         file.writelines(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
+    print(f"{chosen} pairs by the critic, {len(lines) - chosen} by readers")
 
 
 def fills(args: argparse.Namespace) -> None:
@@ -241,8 +238,9 @@ def main() -> None:
     parser.add_argument("--missing", default="1,2,3", help="numbers of the lines that fills writes")
     parser.add_argument("--samples", type=int, default=16)
     parser.add_argument("--temperature", type=float, default=0.8)
-    parser.add_argument("--ahead", type=float, default=0.5, help="weight of the ending, standardised")
-    parser.add_argument("--density", type=float, default=0.3, help="weight of the density, standardised")
+    parser.add_argument("--fills", type=Path, nargs="*", default=[], help="what prefer chooses from")
+    parser.add_argument("--copying", type=float, default=0.0, help="what prefer takes off for 4-grams out of training")
+    parser.add_argument("--readings", action="store_true", help="prefer also what readers found better")
     parser.add_argument("--rows", type=int, default=4096, help="stories at once")
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--seed", type=int, default=5)

@@ -1,11 +1,11 @@
 #!/bin/bash
-# The narrator, its critics and expert iteration on one GPU, from the base to the figures (about ten minutes).
+# The narrator and its critics on one GPU, from the base to the figures (about eight minutes).
 #
 #     FABULA_DATA=DATA bash benchmarks/narrator_gpu.sh RUNS
 #
 # DATA holds train.csv, valid.csv and test.csv with their tags (training/stories.py: save_tags), cloze_valid.csv,
 # cloze_test.csv, union_roc.txt and, for the small model's tellings, a folder `roc` made by fabula prepare.
-# A stage whose outcome lies in RUNS is not run again. RUNS/log says what each one printed.
+# What it learns from its own tellings: benchmarks/narrator_preferred.sh. A stage whose outcome lies in RUNS is not run again. RUNS/log says what each one printed.
 set -u
 data=$FABULA_DATA runs=$1
 here=$(cd "$(dirname "$0")/.." && pwd)
@@ -87,23 +87,5 @@ fi
 sed "s|^epochs.*|epochs = 1\nstart = \"$runs/narrator\"|; s|^learning_rate.*|learning_rate = 3e-4|" "$here/recipes/narrator-factors.toml" > "$runs/factors.toml"
 stage factors "$runs/factors/adapter.safetensors" train "$runs/factors.toml" --data "$data" --out "$runs/factors"
 
-# 6. Expert iteration: preferences between best and worst (DPO), and imitation of the best alone.
-stage prefer "$data/preferences.jsonl" gpu prefer --narrator "$runs/narrator" --critic "$runs/$chosen" --second "$runs/critic-second" \
-    --data "$data" --number 6000 --temperature 0.9 --out "$data/preferences.jsonl"
-for kind in dpo imitation; do
-    sed "s|^start.*|start = \"$runs/narrator\"|" "$here/recipes/narrator-preferred.toml" > "$runs/$kind.toml"
-done
-sed -i 's/^beta.*/beta = 0.0/; s/^imitation.*/imitation = 1.0/' "$runs/imitation.toml"
-stage dpo "$runs/dpo/adapter.safetensors" train "$runs/dpo.toml" --data "$data" --out "$runs/dpo" &
-one=$!
-stage imitation "$runs/imitation/adapter.safetensors" train "$runs/imitation.toml" --data "$data" --out "$runs/imitation" &
-wait $one $!
-
-# 7. Figures: sixteen tellings of 200 validation stories by each, perplexity on the validation split.
-for narrator in narrator dpo imitation; do
-    stage fills-$narrator "$runs/fills-$narrator.jsonl" gpu fills --narrator "$runs/$narrator" --critic "$runs/$chosen" --second "$runs/critic-second" \
-        --stories "$data/valid.csv" --number 200 --out "$runs/fills-$narrator.jsonl"
-    stage perplexity-$narrator "$runs/none" gpu perplexity --narrator "$runs/$narrator" --stories "$data/valid.csv"
-done
 wait $lm
 say "all done"

@@ -82,20 +82,25 @@ def test_log_p_of_lines_is_what_the_decoder_reads(decoder: NarratorDecoder, fold
     assert float((told - found).abs().max()) > 1e-3  # r knows the ending
 
 
-def test_the_better_telling_gains_on_the_worse(folder: Path, tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def pairs(folder: Path) -> list[dict[str, Any]]:
+    """Preferences beside the stories: people's own lines rather than the same in another order."""
     with open(folder / "train.csv", encoding="utf-8") as file:
         stories = [line[2:] for line in csv.reader(file)][1:9]
-    pairs: list[dict[str, Any]] = [
-        {"missing": MISSING, "better": s, "worse": [s[0], s[3], s[1], s[2], s[4]]} for s in stories
-    ]
-    for name in ("train.csv", "valid.csv"):
-        (tmp_path / name).write_bytes((folder / name).read_bytes())
-    (tmp_path / "preferences.jsonl").write_text("".join(json.dumps(pair) + "\n" for pair in pairs))
-    recipe = PreferenceRecipe(
+    found = [{"missing": MISSING, "better": s, "worse": [s[0], s[3], s[1], s[2], s[4]]} for s in stories]
+    (folder / "preferences.jsonl").write_text("".join(json.dumps(pair) + "\n" for pair in found))
+    return found
+
+
+def preference_recipe(folder: Path, **settings: Any) -> PreferenceRecipe:
+    return PreferenceRecipe(
         name="tiny", base=str(folder / "tiny.gguf"), start=str(folder / "run"), rank=4, epochs=8, batch=4, beta=0.5,
-        human_rows=4, learning_rate=3e-3, imitation=0.0,
+        human_rows=4, learning_rate=3e-3, imitation=0.0, **settings,
     )  # fmt: skip
-    figures = train_on_preferences(recipe, tmp_path, tmp_path / "run", bar=False)
+
+
+def test_the_better_telling_gains_on_the_worse(folder: Path, tmp_path: Path, pairs: list[dict[str, Any]]) -> None:
+    figures = train_on_preferences(preference_recipe(folder), folder, tmp_path / "run", bar=False)
     assert figures["preferred"] > 0.9
     assert figures["pairs"] == 8
     before, after = (load_narrator(f, base=folder / "tiny.gguf") for f in (folder / "run", tmp_path / "run"))
@@ -106,6 +111,20 @@ def test_the_better_telling_gains_on_the_worse(folder: Path, tmp_path: Path) -> 
         lines = [log_p_lines(d, ids, blank)[:, 1:4].sum(1) for d in (before, after)]
         gains.append(float((lines[1] - lines[0]).mean()))
     assert gains[0] > gains[1]
+
+
+def test_an_anchor_keeps_what_is_told_without_a_header(
+    folder: Path, tmp_path: Path, pairs: list[dict[str, Any]]
+) -> None:
+    moved = []
+    before = load_narrator(folder / "run", base=folder / "tiny.gguf")
+    ids = Stories(folder / "train.csv", before.tokenizer, 40).X
+    for anchor in (0.0, 300.0):
+        recipe = preference_recipe(folder, people=0.0, plain=0.99, anchor=anchor)
+        train_on_preferences(recipe, folder, tmp_path / f"{anchor}", bar=False)
+        after = load_narrator(tmp_path / f"{anchor}", base=folder / "tiny.gguf")
+        moved.append(float((log_p_lines(after, ids) - log_p_lines(before, ids)).abs().mean()))
+    assert moved[1] < 0.5 * moved[0]
 
 
 def test_a_recipe_of_preferences_names_its_beginning(folder: Path, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
@@ -136,6 +136,14 @@ def nats_of(network: Transformer, rows: list[Row], bf16: bool = False) -> tuple[
 
 def log_p_of(network: Transformer, rows: list[Row], bf16: bool = False) -> tuple[Float[Tensor, " token"], Tensor]:
     """log p of every counted token, row after row, and how many each row has (on the host)."""
+    logits, target, counts = logits_of(network, rows, bf16)
+    return -F.cross_entropy(logits, target, reduction="none"), counts
+
+
+def logits_of(
+    network: Transformer, rows: list[Row], bf16: bool = False
+) -> tuple[Float[Tensor, "token vocab"], Int[Tensor, " token"], Tensor]:
+    """What is predicted for each counted token, row after row; the tokens; how many each row has (on the host)."""
     device = network.embedding.device
     ids, counted = collate(rows, 8)
     # Which places count is known here: the device is not asked, and the host may run ahead of it.
@@ -144,7 +152,7 @@ def log_p_of(network: Transformer, rows: list[Row], bf16: bool = False) -> tuple
     with torch.autocast(device.type, torch.bfloat16, enabled=bf16):
         features = network(ids.to(device, non_blocking=True))
         logits = network.logits(features[row.to(device), place.to(device)])
-    return -F.cross_entropy(logits.float(), target, reduction="none"), counted.sum(1)
+    return logits.float(), target, counted.sum(1)
 
 
 class Run:
