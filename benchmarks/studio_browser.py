@@ -46,7 +46,8 @@ def processor_seconds(pid: int) -> float:
 
 def wait(page: Page, url: str, pid: int, story: tuple[str, str], seed: int) -> tuple[float, float, float, float]:
     """Seconds to the first candidate and to the last, by the clock and of the server's processor time."""
-    page.goto(url)
+    page.goto("about:blank")  # or it would only be another address of the same page
+    page.goto(f"{url}/#new")
     page.locator("html[data-ready=yes]").wait_for(state="attached")
     for number, text in ((1, story[0]), (5, story[1])):
         page.get_by_role("textbox", name=re.compile(f"^Sentence {number} of")).fill(text)

@@ -17,7 +17,7 @@ class Desk:
     def __init__(self, page: Page, url: str) -> None:
         self.page, self.url = page, url
 
-    def open(self, path: str = "/") -> Desk:
+    def open(self, path: str = "/#new") -> Desk:
         self.page.goto(self.url + path)
         return self.ready()
 

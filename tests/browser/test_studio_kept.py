@@ -9,7 +9,7 @@ from pathlib import Path
 import httpx
 from desk import Desk
 from machinery import Watch
-from playwright.sync_api import Dialog, Request, Route, expect
+from playwright.sync_api import Browser, Dialog, Request, Route, expect
 
 FIRST = "Karl rented a green boat for one day."
 LAST = "The new plank was tight, and Karl thanked his neighbour."
@@ -204,6 +204,29 @@ def test_back_goes_to_the_story_before(desk: Desk) -> None:
     expect(desk.line(1)).to_have_value(FIRST)
     desk.page.go_forward()
     expect(desk.line(1)).to_have_value("Another one.")
+
+
+def test_the_last_story_is_opened_again(desk: Desk, browser: Browser) -> None:
+    """The address alone leads to what was worked on last; a new story stays one when its page is loaded again."""
+    desk.type("The one that was written last.").saved()
+    assert Desk(desk.page.context.new_page(), desk.url).open("/").texts[0] == "The one that was written last."
+    stranger = browser.new_page()  # nothing is known of this browser, but it is on this machine
+    assert Desk(stranger, desk.url).open("/").texts[0] == "The one that was written last."
+    stranger.close()
+    desk.page.get_by_role("button", name="Stories").click()
+    desk.page.get_by_role("button", name="New story").click()
+    expect(desk.line(1)).to_have_value("")
+    assert desk.reload().texts == [""] * 5
+
+
+def test_where_the_last_story_is_gone_another_is_opened(desk: Desk) -> None:
+    desk.type("This one stays.").saved()
+    desk.open("/#new").type("This one goes.").saved()
+    story = re.findall(r"s=(\d+)", desk.page.url)[0]
+    desk.page.request.delete(f"{desk.url}/api/stories/{story}", headers={"Origin": desk.url})
+    again = Desk(desk.page.context.new_page(), desk.url).open("/")
+    assert again.texts[0] == "This one stays."
+    expect(again.page.get_by_role("alert")).to_have_count(0)
 
 
 def test_a_finished_story_has_no_hint(desk: Desk) -> None:

@@ -199,7 +199,7 @@ def test_the_words_of_a_list_are_not_cut(desk: Desk, width: int) -> None:
     needed, wide = hint.evaluate(UNCUT)
     assert wide >= max(needed, 140)
     assert page.evaluate("() => document.documentElement.scrollWidth") <= width
-    assert (desk.line(2).bounding_box() or {})["width"] > 0.6 * min(width, 500)
+    assert desk.line(2).evaluate("(line) => line.clientWidth") > 0.6 * min(width, 500)
 
 
 def test_a_length_is_typed_and_nothing_written_is_lost(desk: Desk) -> None:

@@ -36,3 +36,8 @@ export const orphans = () =>
       .map((name) => [name, found(name)])
       .filter(([, copy]) => copy),
   ) ?? [];
+
+/** The story and branch that this browser worked on last: [story, branch], or null. */
+const LAST = "fabula.last";
+export const remember = (story, branch) => attempt(() => localStorage.setItem(LAST, JSON.stringify([story.id, branch.id])));
+export const last = () => found(LAST);

@@ -14,6 +14,7 @@ import * as lines from "./lines.js";
 import * as link from "./link.js";
 import { menu } from "./menu.js";
 import { ask, note, warn } from "./messages.js";
+import { resume } from "./recall.js";
 import * as saving from "./saving.js";
 import * as settings from "./settings.js";
 import { sketch, SHAPES, tagsOf } from "./shapes.js";
@@ -168,12 +169,13 @@ async function reproduce(text) {
   return true;
 }
 
-/** The story of the address; without one, a new one where the reader went back to before the first. */
+/** The story of the address; without one the last, or a new one where the reader went back to before the first. */
 async function follow(event) {
   const told = new URLSearchParams(location.hash.slice(1));
   if (told.has("r")) return reproduce(told.get("r"));
   if (told.has("s")) return saving.open(Number(told.get("s")), Number(told.get("b")) || null, false);
-  return event ? saving.begin() : undefined;
+  if (event) return saving.begin();
+  return told.has("new") ? undefined : resume(saving.open);
 }
 
 async function start() {

@@ -1,5 +1,7 @@
-// Words that this browser kept because no server had taken them: put back where that is safe, offered where it is not.
+// What was there before: the story that was worked on last, and words that this browser kept because no server had taken
+// them, put back where that is safe, offered where it is not.
 
+import * as api from "./api.js";
 import * as drafts from "./drafts.js";
 import { clear, note, warn } from "./messages.js";
 import { isBlank, restored } from "./state.js";
@@ -9,6 +11,19 @@ import { titled } from "./titles.js";
 function put(doc, title) {
   store.doc = doc;
   show({ title });
+}
+
+/** Whether the studio runs on the writer's own machine: elsewhere the newest story may be somebody else's. */
+const HOME = ["localhost", "127.0.0.1", "[::1]"].includes(location.hostname);
+
+/** The story that was worked on last, in this browser or, on its own machine, by anybody; `open(story, branch)` opens it. */
+export async function resume(open) {
+  if (drafts.found(drafts.nameOf(null))) return; // this window has a new story that no server has
+  const [story, branch] = drafts.last() ?? [];
+  const known = story && (await api.story(story).catch(() => null));
+  if (known) return void (await open(story, branch, false));
+  const [newest] = HOME ? ((await api.stories(1, 0, "", false).catch(() => null))?.stories ?? []) : [];
+  if (newest) await open(newest.id, null, false);
 }
 
 /** New stories: this window's own is put back, another's is offered; `begin(doc, title)` opens it. */

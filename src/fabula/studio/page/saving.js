@@ -241,13 +241,14 @@ function arrived(story, branch) {
   store.ui.story = story;
   store.ui.branch = branch;
   store.ui.branches = story.tree;
+  drafts.remember(story, branch);
   address(`#s=${story.id}&b=${branch.id}`);
 }
 
 /** The address of what is on the page: Back leads to the story before, not out of the studio. */
 function address(hash, push = false) {
   if (location.hash === hash) return;
-  history[push ? "pushState" : "replaceState"](null, "", hash || location.pathname);
+  history[push ? "pushState" : "replaceState"](null, "", hash);
 }
 
 function place(doc, title) {
@@ -299,9 +300,8 @@ export async function begin(doc = empty(), title = "", hash = "") {
   if (!hash) clear("loading");
   place(doc, title);
   Object.assign(store.ui, { story: null, branch: null, branches: [] });
-  clean = { doc: hash ? doc : empty(), title: titleOf(empty(), "") };
-  if (hash) clean.title = titleOf(doc);
-  address(hash, push);
+  clean = hash ? { doc, title: titleOf(doc) } : { doc: empty(), title: titleOf(empty(), "") };
+  address(hash || "#new", push);
   show({ saved: "new" });
   return true;
 }
