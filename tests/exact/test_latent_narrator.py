@@ -75,7 +75,7 @@ def test_Z_of_a_sentence_is_heard_from_it_on_and_not_before(tmp_path: Path) -> N
     change = (model.log_p_sentences(told, Z) - model.log_p_sentences(told, other)).abs()
     assert change[:, :2].max() < 1e-4
     assert change[:, 2:].min() > 1e-3
-    torch.testing.assert_close(model.log_p_sentence(told, Z, 2), model.log_p_sentences(told, Z)[:, 2])
+    torch.testing.assert_close(model.log_p_sentence(told, Z, 2, 0), model.log_p_sentences(told, Z)[:, 2])
 
 
 def test_a_cut_hides_what_is_before_it_and_pays_for_every_word(tmp_path: Path) -> None:

@@ -44,10 +44,10 @@ ALL = torch.tensor([s + [PAD] * (WORDS - len(s)) for s in SENTENCES])
 KEYS = {tuple(row): number for number, row in enumerate(ALL.tolist())}
 
 
-def tiny() -> SLDS:
+def tiny(state_bias: bool = False) -> SLDS:
     torch.manual_seed(8)
     settings = ModelSettings(
-        language=LanguageSettings(embedding=4, hidden=6, tied=False),
+        language=LanguageSettings(embedding=4, hidden=6, tied=False, state_bias=state_bias),
         dynamics=DynamicsSettings(latent=2),
         recognition=RecognitionSettings(hidden=4),
     )
@@ -60,12 +60,14 @@ def tiny() -> SLDS:
                 parameter.mul_(4)
         model.language.output.weight.mul_(4)
         model.language.output.bias[: len(VOCABULARY)] = torch.tensor([-9.0, -9.0, -9.0, 0.5, 0.0, 0.5, 0.5])
+        if model.language.c_labels is not None:
+            model.language.c_labels[:, :7] = torch.tensor([[0, 0, 0, 0, 0, 1.5, -1.5], [0, 0, 0, 1, 0, -1.5, 1.5]])
     return model.eval().requires_grad_(False)
 
 
-def log_p_of(model: SLDS, X: Tensor, Z: Tensor) -> Tensor:
-    """log p(X_i | X_:i, Z_i) of whole stories, rows x sentences."""
-    return model.log_p_X(flatten(X, (X != PAD).sum(-1)), Z)
+def log_p_of(model: SLDS, X: Tensor, Z: Tensor, S: Tensor | None = None) -> Tensor:
+    """log p(X_i | X_:i, Z_i, S_i) of whole stories, rows x sentences."""
+    return model.log_p_X(flatten(X, (X != PAD).sum(-1)), Z, S)
 
 
 def which(words: Tensor) -> Tensor:
@@ -118,7 +120,7 @@ def enumerated(model: SLDS, story: InfillBatch, draws: int) -> tuple[Tensor, Ten
         X = story.X.repeat(draws, 1, 1)
         for i, sentence in zip(blanks, sentences, strict=True):
             X[:, i] = sentence
-        columns.append(log_p_of(model, X, prior.Z).sum(1))
+        columns.append(log_p_of(model, X, prior.Z, prior.S).sum(1))
     joint = torch.stack(columns, 1).double().exp()
     total = joint.mean(0)
     p = total / total.sum()
@@ -127,15 +129,15 @@ def enumerated(model: SLDS, story: InfillBatch, draws: int) -> tuple[Tensor, Ten
     return p, spread
 
 
-@pytest.mark.parametrize("resample_below", [0.0, 1.0])
-def test_bridge_weighs_a_given_sentence_once(resample_below: float) -> None:
+@pytest.mark.parametrize(("resample_below", "state_bias"), [(0.0, False), (1.0, False), (1.0, True)])
+def test_bridge_weighs_a_given_sentence_once(resample_below: float, state_bias: bool) -> None:
     """p(X_2 | X_1, X_3), S and Z integrated out: 30 independent islands of 3,000 weighted particles.
 
     Sentence 1's evidence enters before a blank, so with resample_below = 1 its weights act by resampling; sentence 3's
     act as final weights. Eight probabilities at 6 standard errors (of 30 islands and of the enumeration): a false alarm
     in less than 2e-5 of all seeds. Counting phi twice, or not at all, is 20 and more away.
     """
-    model, islands, particles = tiny(), 30, 3_000
+    model, islands, particles = tiny(state_bias), 30, 3_000
     story = infill_batch([[[5, 6, 4], None, [6, 6, 4]]])
     truth, its_error = enumerated(model, story, 60_000)
     many = story.repeat(islands)
@@ -158,15 +160,15 @@ def test_bridge_weighs_a_given_sentence_once(resample_below: float) -> None:
     assert 1 <= float(diagnostics.ess.min()) <= float(diagnostics.ess.max()) <= particles
 
 
-@pytest.mark.parametrize("ahead", [0.0, 0.7])
-def test_asking_ahead_leaves_the_target_as_it_is(ahead: float) -> None:
+@pytest.mark.parametrize(("ahead", "state_bias"), [(0.0, False), (0.7, False), (0.7, True)])
+def test_asking_ahead_leaves_the_target_as_it_is(ahead: float, state_bias: bool) -> None:
     """p(X_2, X_3 | X_1, X_4): sentence 4 is asked after sentence 2 and its answer taken out again when it comes.
 
     24 islands of 3,000 particles, resampled at every weighing; the 64 probabilities' marginals of X_2 and of X_3, 16
     figures at 6 standard errors: a false alarm in less than 1e-5 of all seeds. Not taking the answer out is 10 and more
     away, and so is a particle that loses its own answer when it is resampled.
     """
-    model, islands, particles = tiny(), 24, 3_000
+    model, islands, particles = tiny(state_bias), 24, 3_000
     story = infill_batch([[[5, 6, 4], None, None, [6, 6, 4]]])
     truth, its_error = enumerated(model, story, 20_000)
     many = story.repeat(islands)
@@ -212,7 +214,8 @@ def test_context_gain_is_what_the_story_saves_a_written_sentence() -> None:
     for row in range(particles):
         for i in (1, 3):
             z = latents.Z[row : row + 1, i]
-            state = GRUState(tuple(torch.zeros(1, 6) for _ in model.language.layers), torch.tensor([EOS]))
+            blank = tuple(torch.zeros(1, 6) for _ in model.language.layers)
+            state = GRUState(blank, torch.tensor([EOS]), torch.tensor([-1]))
             for word in found.X[row, i, : int(found.lengths[row, i])]:
                 logits, state = model.decoder.step(state, z, torch.tensor([False]))
                 saved[row] -= logits.log_softmax(-1)[0, int(word)]

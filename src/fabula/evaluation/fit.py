@@ -45,7 +45,7 @@ class Particles(NamedTuple):
     """The decoder's."""
     z: Float[Tensor, "rows latent"] | None
     message: Float[Tensor, "rows state"] | None
-    """log p(S_i | Z_1..i)."""
+    """log p(S_i | Z_1..i), with X_1..i where words read S."""
     log_w: Float[Tensor, "story sample"]
     """Of mean 1 in every story."""
     log_p: Float[Tensor, " story"]
@@ -91,7 +91,12 @@ class Filter:
             z, message, weight = self._move(model.latent, at, rows, sentences)
         state = self.decoder.start(len(rows), z) if at is None else at.state
         state = self.decoder.begin_sentence(state, None)
-        state, log_p_words = self.decoder.read(state, self.X[rows], self.lengths[rows], z)
+        if model.latent is not None and message is not None:
+            state, each = model.latent.decoder.read_each(state, self.X[rows], self.lengths[rows], z)
+            log_p_words = (message + each).logsumexp(1)
+            message = message + each - log_p_words.unsqueeze(1)
+        else:
+            state, log_p_words = self.decoder.read(state, self.X[rows], self.lengths[rows], z)
         log_w = (weight + log_p_words).view(-1, M)
         log_p = weight.new_zeros(len(log_w))
         if at is not None:

@@ -20,7 +20,7 @@ def prior_log_p_X(model: SLDS, batch: Batch, generator: torch.Generator, draws: 
     silent = torch.zeros(*batch.lengths.shape, model.D, device=batch.S.device)
     phi = Potential(silent, silent)
     Z = draw_given(model, S, phi, batch.present, draws, generator)
-    return torch.stack([model.log_p_X(batch, Z[:, m]).sum(-1) for m in range(draws)], 1).mean(1)
+    return torch.stack([model.log_p_X(batch, Z[:, m], S).sum(-1) for m in range(draws)], 1).mean(1)
 
 
 def lookahead_use(
@@ -68,7 +68,7 @@ def log_p_told(
         law = chain(model.dynamics, path, phi, present)
         weights.append(model.scaffold.log_prob(path, present) + law.log_evidence)
         Z = law.sample(noise)
-        each = [model.log_p_sentence(batch, Z[:, m], i) for m in range(noise.shape[1])]  # type: ignore[arg-type]
+        each = [model.log_p_sentence(batch, Z[:, m], i, k) for m in range(noise.shape[1])]  # type: ignore[arg-type]
         told.append(log_mean_exp(torch.stack(each, 1), 1))
     return torch.logsumexp(torch.stack(weights, 1).log_softmax(1) + torch.stack(told, 1), 1)
 

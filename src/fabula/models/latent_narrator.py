@@ -187,7 +187,10 @@ class LatentNarrator(nn.Module):
         at = told.story[row] * Z.shape[1] + sentence[row, place + 1]
         return log_p.new_zeros(Z.shape[0] * Z.shape[1]).index_add(0, at, log_p).view(Z.shape[:2])
 
-    def log_p_sentence(self, told: Told, Z: Float[Tensor, "batch sent latent"], i: int) -> Float[Tensor, " batch"]:
+    def log_p_sentence(
+        self, told: Told, Z: Float[Tensor, "batch sent latent"], i: int, s: int
+    ) -> Float[Tensor, " batch"]:
+        """log p(X_i | Z_i, X_:i) of sentence i alone; S_i = s acts through Z_i."""
         return self.log_p_sentences(told, Z, i)[:, i]
 
 

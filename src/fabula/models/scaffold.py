@@ -91,14 +91,30 @@ class Scaffold(nn.Module):
     ) -> Float[Tensor, "batch sent state"]:
         """p(S_i | all evidence) by forward-backward."""
         forward = self.forward_messages(log_evidence, present)
+        return (forward + self.backward_messages(log_evidence, present)).softmax(-1)
+
+    def backward_messages(
+        self, log_evidence: Float[Tensor, "batch sent state"], present: Bool[Tensor, "batch sent"]
+    ) -> Float[Tensor, "batch sent state"]:
+        """log p(evidence_i+1.. | S_i) for every i."""
         transition = self.transition()
-        backward = torch.zeros_like(forward[:, 0])
+        backward = torch.zeros_like(log_evidence[:, 0])
         backwards = [backward]
         for i in range(log_evidence.shape[1] - 1, 0, -1):
             step = torch.logsumexp(transition + (log_evidence[:, i] + backward).unsqueeze(1), dim=-1)
             backward = torch.where(present[:, i : i + 1], step, backward)
             backwards.append(backward)
-        return (forward + torch.stack(backwards[::-1], dim=1)).softmax(-1)
+        return torch.stack(backwards[::-1], dim=1)
+
+    def predictions(
+        self,
+        before: Float[Tensor, "batch sent state"],
+        after: Float[Tensor, "batch sent state"],
+        present: Bool[Tensor, "batch sent"],
+    ) -> Float[Tensor, "batch sent state"]:
+        """log p(S_i | all of the evidence `before`, and of `after` that of sentences 1 to i - 1)."""
+        forward = self.forward_messages(before + after, present) - after
+        return (forward + self.backward_messages(before, present)).log_softmax(-1)
 
     def sample(
         self,

@@ -1,6 +1,9 @@
 """The switching linear dynamical system over sentences, and the LDS, which is the same with one state.
 
 p(S, Z, X) = prod_i p(S_i | S_{i-1}) p(Z_i | Z_{i-1}, S_i) p(X_i | Z_i, X_:i)
+
+With `state_bias` the last factor is p(X_i | Z_i, S_i, X_:i). S is summed out all the same, by one recursion, since X_i
+is one more observation of S_i.
 """
 
 from __future__ import annotations
@@ -49,7 +52,7 @@ class SLDS(Model):
             )
         self.dynamics = dynamics(asked.noise, K, D, asked.primitives, asked.rank, sizes)
         self.open_states = OpenStates(sizes)
-        self.language = GRUDecoder(settings.language, vocabulary, D)
+        self.language = GRUDecoder(settings.language, vocabulary, D, sizes)
         # Both networks read the same word vectors.
         self.recognition = Recognition(settings.recognition, self.language.embedding, D, K)
 
@@ -69,6 +72,11 @@ class SLDS(Model):
     @property
     def has_tags(self) -> bool:
         return self.K > 1
+
+    @property
+    def reads_S(self) -> bool:
+        """Whether words depend on S beyond Z (`state_bias`)."""
+        return self.language.c_labels is not None
 
     @property
     def latent(self) -> SLDS:
@@ -221,20 +229,64 @@ class SLDS(Model):
         return self.scaffold.log_marginal(evidence, batch.present)
 
     def log_p_words(
-        self, batch: Batch, Z: Float[Tensor, "batch sent latent"] | None = None
-    ) -> Float[Tensor, "batch token"]:
+        self, batch: Batch, Z: Float[Tensor, "batch sent latent"] | None = None,
+        S: Int[Tensor, "batch sent"] | None = None,
+    ) -> Float[Tensor, "batch token"]:  # fmt: skip
+        """log p(x_t | Z, the words before), S summed out over all that agree with the tags S, where there are any.
+
+        The sum over a story is log p(X | Z, S). Without state biases words do not depend on S once Z is known.
+        """
         assert Z is not None, "the words of this model depend on Z"
         features = self.language(batch.previous, gather_latent(Z, batch.sentence))
-        return self.language.log_prob(features, batch.tokens)
+        if not self.reads_S:
+            return self.language.log_prob(features, batch.tokens)
+        each = self.language.log_prob_each(features, batch.tokens)
+        sums = _per_sentence(batch, each)
+        with torch.autocast(Z.device.type, enabled=False):
+            evidence = self.log_p_Z_each(Z)
+        evidence = evidence if S is None else clamp(evidence, self.open_states(S))
+        # log p(S_i | Z, X_:i); then word by word, each being one more observation of S_i.
+        before = self.scaffold.predictions(evidence, sums, batch.present)
+        earlier = torch.cat([torch.zeros_like(sums[:, :1]), sums.cumsum(1)[:, :-1]], 1)
+        after = gather_latent(before - earlier, batch.sentence) + each.cumsum(1)
+        told = after.logsumexp(-1) - (after - each).logsumexp(-1)
+        return told.masked_fill(batch.tokens == PAD, 0.0)
 
-    def log_p_sentence(self, batch: Batch, Z: Float[Tensor, "batch sent latent"], i: int) -> Float[Tensor, " batch"]:
-        """log p(X_i | Z_i, X_:i) of sentence i alone: what follows is not read, and only its own words are scored."""
+    def log_p_X(
+        self, batch: Batch, Z: Float[Tensor, "batch sent latent"] | None = None,
+        S: Int[Tensor, "batch sent"] | None = None,
+    ) -> Float[Tensor, "batch sent"]:  # fmt: skip
+        """log p(X_i | Z, X_:i) of every sentence, with S as in `log_p_words`."""
+        return batch.per_sentence(self.log_p_words(batch, Z, S))
+
+    def log_p_X_each(self, batch: Batch, Z: Float[Tensor, "batch sent latent"]) -> Float[Tensor, "batch sent state"]:
+        """log p(X_i | Z_i, S_i = k, X_:i) of every sentence and state; of one for all where words do not read S."""
+        features = self.language(batch.previous, gather_latent(Z, batch.sentence))
+        return _per_sentence(batch, self.language.log_prob_each(features, batch.tokens))
+
+    def log_p_X_mixed(
+        self, batch: Batch, Z: Float[Tensor, "batch sent latent"], s: Float[Tensor, "batch sent state"]
+    ) -> Float[Tensor, " batch"]:
+        """log p(X | Z, s) of every story; a soft `s` mixes the states' log-probabilities."""
+        if not self.reads_S:
+            return self.log_p_X(batch, Z).sum(-1)
+        return (s * self.log_p_X_each(batch, Z)).sum((1, 2))
+
+    def log_p_sentence(
+        self, batch: Batch, Z: Float[Tensor, "batch sent latent"], i: int, s: int
+    ) -> Float[Tensor, " batch"]:
+        """log p(X_i | Z_i, S_i = s, X_:i) of sentence i alone: what follows is not read, only its words are scored."""
         stop = int((batch.starts[:, i] + batch.lengths[:, i]).max())
         sentence, tokens = batch.sentence[:, :stop], batch.tokens[:, :stop]
         features = self.language(batch.previous[:, :stop], gather_latent(Z, sentence))
         row, place = ((sentence == i) & (tokens != PAD)).nonzero(as_tuple=True)
-        each = self.language.log_prob(features[row, place].unsqueeze(1), tokens[row, place].unsqueeze(1)).squeeze(1)
+        words = tokens[row, place].unsqueeze(1)
+        each = self.language.log_prob(features[row, place].unsqueeze(1), words, torch.full_like(words, s)).squeeze(1)
         return each.new_zeros(len(tokens)).index_add(0, row, each)
+
+
+def _per_sentence(batch: Batch, each: Float[Tensor, "batch token state"]) -> Float[Tensor, "batch sent state"]:
+    return torch.stack([batch.per_sentence(own) for own in each.unbind(-1)], -1)
 
 
 @register_model("slds")

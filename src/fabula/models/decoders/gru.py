@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from fabula.corpus.states import UNKNOWN
 from fabula.corpus.vocabulary import BOS, EOS, PAD
 from fabula.models.decoders.protocol import Given
 from fabula.models.settings import LanguageSettings
@@ -30,33 +34,48 @@ class GRUState(NamedTuple):
 
     hidden: Hidden
     previous: Int[Tensor, " batch"]
+    s: Int[Tensor, " batch"]
+    """S_i of the sentence that has begun, which chooses the output bias; -1: none."""
 
     def then(self, tokens: Int[Tensor, " batch"]) -> GRUState:
-        return GRUState(self.hidden, tokens)
+        return self._replace(previous=tokens)
 
     def select(self, rows: Int[Tensor, " rows"]) -> GRUState:
-        return GRUState(tuple(h[rows] for h in self.hidden), self.previous[rows])
+        return GRUState(tuple(h[rows] for h in self.hidden), self.previous[rows], self.s[rows])
 
     def put(self, rows: Int[Tensor, " rows"], other: GRUState) -> GRUState:
         pairs = zip(self.hidden, other.hidden, strict=True)
         hidden = tuple(h.index_copy(0, rows, new.to(h.dtype)) for h, new in pairs)
-        return GRUState(hidden, self.previous.index_copy(0, rows, other.previous))
+        previous, s = self.previous.index_copy(0, rows, other.previous), self.s.index_copy(0, rows, other.s)
+        return GRUState(hidden, previous, s)
 
     def join(self, other: GRUState) -> GRUState:
         hidden = tuple(torch.cat(pair) for pair in zip(self.hidden, other.hidden, strict=True))
-        return GRUState(hidden, torch.cat([self.previous, other.previous]))
+        return GRUState(hidden, torch.cat([self.previous, other.previous]), torch.cat([self.s, other.s]))
 
 
 class GRUDecoder(nn.Module):
     """log p(x_t | Z_i, all words before): a GRU fed [word; z] at every step, its state carried across sentences.
 
     h_0 = tanh(W z_1). With D = 0 there is no latent and this is the plain language model. The state of sentence i has
-    read Z_1 ... Z_{i-1} with the words before, so the factor is p(X_i | Z_<=i, X_:i). S_i acts through Z_i alone.
+    read Z_1 ... Z_{i-1} with the words before, so the factor is p(X_i | Z_<=i, X_:i). S_i acts through Z_i alone, or
+    with `state_bias` also on the scores of the words:
+
+        log p(x_t | .) = log softmax(W features_t + bias + c[S_i]),     c[s] = sum_f c_f[v_f(s)]
+
+    with v_f(s) the label that factor f has in the state s. What is carried from word to word never reads S, so that
+    given Z and X the states are a Markov chain still.
     """
 
     reads_ahead = False
 
-    def __init__(self, settings: LanguageSettings, vocabulary: int, D: int) -> None:
+    c_labels: Tensor | None
+    """c_f[v], the labels of all factors in a row."""
+    of_state: Tensor
+    """[state, factor]: where in that row a state's labels are."""
+
+    def __init__(self, settings: LanguageSettings, vocabulary: int, D: int, sizes: Sequence[int] = ()) -> None:
+        """`sizes`: how many labels each factor of S has."""
         super().__init__()
         E, H = settings.embedding, settings.hidden
         self.settings, self.D, self.vocabulary = settings, D, vocabulary
@@ -74,6 +93,19 @@ class GRUDecoder(nn.Module):
         nn.init.zeros_(self.output.bias)
         with torch.no_grad():
             self.output.bias[vocabulary:] = NEVER
+        # From zero, where this is the model without.
+        c = nn.Parameter(torch.zeros(sum(sizes), rows)) if settings.state_bias else None
+        self.register_parameter("c_labels", c)
+        labels = np.stack(np.unravel_index(np.arange(math.prod(sizes)), tuple(sizes) or (1,)), 1)
+        self.register_buffer(
+            "of_state", torch.from_numpy(labels + np.cumsum([0, *sizes])[: labels.shape[1]]), persistent=False
+        )
+
+    def c(self, s: Int[Tensor, "*batch"]) -> Float[Tensor, "*batch vocab"]:
+        """c[s]; zero where s is -1."""
+        assert self.c_labels is not None
+        found = self.c_labels[self.of_state[s.clamp(min=0)]].sum(-2)
+        return found.masked_fill((s < 0).unsqueeze(-1), 0.0)
 
     def forward(
         self, previous: Int[Tensor, "batch token"], z: Float[Tensor, "batch token latent"] | None
@@ -88,18 +120,44 @@ class GRUDecoder(nn.Module):
         return self._features(x, z)
 
     def log_prob(
-        self, features: Float[Tensor, "batch token features"], tokens: Int[Tensor, "batch token"]
-    ) -> Float[Tensor, "batch token"]:
-        """log p of each token; 0 at `<pad>`."""
-        at_once = LOGITS_AT_ONCE.get(features.device.type, 1 << 27)
-        rows = max(1, at_once // (features.shape[1] * self.output.out_features))
-        if torch.is_grad_enabled():
-            rows = features.shape[0]
-        parts = [
-            -F.cross_entropy(self.output(f).flatten(0, 1), t.flatten(), ignore_index=PAD, reduction="none").view_as(t)
-            for f, t in zip(torch.split(features, rows), torch.split(tokens, rows), strict=True)
-        ]
+        self, features: Float[Tensor, "batch token features"], tokens: Int[Tensor, "batch token"],
+        s: Int[Tensor, "batch token"] | None = None,
+    ) -> Float[Tensor, "batch token"]:  # fmt: skip
+        """log p of each token under its state s, where that has a bias; 0 at `<pad>`."""
+        s = torch.full_like(tokens, UNKNOWN) if s is None else s
+        parts, rows = [], self._rows_at_once(features)
+        for f, t, own in zip(*(torch.split(each, rows) for each in (features, tokens, s)), strict=True):
+            scores = self.output(f) if self.c_labels is None else self.output(f) + self.c(own)
+            log_p = -F.cross_entropy(scores.flatten(0, 1), t.flatten(), ignore_index=PAD, reduction="none")
+            parts.append(log_p.view_as(t))
         return torch.cat(parts)
+
+    def log_prob_each(
+        self, features: Float[Tensor, "batch token features"], tokens: Int[Tensor, "batch token"]
+    ) -> Float[Tensor, "batch token state"]:
+        """log p of each token under every state, 0 at `<pad>`; one figure for all states where none has a bias.
+
+            p_k(x) = p(x) exp c[k](x) / sum_v p(v) exp c[k](v),     p the law without c
+
+        so that the scores of the vocabulary are computed once for all states.
+        """
+        if self.c_labels is None:
+            return self.log_prob(features, tokens).unsqueeze(-1)
+        c = self.c(torch.arange(len(self.of_state), device=tokens.device))
+        weights, parts, rows = c.exp().T, [], self._rows_at_once(features)
+        for f, t in zip(torch.split(features, rows), torch.split(tokens, rows), strict=True):
+            scores = self.output(f)
+            with torch.autocast(f.device.type, enabled=False):  # small differences of large sums
+                log_p = scores.to(c.dtype).log_softmax(-1)
+                each = log_p.gather(-1, t.unsqueeze(-1)) + c.T[t] - (log_p.exp() @ weights).log()
+            parts.append(each.masked_fill((t == PAD).unsqueeze(-1), 0.0))
+        return torch.cat(parts)
+
+    def _rows_at_once(self, features: Float[Tensor, "batch token features"]) -> int:
+        if torch.is_grad_enabled():
+            return len(features)
+        at_once = LOGITS_AT_ONCE.get(features.device.type, 1 << 27)
+        return max(1, at_once // (features.shape[1] * self.output.out_features))
 
     def start(
         self, rows: int, z: Float[Tensor, "batch latent"] | None = None, given: Given | None = None, bf16: bool = False
@@ -108,13 +166,15 @@ class GRUDecoder(nn.Module):
         hidden, device = self._start(rows, z), self.output.bias.device
         if bf16 and device.type == "cuda":
             hidden = tuple(h.bfloat16() for h in hidden)
-        return GRUState(hidden, torch.full((rows,), BOS, device=device))
+        return GRUState(hidden, torch.full((rows,), BOS, device=device), torch.full((rows,), UNKNOWN, device=device))
 
     def without_history(self, state: GRUState) -> GRUState:
-        return GRUState(tuple(torch.zeros_like(h) for h in state.hidden), torch.full_like(state.previous, EOS))
+        hidden = tuple(torch.zeros_like(h) for h in state.hidden)
+        return state._replace(hidden=hidden, previous=torch.full_like(state.previous, EOS))
 
     def begin_sentence(self, state: GRUState, s: Int[Tensor, " batch"] | None) -> GRUState:
-        return state
+        """Where S_i is not known no state's bias is added: samplers draw S first, `read_each` is for sums over it."""
+        return state._replace(s=torch.full_like(state.s, UNKNOWN) if s is None else s)
 
     def read(
         self,
@@ -124,32 +184,51 @@ class GRUDecoder(nn.Module):
         z: Float[Tensor, "batch latent"] | None,
     ) -> tuple[GRUState, Float[Tensor, " batch"]]:
         """Over a known sentence, in one pass along its words."""
+        after, features, words, row = self._along(state, tokens, lengths, z)
+        with _precision(state):
+            log_p = self.log_prob(features.unsqueeze(1), words.unsqueeze(1), state.s[row].unsqueeze(1)).squeeze(1)
+        return after, log_p.new_zeros(len(tokens)).float().index_add(0, row, log_p.float())
+
+    def read_each(
+        self, state: GRUState, tokens: Int[Tensor, "batch word"], lengths: Int[Tensor, " batch"],
+        z: Float[Tensor, "batch latent"] | None,
+    ) -> tuple[GRUState, Float[Tensor, "batch state"]]:  # fmt: skip
+        """The same, and log p under every state; one figure for all of them where none has a bias."""
+        after, features, words, row = self._along(state, tokens, lengths, z)
+        with _precision(state):
+            log_p = self.log_prob_each(features.unsqueeze(1), words.unsqueeze(1)).squeeze(1)
+        return after, log_p.new_zeros(len(tokens), log_p.shape[1]).index_add(0, row, log_p)
+
+    def _along(
+        self, state: GRUState, tokens: Int[Tensor, "batch word"], lengths: Int[Tensor, " batch"],
+        z: Float[Tensor, "batch latent"] | None,
+    ) -> tuple[GRUState, Float[Tensor, "place features"], Int[Tensor, " place"], Int[Tensor, " place"]]:  # fmt: skip
+        """Over known sentences: the state after them, and of every word that is there features, itself and its row."""
         tokens = tokens[:, : max(1, int(lengths.max()))]
         if tokens.device.type == "cpu" and len(tokens) > FEW and not torch.is_grad_enabled():
-            return self._read_many(state, tokens, lengths, z)
+            return self._along_many(state, tokens, lengths, z)
         previous = torch.cat([state.previous[:, None], tokens[:, :-1]], 1)
         with _precision(state):
             features, hidden = self._read(previous, z, state.hidden, lengths.clamp(min=1))
         # Only at the words that are there: the scores of the whole vocabulary are the expensive part.
         there = (tokens != PAD).nonzero(as_tuple=True)
-        with _precision(state):
-            log_p_word = self.log_prob(features[there].unsqueeze(1), tokens[there].unsqueeze(1)).squeeze(1).float()
-        log_p = log_p_word.new_zeros(len(tokens)).index_add(0, there[0], log_p_word)
         some = lengths > 0
         pairs = zip(state.hidden, hidden, strict=True)
         hidden = tuple(torch.where(some[:, None], new.to(h.dtype), h) for h, new in pairs)
-        return GRUState(hidden, torch.where(some, EOS, state.previous)), log_p
+        after = state._replace(hidden=hidden, previous=torch.where(some, EOS, state.previous))
+        return after, features[there], tokens[there], there[0]
 
-    def _read_many(
+    def _along_many(
         self, state: GRUState, tokens: Int[Tensor, "batch word"], lengths: Int[Tensor, " batch"],
         z: Float[Tensor, "batch latent"] | None,
-    ) -> tuple[GRUState, Float[Tensor, " batch"]]:  # fmt: skip
-        """`read` of many rows on a CPU. Only words that are there count: the longest sentence may have twice the words
-        of the mean. And many rows read the same words, whose share of the first layer's input is one product each."""
+    ) -> tuple[GRUState, Float[Tensor, "place features"], Int[Tensor, " place"], Int[Tensor, " place"]]:  # fmt: skip
+        """`_along` for many rows on a CPU. Only words that are there count: the longest sentence may have twice the
+        mean's. And many rows read the same words, whose share of the first layer's input is one product each."""
         order = lengths.argsort(descending=True)
         sizes = [n for n in (lengths > torch.arange(tokens.shape[1])[:, None]).sum(1).tolist() if n]
         if not sizes:
-            return state, torch.zeros(len(tokens))
+            nothing = order[:0]
+            return state, self.output.weight.new_zeros(0, self.output.in_features), nothing, nothing
         targets = torch.cat([tokens[order[:n], t] for t, n in enumerate(sizes)])
         previous = torch.cat([state.previous[:, None], tokens[:, :-1]], 1)
         types, of_type = torch.cat([previous[order[:n], t] for t, n in enumerate(sizes)]).unique(return_inverse=True)
@@ -169,10 +248,9 @@ class GRUDecoder(nn.Module):
             x = torch.cat(states)
             after.append(torch.empty_like(h).index_copy_(0, order, h))
         features = self._features(x, None if z is None else torch.cat([z[:n] for n in sizes]))
-        log_p_word = self.log_prob(features.unsqueeze(1), targets.unsqueeze(1)).squeeze(1).float()
         row = torch.cat([order[:n] for n in sizes])
-        log_p = log_p_word.new_zeros(len(tokens)).index_add(0, row, log_p_word)
-        return GRUState(tuple(after), torch.where(lengths > 0, EOS, state.previous)), log_p
+        then = state._replace(hidden=tuple(after), previous=torch.where(lengths > 0, EOS, state.previous))
+        return then, features, targets, row
 
     def step(
         self, state: GRUState, z: Float[Tensor, "batch latent"] | None, done: Bool[Tensor, " batch"]
@@ -186,11 +264,13 @@ class GRUDecoder(nn.Module):
                 x = _gru_cell(inputs, h, layer)
                 after.append(x)
             scores = _few_rows(self._features(x, z), self.output.weight, self.output.bias)[:, : self.vocabulary]
+        if self.c_labels is not None:
+            scores = scores + self.c(state.s)[:, : self.vocabulary]
         pairs = zip(state.hidden, after, strict=True)
         hidden = tuple(torch.where(done[:, None], h, new.to(h.dtype)) for h, new in pairs)
         # In the few-rows layout a row's scores lie apart, and whatever reads them row by row would crawl.
         scores = scores.contiguous() if scores.stride(1) != 1 else scores
-        return scores, GRUState(hidden, state.previous)
+        return scores, state._replace(hidden=hidden)
 
     def _start(self, batch: int, z: Float[Tensor, "batch latent"] | None) -> Hidden:
         if self.start_from_latent is None or z is None:
