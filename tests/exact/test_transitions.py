@@ -18,7 +18,7 @@ _STORIES = st.lists(
 
 def _count(stories: list[list[int | None]], smoothing: float = 0.1) -> Transitions:
     told = Stories.from_sentences([[[] for _ in story] for story in stories], tags=stories)
-    return Transitions.count(told.tags, told.story_offsets, K, smoothing)
+    return Transitions.count(np.asarray(told.tags), np.asarray(told.story_offsets), K, smoothing)
 
 
 @given(_STORIES)

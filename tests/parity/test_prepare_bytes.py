@@ -3,12 +3,15 @@
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import fabula.cli
 import fabula.corpus.prepare as preparation
-from fabula.corpus.dataset import Corpus
+from fabula.corpus.dataset import ARRAYS, Corpus
 from fabula.corpus.toy import toy_stories
+from fabula.errors import UserError
+from fabula.models.batch import StoryDataset
 
 
 @pytest.fixture(scope="module")
@@ -30,10 +33,11 @@ def _bytes(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
 
 
-def _prepare(files: dict[str, Path], out: Path, jobs: int = 1) -> preparation.Report:
+def _prepare(files: dict[str, Path], out: Path, jobs: int = 1, shard_rows: int = 1000) -> preparation.Report:
     return preparation.prepare(
-        [files["train"]], out, valid=files["valid"], test=files["test"], cutoff=2, jobs=jobs, progress=False
-    )
+        [files["train"]], out, valid=files["valid"], test=files["test"], cutoff=2, jobs=jobs, progress=False,
+        shard_rows=shard_rows,
+    )  # fmt: skip
 
 
 def test_twice_gives_identical_bytes(files: dict[str, Path], tmp_path: Path) -> None:
@@ -76,3 +80,29 @@ def test_training_files_are_read_one_after_the_other(files: dict[str, Path], tmp
     two, joined = (Corpus.open(tmp_path / name).split("train") for name in ("two", "joined"))
     assert two.tokens.tolist() == joined.tokens.tolist()
     assert two.story_offsets.tolist() == joined.story_offsets.tolist()
+
+
+def test_shards_are_the_same_stories(files: dict[str, Path], tmp_path: Path) -> None:
+    """Cut by rows of the input, of which some hold no story; read as one, to the same batches."""
+    _prepare(files, tmp_path / "whole")
+    _prepare(files, tmp_path / "cut", shard_rows=25)
+    whole, cut = Corpus.open(tmp_path / "whole"), Corpus.open(tmp_path / "cut")
+    assert len(list((tmp_path / "cut").glob("train-0000?.tokens.npy"))) == 4
+    assert (whole.manifest["schema"], cut.manifest["schema"]) == (1, 2)
+    different = {key for key in whole.manifest if whole.manifest[key] != cut.manifest[key]}
+    assert different == {"schema", "files", "digest"}
+    for split in whole.splits:
+        one, many = whole.split(split), cut.split(split)
+        for array in ARRAYS:
+            np.testing.assert_array_equal(np.asarray(getattr(many, array)), getattr(one, array))
+            assert getattr(many, array).dtype == getattr(one, array).dtype
+        assert (many.ids, len(many)) == (one.ids, len(one))
+        for story in range(len(one)):
+            assert [s.tolist() for s in many.sentences(story)] == [s.tolist() for s in one.sentences(story)]
+            assert many.story_tags(story).tolist() == one.story_tags(story).tolist()
+        rows = np.arange(0, len(one), 3)
+        batches = (StoryDataset(stories, "cpu").batch(rows) for stories in (one, many))
+        assert all(np.array_equal(a, b) for a, b in zip(*batches, strict=True))
+    (tmp_path / "cut" / "train-00002.tags.npy").unlink()
+    with pytest.raises(UserError, match=r"train-00002.tags.npy is missing"):
+        Corpus.open(tmp_path / "cut")

@@ -6,7 +6,7 @@ import sys
 from types import FrameType
 
 from fabula.cli import COMMANDS
-from fabula.corpus.prepare import CUTOFF, LISTED, Report, prepare, prepare_stories
+from fabula.corpus.prepare import CUTOFF, LISTED, SHARD_ROWS, Report, prepare, prepare_stories
 from fabula.corpus.read import FORMATS, MAX_SENTENCES, MAX_WORDS, MIN_SENTENCES
 from fabula.corpus.taggers.protocol import DEFAULT_TAGGER, TAGGERS, build_tagger
 from fabula.corpus.taggers.sentiment import VaderTagger
@@ -23,7 +23,8 @@ A story has {MIN_SENTENCES} to {MAX_SENTENCES} sentences of at most {MAX_WORDS} 
   .csv           ROCStories (storyid, storytitle, sentence1 ... sentence5) or Story Cloze (the right ending is taken)
   .jsonl         one object per line: {{"sentences": [...], "title": ..., "tags": [label or null, ...], "id": ...}}
   .txt           a sentence per line and a blank line between stories; with --paragraphs, running text
-A row that is no story is kept out, counted and listed; the folder appears complete or not at all.
+A row that is no story is kept out, counted and listed; the folder appears complete or not at all. A run that was killed
+or stopped goes on when the same command is given again.
 """
 
 _EXAMPLES = """\
@@ -94,10 +95,21 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
         metavar="X",
         help="added to each count behind p(S_1) and p(S_i | S_i-1) (default: %(default)s)",
     )
+    parser.add_argument(
+        "--shard-rows",
+        type=int,
+        default=SHARD_ROWS,
+        metavar="N",
+        help="a split with more rows is written in shards of so many, at most (default: %(default)s)",
+    )
     parser.add_argument("--format", choices=FORMATS, help="read FILE as this, whatever its name ends in")
     parser.add_argument("--paragraphs", action="store_true", help="split plain text into sentences by rule")
     parser.add_argument("--jobs", type=int, metavar="N", help="processes (default: one per core, at most 8)")
-    parser.add_argument("--force", action="store_true", help="replace a prepared corpus at DIR")
+    parser.add_argument(
+        "--force",
+        action="store_true",
+        help="replace a prepared corpus at DIR, or an unfinished one with other settings",
+    )
     parser.add_argument("--json", action="store_true", help="print the report as JSON")
     parser.set_defaults(run=run)
 
@@ -131,6 +143,7 @@ def run(args: argparse.Namespace) -> int:
                 cutoff=1 if args.cutoff is None else args.cutoff,
                 tagger=tagger,
                 smoothing=args.smoothing,
+                shard_rows=args.shard_rows,
                 force=args.force,
                 jobs=args.jobs,
                 progress=progress,
@@ -145,6 +158,7 @@ def run(args: argparse.Namespace) -> int:
                 tagger=tagger,
                 own_tags=own_tags,
                 smoothing=args.smoothing,
+                shard_rows=args.shard_rows,
                 paragraphs=args.paragraphs,
                 format=args.format,
                 force=args.force,
@@ -167,7 +181,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
-    """A polite kill is like Ctrl-C: the temporary folder goes, the workers end."""
+    """A polite kill is like Ctrl-C: the workers end."""
     raise KeyboardInterrupt
 
 

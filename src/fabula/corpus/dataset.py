@@ -10,15 +10,17 @@
     DIR/train.ids.txt            one story id per line
     (and the same for valid and test, where they were given)
 
+A large split lies in shards, train-00000.tokens.npy and so on: the same arrays, cut between two stories.
+
 Needs numpy only.
 """
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import pairwise
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -31,30 +33,66 @@ from fabula.corpus.transitions import Transitions
 from fabula.corpus.vocabulary import EOS, Vocabulary
 from fabula.errors import UserError
 
-SCHEMA = 1
-"""Raised whenever the layout or the meaning of a file changes."""
+SCHEMA = 2
+"""Raised whenever the layout or the meaning of a file changes. A folder without shards is one of version 1."""
 MANIFEST = "manifest.json"
 VOCABULARY = "vocabulary.json"
 SPLITS = ("train", "valid", "test")
 ARRAYS = ("tokens", "sentence_offsets", "story_offsets", "tags", "characters")
 
 
+class Joined:
+    """Memory-mapped arrays one after another, read as one: a slice or a number touches only those that it lies in."""
+
+    def __init__(self, parts: Sequence[NDArray[Any]]) -> None:
+        self.parts = parts
+        self.starts = offsets([len(part) for part in parts])
+
+    def __len__(self) -> int:
+        return int(self.starts[-1])
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self.parts[0].dtype
+
+    def __getitem__(self, at: Any) -> Any:
+        if not isinstance(at, slice):
+            place = range(len(self))[at]
+            number = int(np.searchsorted(self.starts, place, side="right")) - 1
+            return self.parts[number][place - self.starts[number]]
+        start, stop, step = at.indices(len(self))
+        if step != 1:
+            return np.asarray(self)[at]
+        inside = zip(self.parts, self.starts[:-1].tolist(), self.starts[1:].tolist(), strict=True)
+        found = [part[max(start - a, 0) : stop - a] for part, a, b in inside if a < stop and b > start]
+        return found[0] if len(found) == 1 else np.concatenate(found or [self.parts[0][:0]])
+
+    def __iter__(self) -> Iterator[Any]:
+        return chain.from_iterable(self.parts)
+
+    def tolist(self) -> list[Any]:
+        return list(chain.from_iterable(part.tolist() for part in self.parts))
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        return np.concatenate(self.parts, dtype=dtype)
+
+
 @dataclass(frozen=True)
 class Stories:
     """Stories of mixed lengths as flat arrays; story i is sentences `story_offsets[i]` up to `story_offsets[i + 1]`."""
 
-    tokens: NDArray[np.unsignedinteger[Any]]
+    tokens: NDArray[np.unsignedinteger[Any]] | Joined
     """Ids of all words with the `<eos>` of each sentence: uint16 where the vocabulary allows, else uint32."""
-    sentence_offsets: NDArray[np.int64]
+    sentence_offsets: NDArray[np.int64] | Joined
     """[sentences + 1], into `tokens`."""
-    story_offsets: NDArray[np.int64]
+    story_offsets: NDArray[np.int64] | Joined
     """[stories + 1], into the sentences."""
-    tags: NDArray[np.signedinteger[Any]]
+    tags: NDArray[np.signedinteger[Any]] | Joined
     """[sentences], -1 where there is none."""
-    characters: NDArray[np.int32]
+    characters: NDArray[np.int32] | Joined
     """[sentences], characters of the sentence as written."""
-    ids_source: Sequence[str] | Path = field(repr=False)
-    """The stories' names, or the file that holds them."""
+    ids_source: Sequence[str] | Sequence[Path] = field(repr=False)
+    """The stories' names, or the files that hold them."""
 
     @classmethod
     def from_sentences(
@@ -93,9 +131,10 @@ class Stories:
     @cached_property
     def ids(self) -> list[str]:
         """The stories' names, read from their file when first asked for."""
-        if isinstance(self.ids_source, Path):
-            return self.ids_source.read_text(encoding="utf-8").split("\n")[:-1]
-        return list(self.ids_source)
+        found: list[str] = []
+        for source in self.ids_source:
+            found += source.read_text(encoding="utf-8").split("\n")[:-1] if isinstance(source, Path) else [source]
+        return found
 
     def sentences(self, story: int) -> list[NDArray[np.unsignedinteger[Any]]]:
         """The word ids of one story's sentences, without `<eos>`."""
@@ -176,17 +215,32 @@ class Corpus:
         """The stories of `train`, `valid` or `test`, memory-mapped."""
         if name not in self.splits:
             raise UserError(f"{self.folder} has no split {name!r}, only {', '.join(self.splits)}", field="split")
-        arrays = {array: np.load(self.folder / array_file(name, array), mmap_mode="r") for array in ARRAYS}
-        return Stories(**arrays, ids_source=self.folder / ids_file(name))
+        files = self.manifest["files"]
+        shards = [name] if ids_file(name) in files else []
+        while ids_file(shard := shard_name(name, len(shards))) in files:
+            shards.append(shard)
+
+        def load(array: str) -> Any:
+            parts = [np.load(self.folder / array_file(shard, array), mmap_mode="r") for shard in shards]
+            return parts[0] if len(parts) == 1 else Joined(parts)
+
+        return Stories(
+            **{array: load(array) for array in ARRAYS}, ids_source=[self.folder / ids_file(s) for s in shards]
+        )
+
+
+def shard_name(split: str, number: int) -> str:
+    """What stands for the split's name in the names of a shard's files."""
+    return f"{split}-{number:05d}"
 
 
 def array_file(split: str, array: str) -> str:
-    """The file name of one array of one split."""
+    """The file name of one array of one split, or of its shard."""
     return f"{split}.{array}.npy"
 
 
 def ids_file(split: str) -> str:
-    """The file name of one split's story ids."""
+    """The file name of the story ids of one split, or of its shard."""
     return f"{split}.ids.txt"
 
 
@@ -221,7 +275,7 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
         raise UserError(f"{path} is damaged: it is not valid JSON; prepare the corpus again") from error
     if not isinstance(manifest, dict) or "schema" not in manifest:
         raise UserError(f"{path} is not the manifest of a prepared corpus")
-    if manifest["schema"] != SCHEMA:
+    if manifest["schema"] not in range(1, SCHEMA + 1):
         raise UserError(
             f"{path} has schema version {manifest['schema']!r}, and this Fabula reads version {SCHEMA}; "
             "prepare the corpus again"

@@ -7,6 +7,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
@@ -117,5 +118,7 @@ def encoder(processes: int, tagger: Tagger | None) -> Iterator[Encoder]:
 
     try:
         yield encode
+    except BrokenProcessPool as error:  # the system's doing, as a full disk is: out of memory, or somebody's signal
+        raise ChildProcessError("a worker process was killed; the same command goes on") from error
     finally:
         executor.shutdown(wait=True, cancel_futures=True)

@@ -1,12 +1,14 @@
-"""A prepared folder appears whole or not at all: written beside its place, then renamed into it."""
+"""A prepared folder appears whole or not at all: written beside its place, where a killed run goes on, then renamed."""
 
+import json
 import os
 import secrets
 import shutil
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 from fabula.corpus.dataset import MANIFEST
 from fabula.errors import UserError
@@ -26,33 +28,87 @@ def check_target(out: Path, force: bool) -> Path:
     return target.resolve()
 
 
-_ASIDE = "-old.tmp"
+_ASIDE, _LOCK = "-old.tmp", ".lock"
 
 
 def _temporary_prefix(target: Path) -> str:
     return f".{target.name}.{socket.gethostname()}-"
 
 
+def _temporary_name(target: Path, ending: str) -> str:
+    return f"{_temporary_prefix(target)}{os.getpid()}-{secrets.token_hex(4)}{ending}"
+
+
 @contextmanager
-def temporary_folder(target: Path) -> Iterator[Path]:
-    """A new folder beside the target, gone at the end whatever happens; so are parents that were made for it alone."""
+def work_folder(target: Path, job: Mapping[str, Any], force: bool) -> Iterator[Path]:
+    """A folder beside the target, for one run at a time, which the next run of the same job finds again after a kill.
+
+    At the end it is gone, and so are parents that were made for it alone. Where the run is stopped or cannot write it
+    stays, if it is worth keeping; such a folder of another job is cleared with `force` only.
+    """
+    import fcntl  # not to be had everywhere, and only needed here
+
     made: list[Path] = []
-    folder = target.parent / f"{_temporary_prefix(target)}{os.getpid()}-{secrets.token_hex(4)}.tmp"
+    folder = target.parent / f".{target.name}.unfinished"
     try:
-        with faults_of(target):
-            missing = [parent for parent in target.parents if not parent.exists()]
-            for parent in reversed(missing):
-                parent.mkdir()
-                made.append(parent)
-            _remove_leftovers(target)
-            folder.mkdir()
-        yield folder
+        for parent in reversed([parent for parent in target.parents if not parent.exists()]):
+            parent.mkdir()
+            made.append(parent)
+        _remove_leftovers(target)
+        folder.mkdir(exist_ok=True)
+        with (folder / _LOCK).open("w") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise UserError(f"another run is preparing {target}", field="out") from None
+            _claim(folder, target, job, force)
+            try:
+                yield folder
+            except BaseException as error:
+                if isinstance(error, UserError) or not _is_worth_keeping(folder):
+                    _discard(folder, target)
+                raise
+            _discard(folder, target)
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
         if not target.exists():
             for parent in reversed(made):
                 with suppress(OSError):
                     parent.rmdir()
+
+
+def _is_worth_keeping(folder: Path) -> bool:
+    """More than one piece of a split: what is less is soon made again."""
+    return any(folder.glob("*-000001.npz"))
+
+
+def _claim(folder: Path, target: Path, job: Mapping[str, Any], force: bool) -> None:
+    """Go on with what an earlier run of the same job has done, or begin anew."""
+    record = folder / "job.json"
+    try:
+        earlier = json.loads(record.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        earlier = {}
+    asked = json.loads(json.dumps(job))
+    other = [key for key in asked if earlier.get(key) != asked[key]]
+    if not other:
+        return
+    if _is_worth_keeping(folder) and not force:
+        raise UserError(
+            f"{target} was begun with another {', '.join(other)} and not finished: go on with the same, or begin anew "
+            "with --force", field="out",
+        )  # fmt: skip
+    for path in folder.iterdir():
+        if path.is_dir():
+            shutil.rmtree(path)
+        elif path.name != _LOCK:
+            path.unlink()
+    write_whole(record, json.dumps(asked, ensure_ascii=False, indent=1).encode())
+
+
+def _discard(folder: Path, target: Path) -> None:
+    trash = folder.with_name(_temporary_name(target, ".tmp"))
+    folder.rename(trash)  # at once, or another run could find half of it
+    shutil.rmtree(trash, ignore_errors=True)
 
 
 @contextmanager
@@ -93,12 +149,19 @@ def write(path: Path, content: bytes) -> None:
         os.fsync(stream.fileno())
 
 
+def write_whole(path: Path, content: bytes) -> None:
+    """All of it or nothing: a temporary file, flushed to the disk, then renamed."""
+    temporary = path.with_name(f".{path.name}.tmp")
+    write(temporary, content)
+    os.replace(temporary, path)
+
+
 def move_into_place(folder: Path, target: Path) -> None:
     """Rename; a corpus that is to be replaced steps aside first and comes back if the rename fails."""
     if not target.exists():
         folder.rename(target)
         return
-    aside = folder.with_name(folder.name.removesuffix(".tmp") + _ASIDE)
+    aside = target.with_name(_temporary_name(target, _ASIDE))
     target.rename(aside)
     try:
         folder.rename(target)

@@ -1,34 +1,40 @@
 """Story files to a prepared corpus: tokenise, tag, count, write; in parallel, and to the same bytes every time."""
 
 import json
+import shutil
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from importlib import metadata
-from itertools import islice
+from itertools import count, groupby, islice
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from tqdm import tqdm
 
+from fabula import __version__
 from fabula.corpus.dataset import (
     MANIFEST,
     SCHEMA,
     VOCABULARY,
     content_hash,
     digest,
+    ids_file,
     seal,
 )
-from fabula.corpus.encode import cores, encoder
-from fabula.corpus.folder import check_target, faults_of, move_into_place, temporary_folder, write
+from fabula.corpus.encode import Encoder, cores, encoder
+from fabula.corpus.folder import check_target, faults_of, move_into_place, work_folder, write
 from fabula.corpus.holdout import hold_out_stories
 from fabula.corpus.read import MAX_WORDS, Rejected, Story, describe_source, read_stories
-from fabula.corpus.spill import Spilled, Words
+from fabula.corpus.spill import Spilled
 from fabula.corpus.states import StateSpace
 from fabula.corpus.taggers.protocol import OWN, Tagger, states_of
 from fabula.corpus.taggers.sentiment import VaderTagger
-from fabula.corpus.transitions import SMOOTHING
+from fabula.corpus.transitions import SMOOTHING, Transitions
+from fabula.corpus.vocabulary import Vocabulary
 from fabula.errors import UserError
 
 CUTOFF = 5
@@ -37,6 +43,10 @@ LISTED = 10
 """Rejected rows that the report lists; the rest are counted."""
 MAX_LABELS = 1_000
 """Own labels beyond this are a column mistaken for tags: the transition counts alone would be huge."""
+SHARD_ROWS = 1_000_000
+"""Rows of a shard of the output where nobody says otherwise; a split with fewer is not cut."""
+PIECE = 10_000
+"""Rows of a piece, at most: as much as a kill can cost."""
 _BATCH = 400
 _INLINE_BYTES = 2_000_000
 """Below this much text, starting worker processes costs more than it saves."""
@@ -92,6 +102,7 @@ def prepare(
     tagger: Tagger | None = None,
     own_tags: bool | None = None,
     smoothing: float = SMOOTHING,
+    shard_rows: int = SHARD_ROWS,
     paragraphs: bool = False,
     format: str | None = None,
     force: bool = False,
@@ -101,6 +112,9 @@ def prepare(
     seed: int = 0,
 ) -> Report:
     """Prepare story files into the folder `out`, which appears complete or not at all.
+
+    A run that was killed goes on when it is called again with the same files and settings; others are refused unless
+    `force` is set. A split of more than `shard_rows` rows is written in shards.
 
     Without a `valid` file this share of the stories, one at least, is drawn from `files` by `seed` to be that split.
 
@@ -132,11 +146,13 @@ def prepare(
             splits,
             out,
             provenance=provenance,
+            read={"input": provenance, "format": format},
             weight=weight,
             cutoff=cutoff,
             tagger=tagger,
             own_tags=own_tags,
             smoothing=smoothing,
+            shard_rows=shard_rows,
             force=force,
             jobs=jobs,
         )
@@ -150,6 +166,7 @@ def prepare_stories(
     cutoff: int = 1,
     tagger: Tagger | None = None,
     smoothing: float = SMOOTHING,
+    shard_rows: int = SHARD_ROWS,
     force: bool = False,
     jobs: int | None = None,
     progress: bool = True,
@@ -167,11 +184,15 @@ def prepare_stories(
             {split: counted(group) for split, group in splits.items()},
             out,
             provenance=provenance,
+            read={
+                "input": digest(json.dumps([asdict(story) for group in splits.values() for story in group]).encode())
+            },
             weight=sum(len(sentence) for group in splits.values() for story in group for sentence in story.sentences),
             cutoff=cutoff,
             tagger=tagger,
             own_tags=False,
             smoothing=smoothing,
+            shard_rows=shard_rows,
             force=force,
             jobs=jobs,
         )
@@ -182,62 +203,76 @@ def _prepare(
     out: str | Path,
     *,
     provenance: dict[str, Any],
+    read: dict[str, Any],
     weight: int,
     cutoff: int,
     tagger: Tagger | None,
     own_tags: bool | None,
     smoothing: float,
+    shard_rows: int,
     force: bool,
     jobs: int | None,
 ) -> Report:
-    """Encode every split, then count, then write: the vocabulary and the label set are the training split's."""
+    """Encode every split, then count, then write: the vocabulary and the label set are the training split's.
+
+    `read` says what is read and how, so that no run goes on with the pieces of other stories.
+    """
     if cutoff < 1:
         raise UserError(f"the cut-off is a count of at least 1, not {cutoff}", field="cutoff")
     if not smoothing > 0 or not np.isfinite(smoothing):
         raise UserError(f"the smoothing constant is above 0, not {smoothing}", field="smoothing")
+    if shard_rows < 1:
+        raise UserError(f"a shard has at least one row, not {shard_rows}", field="shard_rows")
     if jobs is not None and jobs < 1:
         raise UserError(f"at least one process is needed, not {jobs}", field="jobs")
     processes = (jobs or min(cores(), 8)) if weight > _INLINE_BYTES else 1
     tagger = VaderTagger() if tagger is None else tagger
     target = check_target(Path(out), force)
 
-    with temporary_folder(target) as folder, faults_of(target):
-        words = Words()
+    pieces = -(-shard_rows // PIECE)
+    made_with = _versions("spacy", "vaderSentiment")
+    job = {**read, "cutoff": cutoff, "smoothing": smoothing, "tagger": tagger.settings, "tags": own_tags,
+           "shard-rows": shard_rows, "version": {"fabula": __version__, **made_with}}  # fmt: skip
+
+    with faults_of(target), work_folder(target, job, force) as work:
         with encoder(processes, None if own_tags else tagger) as encode:
             gathered: dict[str, Spilled] = {}
             for split, items in splits.items():
-                part = gathered[split] = Spilled(folder, split, LISTED)
+                part = gathered[split] = Spilled(work, split, LISTED)
                 known = _own_labels(gathered["train"], own_tags, tagger) if split != "train" else None
-                for encoded in encode(_batches(_known_labels(items, known))):
-                    part.add(encoded, words)
+                _encode(_known_labels(items, known), encode, part, shard_rows // pieces)
                 part.close()
                 _check_usable(split, part, provenance)
         own = _own_labels(gathered["train"], own_tags, tagger)
         labels = tagger.labels if own is None else own
 
-        vocabulary, final = words.vocabulary(cutoff)
+        folder = work / "corpus"
+        shutil.rmtree(folder, ignore_errors=True)  # half of it, from a run that was killed
+        folder.mkdir()
+        vocabulary = Vocabulary.from_counts(gathered["train"].words, cutoff)
         content = vocabulary.to_json().encode()
         write(folder / VOCABULARY, content)
         files = {VOCABULARY: {"bytes": len(content), "blake2b": digest(content)}}
-        transitions = gathered["train"].transitions(labels, smoothing, own=own is not None)
         reports: dict[str, SplitReport] = {}
         for split, part in gathered.items():
-            entries, unknown, counts = part.write(final, len(vocabulary), labels, own=own is not None)
-            files |= entries
+            written = part.write(folder, vocabulary, labels, own=own is not None, pieces=pieces)
+            files |= written.files
+            if split == "train":
+                transitions = Transitions(written.initial, written.following, smoothing)
             reports[split] = SplitReport(
-                stories=part.stories, sentences=part.sentences, tokens=part.tokens, unknown=unknown,
-                tags={label: int(count) for label, count in zip(labels, counts[1:], strict=True)},
-                untagged=int(counts[0]), rejected=part.rejections,
+                stories=part.stories, sentences=part.sentences, tokens=part.tokens, unknown=written.unknown,
+                tags={label: int(count) for label, count in zip(labels, written.tags[1:], strict=True)},
+                untagged=int(written.tags[0]), rejected=part.rejections,
             )  # fmt: skip
         files = dict(sorted(files.items()))
         tagging = {"tagger": OWN} if own is not None else tagger.settings
         states = StateSpace.single(OWN, own) if own is not None else states_of(tagger)
         manifest: dict[str, Any] = {
-            "schema": SCHEMA,
+            "schema": SCHEMA if any(ids_file(split) not in files for split in gathered) else 1,
             "provenance": provenance,
             "settings": {"cutoff": cutoff, "smoothing": smoothing, "max_words": MAX_WORDS, **tagging},
             "tagger": tagging,
-            "made_with": _versions("spacy", "vaderSentiment"),
+            "made_with": made_with,
             "vocabulary": len(vocabulary),
             "labels": list(labels),
             "states": states.to_record(),
@@ -302,9 +337,27 @@ def _check_usable(split: str, part: Spilled, provenance: dict[str, Any]) -> None
     raise UserError(f"{names}: no usable story left{first}")
 
 
-def _batches(items: Iterator[Story | Rejected]) -> Iterator[list[Story | Rejected]]:
-    while batch := list(islice(items, _BATCH)):
-        yield batch
+def _encode(items: Iterator[Story | Rejected], encode: Encoder, part: Spilled, rows: int) -> None:
+    """Encode the pieces, of so many rows, that are not there yet."""
+    numbers: deque[int] = deque()
+
+    def batches() -> Iterator[list[Story | Rejected]]:
+        for number in count():
+            piece = islice(items, rows)
+            if part.path(number).exists():
+                deque(piece, maxlen=0)  # read past
+                continue
+            batch = list(islice(piece, _BATCH))
+            if not batch:
+                return
+            while batch:
+                numbers.append(number)
+                yield batch
+                batch = list(islice(piece, _BATCH))
+
+    encoded = ((numbers.popleft(), batch) for batch in encode(batches()))  # they come back in their order
+    for number, group in groupby(encoded, key=itemgetter(0)):
+        part.add(number, [batch for _, batch in group])
 
 
 def _versions(*packages: str) -> dict[str, str]:

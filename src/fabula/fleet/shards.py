@@ -13,14 +13,13 @@ from __future__ import annotations
 import fcntl
 import io
 import json
-import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fabula.corpus.folder import faults_of, write
+from fabula.corpus.folder import faults_of, write_whole
 from fabula.errors import UserError
 from fabula.fleet.rows import NEEDS
 
@@ -129,7 +128,8 @@ class Output:
         return found
 
     def write(self, number: int, shard: Encoded) -> None:
-        write_whole(self.path(number), shard.data)
+        with faults_of(self.path(number)):
+            write_whole(self.path(number), shard.data)
         self.counts[number] = (shard.rows, shard.errors)
         with (self.folder / JOURNAL).open("a", encoding="utf-8") as stream:
             # Begins with a new line, so that half a line of a killed run does not spoil this one.
@@ -140,16 +140,9 @@ class Output:
         rows, errors = (sum(count[i] for count in self.counts.values()) for i in (0, 1))
         counts = {"rows": rows, "errors": errors, "shards": len(self.counts)}
         told = {"finished": finished, **counts, "job": dict(job), **more}
-        write_whole(self.folder / MANIFEST, (json.dumps(told, ensure_ascii=False, indent=1) + "\n").encode())
+        with faults_of(self.folder / MANIFEST):
+            write_whole(self.folder / MANIFEST, (json.dumps(told, ensure_ascii=False, indent=1) + "\n").encode())
         return told
-
-
-def write_whole(path: Path, content: bytes) -> None:
-    """All of it or nothing: a temporary file, flushed to the disk, then renamed."""
-    temporary = path.with_name(f".{path.name}.tmp")
-    with faults_of(path):
-        write(temporary, content)
-        os.replace(temporary, path)
 
 
 def _count(path: Path) -> tuple[int, int]:

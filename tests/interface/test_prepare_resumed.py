@@ -1,0 +1,180 @@
+"""`fabula prepare` stopped or killed and run again: it goes on from its pieces, to the bytes of an undisturbed run."""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import psutil  # type: ignore[import-untyped]
+import pytest
+
+from fabula.corpus.encode import Encoded
+from fabula.corpus.prepare import prepare
+from fabula.corpus.spill import Spilled
+from fabula.corpus.toy import toy_stories
+from fabula.errors import UserError
+
+PROGRAM = "import sys, fabula.cli; sys.exit(fabula.cli.main())"
+
+
+def stories(path: Path, n: int) -> Path:
+    told = ["\n".join(story.sentences) for story in toy_stories(n, seed=0)]
+    told[n // 2] = "Alone."
+    path.write_text("\n\n".join(told))
+    return path
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def pieces(out: Path) -> dict[str, tuple[int, int]]:
+    """The finished pieces of an unfinished run; a piece that is written anew is another file."""
+    found = {}
+    for path in out.with_name(f".{out.name}.unfinished").glob("*.npz"):
+        found[path.name] = (path.stat().st_ino, path.stat().st_mtime_ns)
+    return found
+
+
+def stop_after(monkeypatch: pytest.MonkeyPatch, n: int, error: BaseException) -> list[int]:
+    """The n-th piece that is to be written raises; the list has the pieces that were written."""
+    add = Spilled.add
+    written: list[int] = []
+
+    def stopped(self: Spilled, number: int, batches: list[Encoded]) -> None:
+        if len(written) == n:
+            raise error
+        add(self, number, batches)
+        written.append(number)
+
+    monkeypatch.setattr(Spilled, "add", stopped)
+    return written
+
+
+def run(source: Path, out: Path, **settings: Any) -> None:
+    prepare([source], out, **{"progress": False, "hold_out": 0.1, "shard_rows": 20, **settings})
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), OSError(28, "No space left on device")], ids=["stop", "disk"])
+def test_a_run_that_was_stopped_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
+    source = stories(tmp_path / "in.txt", 120)
+    run(source, tmp_path / "calm")
+    out = tmp_path / "deep" / "out"
+    with monkeypatch.context() as patch:
+        stop_after(patch, 3, error)
+        with pytest.raises(UserError if isinstance(error, OSError) else KeyboardInterrupt):
+            run(source, out)
+    assert len(pieces(out)) == 3
+    assert not out.exists()
+    written = stop_after(monkeypatch, 100, error)
+    run(source, out)
+    assert written == [3, 4, 5, 0]  # the rest of the training split, and the stories to validate on
+    assert content(out) == content(tmp_path / "calm")
+    assert os.listdir(out.parent) == ["out"]
+
+
+OTHER: dict[str, dict[str, Any]] = {
+    "cutoff": {"cutoff": 2}, "input": {"seed": 1}, "tags": {"own_tags": False}, "shard-rows": {"shard_rows": 30},
+    "smoothing": {"smoothing": 2.0}, "format": {"format": "text"},
+}  # fmt: skip
+
+
+def test_other_settings_or_stories_are_refused_and_forced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source, out = stories(tmp_path / "in.txt", 120), tmp_path / "out"
+    with monkeypatch.context() as patch:
+        stop_after(patch, 4, KeyboardInterrupt())
+        with pytest.raises(KeyboardInterrupt):
+            run(source, out)
+    kept = pieces(out)
+    assert len(kept) == 4
+    for name, settings in OTHER.items():
+        with pytest.raises(UserError, match=f"begun with another {name} and not finished.*--force"):
+            run(source, out, **settings)
+    text = source.read_text()
+    source.write_text(text.replace("Alone.", "All alone."))
+    with pytest.raises(UserError, match="begun with another input"):
+        run(source, out)
+    assert pieces(out) == kept
+    source.write_text(text)
+    run(source, out, cutoff=2, force=True)
+    run(source, tmp_path / "calm", cutoff=2)
+    assert content(out) == content(tmp_path / "calm")
+    assert not pieces(out)
+
+
+def test_what_is_soon_made_again_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A small corpus is one piece: after a stop nothing is left, after a kill other settings are free."""
+    source, out = stories(tmp_path / "in.txt", 60), tmp_path / "out"
+    with monkeypatch.context() as patch:
+        stop_after(patch, 1, KeyboardInterrupt())
+        with pytest.raises(KeyboardInterrupt):
+            run(source, out, shard_rows=1000)
+    assert os.listdir(tmp_path) == ["in.txt"]
+    process = begin(source, out, 1000, 1)
+    while not pieces(out) and process.poll() is None:
+        time.sleep(0.001)
+    process.kill()
+    process.wait()
+    run(source, out, cutoff=2, force=out.exists())
+    assert sorted(os.listdir(tmp_path)) == ["in.txt", "out"]
+
+
+def begin(source: Path, out: Path, rows: int, jobs: int) -> subprocess.Popen[bytes]:
+    words = ["prepare", str(source), "--out", str(out), "--shard-rows", str(rows), "--jobs", str(jobs), "--json"]
+    return subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
+    )
+
+
+def workers_of(process: "subprocess.Popen[bytes]") -> list[int]:
+    try:
+        children = psutil.Process(process.pid).children()
+        return [child.pid for child in children if "spawn_main" in " ".join(child.cmdline())]
+    except psutil.NoSuchProcess:
+        return []
+
+
+def check(folder: Path, n: int, rows: int, kills: int, jobs: int) -> int:
+    """Kill it so often, itself or one of its workers, each time when it has got on a little; the workers killed."""
+    source, out = stories(folder / "in.txt", n), folder / "out"
+    calm = begin(source, folder / "calm", rows, jobs)
+    printed = calm.communicate(timeout=600)[0]
+    assert calm.returncode == 0
+    rng, workers = random.Random(3), 0
+    for _ in range(kills):
+        before = pieces(out)
+        process = begin(source, out, rows, jobs)
+        deadline = time.monotonic() + 300
+        while len(pieces(out)) == len(before) and process.poll() is None:
+            assert time.monotonic() < deadline
+            time.sleep(0.001)
+        time.sleep(0.02 * rng.random())
+        below = workers_of(process)
+        if below and rng.random() < 0.5:
+            os.kill(rng.choice(below), signal.SIGKILL)
+            workers += 1
+        else:
+            process.kill()
+        error = process.communicate(timeout=300)[1].decode()
+        assert process.returncode == -signal.SIGKILL or "a worker process was killed" in error, error
+        assert not out.exists()
+        assert before.items() <= pieces(out).items()  # what was done is not done again
+    last = begin(source, out, rows, jobs)
+    assert last.communicate(timeout=600)[0] == printed.replace(str(folder / "calm").encode(), str(out).encode())
+    assert content(out) == content(folder / "calm")
+    assert sorted(os.listdir(folder)) == ["calm", "in.txt", "out"]
+    return workers
+
+
+def test_a_few_kills(tmp_path: Path) -> None:
+    check(tmp_path, n=1500, rows=25, kills=3, jobs=1)
+
+
+@pytest.mark.long
+def test_many_kills(tmp_path: Path) -> None:
+    """Above the size from which workers are started."""
+    assert check(tmp_path, n=9_000, rows=100, kills=8, jobs=2) >= 2
