@@ -10,7 +10,7 @@ from desk import Desk
 from machinery import Watch
 from playwright.sync_api import expect
 
-LINES = ("Karl rented a *green* boat.", "", "He said: <b>wow</b> & _hm_ #1.", "Karl's boat was [safe] \\ dry.")
+LINES = ("Karl rented a *green* boat.", "", "He said: <b>wow</b> & _hm_ #1 -->.", "- Karl's boat was [safe] \\ dry.")
 
 
 @pytest.mark.parametrize(
@@ -56,6 +56,50 @@ def test_round_trip(desk: Desk, tmp_path: Path, entry: str, ending: str, keeps: 
     if keeps == "everything":
         page.get_by_role("button", name="Undo locking a line").click()
         expect(desk.tool(1, "Lock")).to_have_attribute("aria-pressed", "false")
+
+
+STORY = """async () => {
+  const { toMarkdown, fromMarkdown } = await import("/page/formats.js");
+  const { blank, empty } = await import("/page/state.js");
+  const factors = [["negative", "neutral", "positive"], ["joy", "fear"]].map((labels) => ({ name: "f", labels }));
+  const lines = [["Karl left.", null], ["", "positive/fear"], ["He sang. It rained.", "negative"], ["", null]];
+  const doc = {
+    ...empty(),
+    lines: lines.map(([text, tag]) => ({ ...blank(), text, tag })),
+    people: [{ name: "Karl", pronoun: "he", about: "a shy | baker -->" }, { name: "Ann", pronoun: null, about: "" }],
+    notes: "It is set in a town -- by the sea.\\nRain & wind.",
+  };
+  const text = toMarkdown(doc, "The sea");
+  const { title, doc: read } = fromMarkdown(text, factors[0].labels, factors);
+  const told = ({ lines, people, notes }) => ({ lines: lines.map(({ text, tag }) => [text, tag]), people, notes });
+  return { text, title, asked: told(doc), read: told(read) };
+}"""
+
+
+def test_markdown_is_prose_and_keeps_what_no_reader_sees(desk: Desk) -> None:
+    """A title and a paragraph; arc, cast and notes stand in a comment, and all comes back."""
+    told = desk.page.evaluate(STORY)
+    prose, comment = told["text"].split("<!--")
+    assert prose.strip() == "# The sea\n\nKarl left.\nHe sang. It rained."
+    assert comment.count("-->") == 1
+    assert comment.endswith("-->\n")
+    assert told["title"] == "The sea"
+    assert told["read"] == told["asked"]
+
+
+OLD = "# Boats\n\n1. Karl \\*left\\*.\n2. _\n3. He sang.\n\nArc: ? + -\n"
+
+
+def test_markdown_of_other_hands_is_imported(desk: Desk, tmp_path: Path) -> None:
+    (tmp_path / "old.md").write_text(OLD)
+    (tmp_path / "prose.md").write_text("# Boats\n\nKarl left. He sang.\n\nIt rained.\n")
+    desk.page.locator("#import").set_input_files(tmp_path / "old.md")
+    expect(desk.line(1)).to_have_value("Karl *left*.")
+    assert desk.texts == ["Karl *left*.", "", "He sang."]
+    expect(desk.point(2)).to_have_attribute("aria-valuetext", "glad, fixed")
+    desk.saved().page.locator("#import").set_input_files(tmp_path / "prose.md")
+    expect(desk.line(1)).to_have_value("Karl left.")
+    assert desk.texts == ["Karl left.", "He sang.", "It rained."]
 
 
 def test_what_is_no_story_is_refused(desk: Desk, watch: Watch, tmp_path: Path) -> None:

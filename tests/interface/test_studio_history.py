@@ -110,6 +110,24 @@ def test_versions_are_kept_now_and_then_and_only_so_many(tmp_path: Path, monkeyp
         store.version(story, branch, 999)
 
 
+def test_a_version_says_what_changed_since_the_one_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stores, "VERSION_EVERY", timedelta(0))
+    store = Store(tmp_path / "s.db")
+    stages = [
+        ["Once.", "", "End."],
+        ["Once.", "Rain.", "End."],
+        ["Once.", "Rain.", "End."],
+        ["Once.", "Rain."],
+        ["x", ""],
+    ]
+    made = store.new_story("x", {"lines": [{"text": text} for text in stages[0]]})
+    for revision, texts in enumerate(stages[1:], start=1):
+        state = {"lines": [{"text": text} for text in texts]}
+        store.save(made["id"], made["branch"]["id"], None, state, revision)
+    told = store.versions(made["id"], made["branch"]["id"])
+    assert [(one["line"], one["changed"]) for one in told] == [(3, ""), (None, ""), (2, "Rain."), (1, "Once.")]
+
+
 def test_a_file_is_its_owners_alone(tmp_path: Path) -> None:
     Store(tmp_path / "s.db").new_story("x", STATE)
     assert {file.name: oct(file.stat().st_mode & 0o777) for file in tmp_path.iterdir()} == dict.fromkeys(

@@ -127,6 +127,8 @@ class VersionFacts(Answer):
     saved: str
     preview: str
     words: int
+    line: int | None = Field(None, description="The first line that is another than in the version before; in lists.")
+    changed: str = Field("", description="What that line says.")
 
 
 class Versions(Answer):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise, zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -154,11 +155,12 @@ class Store:
             return _branch(connection, story, branch)
 
     def versions(self, story: int, branch: int) -> list[Record]:
-        """What a branch was, newest first, without the states."""
+        """What a branch was, newest first, without the states, and what each changed of the one before it."""
         with self.database.read() as connection:
             _branch(connection, story, branch)
             found = _all(connection, "SELECT * FROM version WHERE branch = ? ORDER BY id DESC", branch)
-        return [_light(row) for row in found]
+        lines = [*(_lines(row["state"]) for row in found), []]
+        return [_light(row) | _change(now, old) for row, (now, old) in zip(found, pairwise(lines), strict=True)]
 
     def version(self, story: int, branch: int, version: int) -> Record:
         with self.database.read() as connection:
@@ -213,8 +215,20 @@ def _light(row: Record) -> Record:
 
 def _summary(state: str) -> Record:
     """How a story begins, and how many words it has."""
-    text = " ".join(line["text"].strip() for line in json.loads(state).get("lines", []) if line["text"].strip())
+    text = " ".join(line for line in _lines(state) if line)
     return {"preview": text[:PREVIEW], "words": len(text.split())}
+
+
+def _lines(state: str) -> list[str]:
+    return [line["text"].strip() for line in json.loads(state).get("lines", [])]
+
+
+def _change(now: list[str], old: list[str]) -> Record:
+    """The first line, by its number from 1, that is another than it was, and its words now."""
+    for number, (text, before) in enumerate(zip_longest(now, old, fillvalue=""), start=1):
+        if text != before:
+            return {"line": number, "changed": text[:PREVIEW]}
+    return {"line": None, "changed": ""}
 
 
 def _keep_version(connection: sqlite3.Connection, branch: Record) -> None:

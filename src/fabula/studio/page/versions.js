@@ -8,6 +8,15 @@ import { restored, revert } from "./state.js";
 import { change, store } from "./store.js";
 import { ago } from "./stories.js";
 
+const at = (time) => new Intl.DateTimeFormat("en", { dateStyle: "medium", timeStyle: "short", hourCycle: "h23" }).format(new Date(time));
+
+/** What a version has that the one before it had not. */
+function news({ line, changed, preview }) {
+  if (!preview) return "Blank";
+  if (line === null) return "The same words";
+  return changed ? `Line ${line}: ${changed}` : `Line ${line} was cleared`;
+}
+
 export async function show() {
   if (!(await flush())) return;
   const { story, branch } = store.ui;
@@ -34,8 +43,8 @@ export async function show() {
   };
   const entry = (version) =>
     h("li", {}, h("button", { type: "button", class: "open", onclick: () => back(version) },
-      h("span", { class: "title" }, version.preview || "Blank"),
-      h("span", { class: "about" }, `${ago(version.saved)} · ${version.words} words`)));
+      h("span", { class: "title" }, news(version)),
+      h("span", { class: "about" }, `${at(version.saved)} · ${ago(version.saved)} · ${version.words} words`)));
   dialog.addEventListener("close", () => dialog.remove());
   document.body.append(dialog);
   dialog.showModal();
