@@ -1,12 +1,15 @@
 #!/bin/bash
 # What the narrator learns from its own tellings, on one GPU: preferences by the critic, by readers and against copying.
 #
-#     FABULA_DATA=DATA bash benchmarks/narrator_preferred.sh RUNS
+#     FABULA_DATA=DATA START=NARRATOR bash benchmarks/narrator_preferred.sh RUNS
+#     FABULA_DATA=DATA START=RUNS/preferred HOLD=NARRATOR NUMBER=2000 bash benchmarks/narrator_preferred.sh RUNS-2
 #
+# The second goes on from the first, held to the same narrator. START is a folder with its critic, as src/fabula/data/default is.
 # DATA holds train.csv and valid.csv with their tags (training/stories.py: save_tags for vader, emotion and verb). About
 # seven minutes; NUMBER=3 SAMPLES=4 VALID=1 TRAIN=4 DEVICE=cpu tries it out. RUNS/log says what each stage printed.
 set -u
-data=$FABULA_DATA runs=$1 number=${NUMBER:-4000} device=${DEVICE:-cuda} start=src/fabula/data/default
+data=$FABULA_DATA runs=$1 number=${NUMBER:-4000} device=${DEVICE:-cuda} start=${START:-src/fabula/data/default}
+hold=${HOLD:-$start}
 cd "$(dirname "$0")/.." || exit 1
 export PYTHONPATH=src:${PYTHONPATH:-} PYTHONUNBUFFERED=1 PYTHONHASHSEED=0
 mkdir -p "$runs"
@@ -40,17 +43,21 @@ done
 # shellcheck disable=SC2086
 wait $pids
 
-# 3. Three trainings; the last one is pulled harder and held less.
+# 3. The trainings.
 train() { # NAME WAY SED
-    sed "s/^batch.*/batch = ${TRAIN:-128}/; s/^human_rows.*/human_rows = ${TRAIN:-128}/; $3" recipes/narrator-preferred.toml > "$runs/$1.toml"
+    sed "s|^start.*|start = \"$start\"|; s|^anchor_to.*|anchor_to = \"$hold\"|; s/^batch.*/batch = ${TRAIN:-128}/
+        s/^human_rows.*/human_rows = ${TRAIN:-128}/; $3" recipes/narrator-preferred.toml > "$runs/$1.toml"
     stage "$1" "$runs/$1/adapter.safetensors" timeout 400 python3 -m fabula train "$runs/$1.toml" --data "$runs/$2-data" --out "$runs/$1" \
         --device "$device" --quiet
     for file in config.json stories.json CARD.md critic; do [ -d "$runs/$1" ] && cp -r $start/$file "$runs/$1/"; done
 }
+names="preferred preferred-${OTHER:-ranked}"
 train preferred less-copied "" & one=$!
-train preferred-ranked ranked "" & two=$!
-train preferred-harder less-copied "s/^anchor.*/anchor = 2.0/; s/^learning_rate.*/learning_rate = 2e-4/" & three=$!
-wait $one $two $three
+case ${OTHER:-ranked} in
+    ranked) train preferred-ranked ranked "" ;;
+    harder) train preferred-harder less-copied "s/^learning_rate.*/learning_rate = 2e-4/" ;;
+esac & two=$!
+wait $one $two
 
 # 4. Figures on validation stories.
 figures() { # NAME FOLDER TEMPERATURE
@@ -59,8 +66,8 @@ figures() { # NAME FOLDER TEMPERATURE
 }
 pids=
 for temperature in 0.6 0.8; do
-    figures default $start $temperature & pids="$pids $!"
-    for name in preferred preferred-ranked preferred-harder; do figures $name "$runs/$name" $temperature & pids="$pids $!"; done
+    figures start $start $temperature & pids="$pids $!"
+    for name in $names; do figures $name "$runs/$name" $temperature & pids="$pids $!"; done
 done
 # shellcheck disable=SC2086
 wait $pids

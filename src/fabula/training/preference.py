@@ -5,7 +5,7 @@ r_0 as it began,
 
     loss = -log sigmoid(beta [log r(b)/r_0(b) - log r(w)/r_0(w)])  -  imitation * log r(b) per token
            - people * (log-likelihood per token of people's stories, in rows as in training)
-           + anchor * KL(r_0 || r) per token of the same rows
+           + anchor * KL(r_0 || r) per token of the same rows (r_0 here: the narrator `anchor_to`)
 
 The last two keep p and r what they were learnt for: without them the narrator forgets how people tell. The likelihood
 goes on learning from stories that were learnt from before, and comes to know them by heart; the divergence does not.
@@ -18,7 +18,7 @@ import json
 import random
 import tomllib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -48,6 +48,8 @@ class PreferenceRecipe(NarratorRecipe):
     imitation: float = 0.2
     people: float = 1.0
     anchor: float = 0.0
+    anchor_to: str = ""
+    """The folder of the narrator that the rows without a pair are held to; empty: `start`."""
     human_rows: int = 64
     """People's stories of a step."""
 
@@ -105,7 +107,8 @@ def train_on_preferences(
     run.network.eval()
     with torch.no_grad():  # r_0, once and for all
         begun = [log_r(run, [*(p.better for p in part), *(p.worse for p in part)])[0] for part in parts]
-    before = Run(recipe, out, run.device).network.eval() if recipe.anchor else None
+    held_to = replace(recipe, start=recipe.anchor_to or recipe.start)
+    before = Run(held_to, out, run.device).network.eval() if recipe.anchor else None
     rng = random.Random(recipe.seed)
     steps, margins = len(parts) * recipe.epochs, []
     for epoch in range(recipe.epochs):
