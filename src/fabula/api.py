@@ -24,7 +24,7 @@ import numpy as np
 import torch
 
 from fabula.corpus.states import UNKNOWN, Arc, Factor, StateSpace
-from fabula.corpus.taggers.protocol import Tagger, faults, read_values, tagger_of
+from fabula.corpus.taggers.protocol import Tagger, faults, meanings_of, read_values, tagger_of
 from fabula.corpus.tokenize import tokenise
 from fabula.corpus.vocabulary import UNK
 from fabula.device import pick_device, use_threads
@@ -180,8 +180,12 @@ def describe(name: str, folder: Path) -> dict[str, Any]:
 
 def _states(factors: Sequence[Factor]) -> dict[str, Any]:
     """The labels of the first factor, the mood; where there are several, all of them by name."""
-    several = {"factors": StateSpace(tuple(factors)).to_record()} if len(factors) > 1 else {}
-    return {"labels": list(factors[0].labels), **several}
+    found = {"labels": list(factors[0].labels)}
+    if len(factors) == 1:
+        return found
+    records = StateSpace(tuple(factors)).to_record()
+    told = [meanings_of(factor) for factor in factors]
+    return {**found, "factors": [{**r, **({"meanings": m} if m else {})} for r, m in zip(records, told, strict=True)]}
 
 
 def with_settings(method: Method) -> Method:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import importlib.util
 import pickle
+from pathlib import Path
 
 import pytest
 
+from fabula.corpus.states import Factor
 from fabula.corpus.taggers.emotion import EMOTIONS, EmotionTagger, weights
-from fabula.corpus.taggers.protocol import Taggers, build_tagger, misses, named, read_values
+from fabula.corpus.taggers.protocol import Taggers, build_tagger, meanings_of, misses, named, read_values
 from fabula.corpus.taggers.sentiment import VaderTagger
-from fabula.corpus.taggers.verb import MODEL, VerbTagger, classes, keys_of
+from fabula.corpus.taggers.verb import MEANINGS, MODEL, VerbTagger, classes, keys_of
 from fabula.errors import UserError
 
 needs_parser = pytest.mark.skipif(importlib.util.find_spec(MODEL) is None, reason="no parser is installed")
@@ -104,3 +106,15 @@ def test_a_tagger_is_made_again_from_its_settings_and_its_name() -> None:
     several = build_tagger(named("vader,emotion,verb"))
     assert isinstance(several, Taggers)
     assert several.states.sizes == (3, 6, 31)
+
+
+def test_what_a_class_is_said_to_hold_is_in_the_list_and_in_the_documentation() -> None:
+    labels, known = VerbTagger().labels, classes()[1]
+    assert tuple(MEANINGS) == labels
+    for label, told in list(MEANINGS.items())[:-1]:
+        keys = [verb.replace("be with an adjective", "be_adj").replace(" ", "_") for verb in told.split(", ")]
+        assert {key: known[key][0] for key in keys} == dict.fromkeys(keys, labels.index(label))
+    page = (Path(__file__).parents[2] / "docs" / "scaffolds.md").read_text(encoding="utf-8")
+    assert all(f"| {label} | {told} |" in page for label, told in MEANINGS.items())
+    assert meanings_of(Factor("verb", ("go", "mine"))) == {"go": MEANINGS["go"]}
+    assert meanings_of(Factor("emotion", ("joy",))) == meanings_of(Factor("", ("joy",))) == {}

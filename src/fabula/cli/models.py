@@ -12,6 +12,7 @@ from fabula.cli import COMMANDS
 
 EXAMPLES = """examples:
   fabula models
+  fabula models --labels                    what an arc may say
   fabula models --json
   FABULA_MODELS=runs fabula models          checkpoints in a folder of your own
 """
@@ -26,6 +27,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    parser.add_argument("--labels", action="store_true", help="also every factor's labels, with the verbs of a class")
     parser.add_argument("--json", action="store_true", help="print the list as JSON")
     parser.set_defaults(run=run)
 
@@ -46,7 +48,18 @@ def run(args: argparse.Namespace) -> int:
         return 0
     for model in found:
         print(_line(model))
+        if args.labels and "damaged" not in model:
+            print(_labels(model))
     return 0
+
+
+def _labels(model: dict[str, Any]) -> str:
+    lines = []
+    for factor in model.get("factors", [{"name": "", "labels": model["labels"]}]):
+        told = factor.get("meanings", {})
+        lines.append(f"{factor['name'] or 'labels'}:" + ("" if told else f" {', '.join(factor['labels'])}"))
+        lines += [f"  {label:<9} {told.get(label, '')}" for label in factor["labels"] if told]
+    return "\n".join(f"{'':<12} {line}" for line in lines)
 
 
 def _line(model: dict[str, Any]) -> str:

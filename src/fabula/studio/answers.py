@@ -29,6 +29,7 @@ class Health(Answer):
 class FactorFacts(Answer):
     name: str
     labels: list[str]
+    meanings: dict[str, str] | None = Field(None, description="What labels stand for: of verb classes their members.")
 
 
 class ModelFacts(BaseModel):

@@ -11,7 +11,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from fabula.corpus.states import UNKNOWN, StateSpace
+from fabula.corpus.states import UNKNOWN, Factor, StateSpace
 from fabula.registry import Registry
 
 
@@ -115,6 +115,16 @@ def misses(tagger: Tagger, sentences: Sequence[str], wanted: Sequence[int]) -> l
             has = space.decode([UNKNOWN if tag is None else tag for tag in tags])
             found[rows] += ((asked[rows] >= 0) & (asked[rows] != has)).sum(1)
     return found.tolist()
+
+
+def meanings_of(factor: Factor) -> dict[str, str]:
+    """What a factor's labels stand for, where they do not say it themselves: of verb classes their members.
+
+    The factor of a tagger that is registered by the factor's name, and has `meanings`.
+    """
+    tagger = TAGGERS.find(factor.name)({}) if factor.name in TAGGERS.names() else None
+    told: Mapping[str, str] = getattr(tagger, "meanings", {})
+    return {label: told[label] for label in factor.labels if label in told}
 
 
 def fault_of(tagger: Tagger) -> str | None:

@@ -33,6 +33,43 @@ CONTROL = frozenset(
     )
 )
 """Verbs that stand for their open complement: decided to buy, had to leave, ended up losing."""
+MEANINGS = dict(
+    line.strip().split(": ")
+    for line in """
+    be: be, belong, exist, remain, own
+    feel: be with an adjective, feel, seem, become, scare, surprise, worry, please, disappoint
+    have: have, hold, keep, wear, contain, lack
+    get: get, receive, win, earn, gain, accept, collect
+    want: want, need, hope, wish, expect, wait for, dream of, look forward
+    decide: decide, choose, plan, agree, promise, refuse, vow, consider
+    try: try, attempt, struggle, dare, risk, compete, apply, sign up, volunteer
+    go: go, come, walk, run, drive, ride, travel, arrive, return, follow, jump, swim
+    leave: leave, quit, escape, disappear, abandon, divorce, break up, move out, run away
+    take: take, bring, carry, put, grab, catch, pack, throw, pull, push, hide, set
+    give: give, send, offer, share, show, teach, hand, feed, lend, donate
+    make: make, cook, bake, build, create, write, draw, paint, cut, prepare, design
+    buy: buy, pay, order, sell, spend, shop, rent, afford, save up, trade, hire
+    find: find, look for, search, discover, notice, check, explore, come across
+    see: see, look, watch, hear, listen, read, stare, observe
+    say: say, tell, talk, speak, call, answer, explain, admit, suggest, warn, text
+    ask: ask, beg, demand, request, complain, insist, convince, persuade, encourage
+    know: know, think, realize, learn, remember, forget, believe, understand, wonder, find out
+    love: love, like, enjoy, hate, miss, adore, admire, appreciate, care about
+    play: play, dance, sing, celebrate, perform, party, hang out, bowl, fish, ski
+    work: work, do, use, study, practice, clean, wash, fix, repair, train, exercise
+    eat: eat, drink, chew, swallow, sip, dine, devour, smoke
+    help: help, save, rescue, protect, support, let, allow, treat, raise, adopt
+    forgive: forgive, apologize, thank, comfort, praise, congratulate, reassure, make up, excuse
+    meet: meet, visit, invite, join, marry, kiss, hug, date, propose, introduce, greet
+    fight: fight, argue, yell, hit, attack, beat, steal, blame, threaten, arrest, tease, punish
+    lose: lose, break, fall, fail, crash, burn, die, hurt, spill, ruin, slip, give up
+    emote: cry, laugh, smile, cheer, grin, giggle, sob, sigh, blush, tremble, gasp
+    start: start, begin, stop, end, finish, happen, open, close, change, turn out, rain
+    stay: stay, wait, sit, lie, sleep, wake up, rest, relax, live, stand, camp
+    none: no verb, or one that is in no class
+    """.strip().splitlines()
+)
+"""What a class holds, for people: its commonest members, of which the list has more."""
 BESIDE = ("acomp", "attr", "dobj", "oprd", "prep", "ccomp", "advmod")
 """What may follow a verb at once and belong to it."""
 
@@ -78,6 +115,10 @@ class VerbTagger:
     @property
     def labels(self) -> tuple[str, ...]:
         return (*classes()[0], NONE)
+
+    @property
+    def meanings(self) -> Mapping[str, str]:
+        return MEANINGS
 
     @property
     def settings(self) -> dict[str, object]:
