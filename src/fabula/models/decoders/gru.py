@@ -11,6 +11,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.utils.weak import WeakTensorKeyDictionary
 
 from fabula.corpus.states import UNKNOWN
 from fabula.corpus.vocabulary import BOS, EOS, PAD
@@ -127,7 +128,8 @@ class GRUDecoder(nn.Module):
         s = torch.full_like(tokens, UNKNOWN) if s is None else s
         parts, rows = [], self._rows_at_once(features)
         for f, t, own in zip(*(torch.split(each, rows) for each in (features, tokens, s)), strict=True):
-            scores = self.output(f) if self.c_labels is None else self.output(f) + self.c(own)
+            scores = _product(f, self.output.weight, self.output.bias)
+            scores = scores if self.c_labels is None else scores + self.c(own)
             log_p = -F.cross_entropy(scores.flatten(0, 1), t.flatten(), ignore_index=PAD, reduction="none")
             parts.append(log_p.view_as(t))
         return torch.cat(parts)
@@ -237,13 +239,13 @@ class GRUDecoder(nn.Module):
         for layer, h in zip(self.layers, state.hidden, strict=True):
             W_x, W_h, b_x, b_h = layer.parameters()
             first = layer is self.layers[0]
-            from_x = F.linear(x, W_x[:, : x.shape[1]], b_x)
+            from_x = F.linear(x, W_x[:, : x.shape[1]], b_x) if first else _product(x, W_x, b_x)
             from_z = F.linear(z, W_x[:, x.shape[1] :]) if first and z is not None else None
             h, states = h[order], []
             for own, n in zip((of_type if first else from_x).split(sizes), sizes, strict=True):
                 inputs = from_x[own] if first else own
                 inputs = inputs if from_z is None else inputs.add_(from_z[:n])
-                h[:n] = _gru_gates(inputs, F.linear(h[:n], W_h, b_h), h[:n])
+                h[:n] = _gru_gates(inputs, _product(h[:n], W_h, b_h), h[:n])
                 states.append(h[:n].clone())
             x = torch.cat(states)
             after.append(torch.empty_like(h).index_copy_(0, order, h))
@@ -263,7 +265,7 @@ class GRUDecoder(nn.Module):
                 inputs = torch.cat([x, z.to(x.dtype)], -1) if z is not None and layer is self.layers[0] else x
                 x = _gru_cell(inputs, h, layer)
                 after.append(x)
-            scores = _few_rows(self._features(x, z), self.output.weight, self.output.bias)[:, : self.vocabulary]
+            scores = _product(self._features(x, z), self.output.weight, self.output.bias)[:, : self.vocabulary]
         if self.c_labels is not None:
             scores = scores + self.c(state.s)[:, : self.vocabulary]
         pairs = zip(state.hidden, after, strict=True)
@@ -329,7 +331,7 @@ def _gru(x: Tensor, h: Tensor, gru: nn.Module) -> Tensor:
     W_x, W_h, b_x, b_h = gru.parameters()
     found = []
     for word in F.linear(x, W_x, b_x).unbind(1):
-        h = _gru_gates(word, _few_rows(h, W_h, b_h), h)
+        h = _gru_gates(word, _product(h, W_h, b_h), h)
         found.append(h)
     return torch.stack(found, 1)
 
@@ -337,9 +339,9 @@ def _gru(x: Tensor, h: Tensor, gru: nn.Module) -> Tensor:
 def _gru_cell(x: Tensor, h: Tensor, gru: nn.Module) -> Tensor:
     """One step of a GRU layer, in the layout that is fast for this number of rows."""
     W_x, W_h, b_x, b_h = gru.parameters()
-    if x.device.type != "cpu" or len(x) > FEW:
+    if x.device.type != "cpu" or (torch.is_grad_enabled() and len(x) > FEW):
         return torch.gru_cell(x, h, W_x, W_h, b_x, b_h)
-    return _gru_gates(_few_rows(x, W_x, b_x), _few_rows(h, W_h, b_h), h)
+    return _gru_gates(_product(x, W_x, b_x), _product(h, W_h, b_h), h)
 
 
 def _gru_gates(from_x: Tensor, from_h: Tensor, h: Tensor) -> Tensor:
@@ -350,8 +352,26 @@ def _gru_gates(from_x: Tensor, from_h: Tensor, h: Tensor) -> Tensor:
     return new + torch.sigmoid(u_x + u_h) * (h - new)
 
 
-def _few_rows(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    """weight x + bias for every row."""
-    if x.device.type != "cpu" or len(x) > FEW:
+def _product(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    """weight x + bias for every row, in the layout that is fast for this number of rows."""
+    if x.device.type == "cpu" and len(x) <= FEW and x.dim() == 2:
+        return torch.addmm(bias.unsqueeze(1), weight, x.t()).t()
+    fixed = not (torch.is_grad_enabled() or weight.requires_grad) and x.dtype == torch.float32
+    if x.device.type != "cpu" or len(x) <= FEW or not fixed or PACKED_PRODUCT is None:
         return F.linear(x, weight, bias)
-    return torch.addmm(bias.unsqueeze(1), weight, x.t()).t()
+    found: Tensor = PACKED_PRODUCT(x, _packed(weight), bias, "none", [], "")
+    return found
+
+
+PACKED_PRODUCT = getattr(torch.ops.mkldnn, "_linear_pointwise", None) if torch.backends.mkldnn.is_available() else None
+"""A product with a weight that lies as the processor reads it: a sixth faster with many rows, equal up to the last
+bit. None where this build of torch has none."""
+_weights = WeakTensorKeyDictionary()
+
+
+def _packed(weight: Tensor) -> Tensor:
+    """A second copy of a weight that nobody trains, made when it is first needed."""
+    if weight not in _weights:
+        _weights[weight] = torch.ops.mkldnn._reorder_linear_weight(weight, 8 * FEW)
+    packed: Tensor = _weights[weight]
+    return packed
