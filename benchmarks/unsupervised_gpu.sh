@@ -4,9 +4,9 @@
 #     bash benchmarks/unsupervised_gpu.sh CARRY OUT SECONDS [words for benchmarks/unsupervised_states.py]
 #
 # CARRY/roc.tar.xz is the prepared corpus (a folder `roc`). OUT gets a JSON file and a log for every variant and seed, the
-# weights of seed 0 in half precision, and the table, which is also printed last. Seeds come one after the other (ten
-# measurements at once under MPS have crashed before), and trainings get two thirds of a seed's time at most: where that is
-# too little for their updates they anneal by the clock, and the table says how many they made.
+# weights of seed 0 in half precision where WEIGHTS=1, and the table, which is also printed last. Seeds come one after the
+# other (ten measurements at once under MPS have crashed before), and trainings get two thirds of a seed's time at most:
+# where that is too little for their updates they anneal by the clock, and the table says how many they made.
 # To try it on a CPU: DEVICE=cpu MPS=0 SEEDS=0 and small sizes (tests/smoke/test_unsupervised.py).
 set -u
 carry=$1 out=$2 seconds=$3
@@ -31,14 +31,14 @@ one() {
     name=$1
     shift
     timeout -k 5 "$left" "${PYTHON:-python3}" benchmarks/unsupervised_states.py --data "$work/roc" --out "$out/$name.json" \
-        --device "${DEVICE:-cuda}" --seconds $((left * 2 / 3)) --batch 256 --hidden 512 --latent 32 --steps 2500 \
+        --device "${DEVICE:-cuda}" --seconds $((left * 2 / 3)) --batch 256 --hidden 512 --latent 32 --steps 1700 \
         "$@" > "$out/$name.log" 2>&1 || echo "$name ended with $?"
 }
 for turn in "${!seeds[@]}"; do
     seed=${seeds[$turn]}
     left=$(((seconds - ($(date +%s) - began)) / (${#seeds[@]} - turn)))
     common=(--seed "$seed" "$@")
-    [ "$seed" = 0 ] && common+=(--weights)
+    [ "$seed${WEIGHTS:-}" = 01 ] && common+=(--weights)
     one "one-$seed" --states 1 "${common[@]}" &
     one "eight-$seed" --states 8 "${common[@]}" &
     one "eight-bias-$seed" --states 8 --state-bias "${common[@]}" &

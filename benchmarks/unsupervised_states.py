@@ -102,13 +102,11 @@ def train(model: SLDS, stories: StoryDataset, args: argparse.Namespace) -> int:
 
 
 @torch.no_grad()
-def measure(
-    model: SLDS, stories: StoryDataset, tags: Tensor, args: argparse.Namespace
-) -> tuple[dict[str, Any], Tensor]:
-    """Figures in nats a story, and p(S_i | Z, X) of every sentence at one draw of Z."""
+def measure(model: SLDS, stories: StoryDataset, args: argparse.Namespace) -> tuple[dict[str, Any], Tensor, Tensor]:
+    """Figures in nats a story, and p(S_i | Z, X) and p(S_i | Z) of every sentence at one draw of Z."""
     model.eval()
     generator = torch.Generator(stories.device).manual_seed(1)
-    elbo, bound, kl, kl_tags, found = [], [], [], [], []
+    elbo, bound, kl, found, by_Z = [], [], [], [], []
     for rows in np.array_split(np.arange(len(stories)), max(1, len(stories) // 64)):
         batch = stories.batch(rows)
         draws = own_draws(model, batch, args.samples, "filtering", generator)
@@ -118,17 +116,17 @@ def measure(
         bound.append(weighed.log_p)
         kl.append(weighed.kl_Z.mean(1))
         drawn = model.draw_posterior(model.evidence(batch), batch.present, draws.normal[:, 0], None, "filtering")
-        if args.labels:
-            S = tags[torch.from_numpy(rows).to(tags.device)][:, : batch.S.shape[1]]
-            log_p_S = model.scaffold.log_prob(S, batch.present)
-            kl_tags.append(drawn.log_q - model.log_p_Z(drawn.Z, batch, S) + log_p_S)
-        evidence = model.log_p_Z_each(drawn.Z) + model.log_p_X_each(batch, drawn.Z)
+        evidence = model.log_p_Z_each(drawn.Z)
+        by_Z.append(model.scaffold.posterior(evidence, batch.present)[batch.present])
+        evidence = evidence + model.log_p_X_each(batch, drawn.Z)
         found.append(model.scaffold.posterior(evidence, batch.present)[batch.present])
     every = {"elbo": torch.cat(elbo), "bound": torch.cat(bound), "kl_Z": torch.cat(kl)}
-    if args.labels:  # what Z holds beside the tags: log q(Z | X) - log p(Z | tags)
-        every["kl_Z_given_tags"] = torch.cat(kl_tags)
     figures: dict[str, Any] = {name: round(float(values.mean()), 3) for name, values in every.items()}
-    return figures | {"bounds": [round(float(x), 2) for x in every["bound"]]}, torch.cat(found).cpu()
+    return (
+        figures | {"bounds": [round(float(x), 2) for x in every["bound"]]},
+        torch.cat(found).cpu(),
+        torch.cat(by_Z).cpu(),
+    )
 
 
 def entropy(p: Tensor) -> Tensor:
@@ -144,8 +142,10 @@ def information(S: Tensor, other: list[int], values: int) -> tuple[float, Tensor
     return float(entropy(joint.sum(1)) + entropy(joint.sum(0)) - entropy(joint.flatten())), joint
 
 
-def describe(corpus: Corpus, stories: StoryDataset, tags: Tensor, S: Tensor, words: int) -> dict[str, Any]:
-    """Use and meaning of the states."""
+def describe(
+    corpus: Corpus, stories: StoryDataset, tags: Tensor, S: Tensor, by_Z: Tensor, words: int
+) -> dict[str, Any]:
+    """Use and meaning of the states, given Z and X; and what Z alone tells of them and of the tags."""
     K, own, places, texts = S.shape[1], [], [], []
     for row in range(len(stories)):
         batch = stories.batch(np.array([row]))
@@ -174,7 +174,9 @@ def describe(corpus: Corpus, stories: StoryDataset, tags: Tensor, S: Tensor, wor
     return {
         "used": int((likeliest >= USED).sum()), "entropy_of_use": float(entropy(S.mean(0))),
         "entropy_of_own": float(entropy(S).mean()), "information_tags": with_tags,
-        "information_place": information(S, places, 8)[0], "states": states,
+        "information_place": information(S, places, 8)[0],
+        "entropy_of_own_by_Z": float(entropy(by_Z).mean()),
+        "information_tags_by_Z": information(by_Z, own, len(corpus.labels))[0], "states": states,
     }  # fmt: skip
 
 
@@ -182,18 +184,17 @@ def table(folder: Path) -> None:
     """Every variant, with what its bound gains over one state of the same seed, story by story."""
     runs = {path.stem: json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))}
     first = {run["seed"]: torch.tensor(run["bounds"]) for run in runs.values() if run["K"] == 1 and not run["labels"]}
-    print("variant | updates | bound, nats a story | over one state | KL(Z) | given tags | used | H(use) | H(own) | "
-          "I(tags) | I(place)")  # fmt: skip
+    print("variant | updates | bound, nats a story | over one state | KL(Z) | used | entropy of use | of a sentence: "
+          "by Z, by Z and X | information on tags: by Z, by Z and X | on the place")  # fmt: skip
     for name, run in runs.items():
         gain = "–"
         if run["seed"] in first:
             figure = mean_and_error(torch.tensor(run["bounds"]) - first[run["seed"]])
             gain = f"{figure.value:+.2f} ({figure.se:.2f})"
-        use = [
-            f"{run[key]:.3f}" for key in ("entropy_of_use", "entropy_of_own", "information_tags", "information_place")
-        ]
-        cells = [run["steps"], f"{run['bound']:.2f}", gain, f"{run['kl_Z']:.2f}", run.get("kl_Z_given_tags", "–")]
-        print(" | ".join(map(str, [name, *cells, f"{run['used']}/{run['K']}", *use])))
+        own, told = (f"{run[key + '_by_Z']:.3f}, {run[key]:.3f}" for key in ("entropy_of_own", "information_tags"))
+        cells = [run["steps"], f"{run['bound']:.2f}", gain, f"{run['kl_Z']:.2f}", f"{run['used']}/{run['K']}"]
+        cells += [f"{run['entropy_of_use']:.3f}", own, told, f"{run['information_place']:.3f}"]
+        print(" | ".join(map(str, [name, *cells])))
     for name, run in runs.items():
         if run["K"] > 1 and run["seed"] == 0:
             for k, state in enumerate(run["states"]):
@@ -244,11 +245,11 @@ if __name__ == "__main__":
     began = time.monotonic()
     steps = train(model, stories, args)
     taken = time.monotonic() - began
-    figures, S = measure(model, held_out, tags.to(device), args)
+    figures, S, alone = measure(model, held_out, args)
     run = {
         "K": model.K, "labels": args.labels, "state_bias": args.state_bias, "seed": args.seed, "steps": steps,
         "batch": args.batch, "hidden": args.hidden, "free": args.free, "seconds": round(taken, 1), **figures,
-        **describe(corpus, held_out, tags, S, words),
+        **describe(corpus, held_out, tags, S, alone, words),
     }  # fmt: skip
     print(json.dumps({key: value for key, value in run.items() if key not in ("bounds", "states")}))
     if args.out:
