@@ -47,8 +47,8 @@ def use_threads(count: int | None = None) -> None:
 def one_operation(function: Callable[P, R]) -> Callable[P, R]:
     """For torch's function modes all of this is one step.
 
-    The studio's jobs look up at every operation on a tensor to stop or to hand their turn on (`studio/jobs.py`); inside
-    a network of thirty layers that made a fill take 1.4 times as long.
+    The studio's jobs look up at every operation on a tensor to stop or to hand their turn on (`studio/attention.py`);
+    inside a network of thirty layers that made a fill take 1.4 times as long.
     """
 
     @wraps(function)

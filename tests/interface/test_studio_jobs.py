@@ -7,10 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-import math
 import socket
 import threading
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
@@ -22,30 +20,16 @@ import pytest
 
 import fabula
 from fabula.api import Narrator
-from fabula.studio import jobs
+from fabula.studio import attention, jobs
 from fabula.studio.app import create_app
 from fabula.studio.settings import StudioSettings
 from fabula.web.errors import RefusedError
+from gates import SECONDS, Gate, until
 from own_loop import run_alone
 
 Serving = Callable[[Any], AbstractContextManager[str]]
 STORY = ["Mia's car would not start.", None, "Mia made it to work on time."]
 TOLD = ["Tom was sad.", "Tom was glad."]
-SECONDS = 60.0
-"""What a condition may take on a busy machine, at most."""
-
-
-class Gate:
-    """Stands in for a method of the narrator: says when work has begun, and lets it end when told to."""
-
-    def __init__(self) -> None:
-        self.begun, self.opened = threading.Semaphore(0), threading.Event()
-
-    def wait(self) -> None:
-        self.begun.release()
-        with jobs.unbroken():  # it keeps its turn, as one long operation does
-            while not self.opened.wait(0.01):
-                jobs.check()
 
 
 @pytest.fixture
@@ -67,13 +51,6 @@ def gate(monkeypatch: pytest.MonkeyPatch) -> Gate:
 
     monkeypatch.setattr(Narrator, "tag", waiting)
     return made
-
-
-def until(condition: Callable[[], bool]) -> None:
-    end = time.monotonic() + SECONDS
-    while not condition():
-        assert time.monotonic() < end, "it never came true"
-        time.sleep(0.01)
 
 
 def counts(url: str) -> tuple[int, int]:
@@ -239,7 +216,7 @@ def test_a_short_job_does_not_wait_for_a_long_one_to_end() -> None:
 
     def long(stop: threading.Event) -> Iterator[str]:
         while not stop.is_set():
-            jobs.check()
+            attention.check()
         order.append("long")
         yield "long"
 
@@ -279,7 +256,7 @@ def test_a_job_has_only_so_much_time() -> None:
 
     def endless() -> Iterator[int]:
         while True:
-            jobs.check()
+            attention.check()
         yield 0
 
     async def main() -> None:
@@ -376,51 +353,6 @@ def test_a_batch_goes_on_for_those_who_stay_and_ends_when_all_have_left() -> Non
         assert await asyncio.to_thread(gate.begun.acquire, timeout=SECONDS)
         last.close()
         await asyncio.to_thread(until, lambda: pool.counts["running"] == 0)
-        await asyncio.to_thread(pool.close, SECONDS)
-
-    run_alone(main())
-
-
-def test_free_workers_share_those_who_wait_and_a_crowd_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A long job leaves its worker to half of eight alike; who comes just after another of its kind joins its batch."""
-    told: list[list[int]] = []
-    both = threading.Barrier(2)
-
-    def work(calls: Any) -> Iterator[list[Any]]:
-        told.append(sorted(calls))
-        both.wait(SECONDS)
-        yield list(calls)
-
-    async def main() -> None:
-        pool, hold, stop = jobs.Jobs(workers=2, queue=9), Gate(), threading.Event()
-
-        def holding() -> Iterator[int]:
-            hold.wait()
-            yield 0
-
-        def long() -> Iterator[int]:
-            while not stop.wait(0.01):
-                jobs.check()
-            yield 0
-
-        endless, _ = pool.submit(long), pool.submit(holding)
-        endless.spent = 2 * jobs.SHORT_SECONDS
-        endless.unbroken = 1  # until the first half is at work
-        many = [pool.submit(jobs.Together("kind", 10, n, work)) for n in range(8)]
-        hold.opened.set()
-        await asyncio.to_thread(until, lambda: bool(told))
-        endless.unbroken = 0
-        assert [await asyncio.wait_for(job.last(), SECONDS) for job in many] == list(range(8))
-        assert sorted(told) == [[0, 1, 2, 3], [4, 5, 6, 7]]
-        stop.set()
-        assert await asyncio.wait_for(endless.last(), SECONDS) == 0
-
-        told.clear()
-        monkeypatch.setattr(jobs, "GATHER_SECONDS", 1.0)
-        monkeypatch.setattr(jobs, "CROWD_SECONDS", math.inf)
-        some = [pool.submit(jobs.Together("kind", 10, n, work)) for n in range(6)]
-        assert [await asyncio.wait_for(job.last(), SECONDS) for job in some] == list(range(6))
-        assert sorted(map(len, told)) == [3, 3]
         await asyncio.to_thread(pool.close, SECONDS)
 
     run_alone(main())

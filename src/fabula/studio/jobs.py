@@ -9,7 +9,7 @@ little, so that a long one is not forgotten.
 Jobs of one kind (`Together`) that wait at the same time are done in one batch, of at most ROWS rows: the first of them
 leads, the others come along, and each has its own answers, its own mistakes and its own way to leave. Where several
 workers are free for them, each takes its share. Clients whose batch has ended ask again at almost the same moment, so
-that in a crowd a leader waits GATHER_SECONDS for company before it begins.
+that a leader begins when for a moment nobody else has come.
 """
 
 from __future__ import annotations
@@ -19,12 +19,10 @@ import math
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Hashable, Iterator, Sequence
-from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, NamedTuple
 
-from torch.overrides import TorchFunctionMode
-
+from fabula.studio.attention import Attentive, LeftError, check, here
 from fabula.web.errors import RefusedError
 
 SLICE_SECONDS = 0.1
@@ -36,45 +34,13 @@ PATIENCE = 0.02
 ROWS = 100
 """Stories at once in a batch of jobs. With the small model ten fills of ten rows cost 3.8 times one, and twenty 6.6; a
 row of the narrator costs the same from 40 rows on, and its cache of 100 rows takes about 300 MiB."""
-GATHER_SECONDS, CROWD_SECONDS = 0.03, 1.0
-"""How long the leader of a batch waits for others, and how long after two of a kind have met there is a crowd."""
-
-_here = threading.local()
-
-
-class LeftError(Exception):
-    """Nobody waits for this job any more."""
-
-
-def check(*_: Any) -> None:
-    """End the job that this thread works on if nobody waits for it, or let others have their turn; else nothing."""
-    job: Job | None = getattr(_here, "job", None)
-    if job is not None:
-        job.look_up()
-
-
-@contextmanager
-def unbroken() -> Iterator[None]:
-    """Keep the turn to the end of this: for work under a lock that other jobs may want."""
-    job: Job | None = getattr(_here, "job", None)
-    if job is None:
-        yield
-        return
-    job.unbroken += 1
-    try:
-        yield
-    finally:
-        job.unbroken -= 1
-
-
-class Attentive(TorchFunctionMode):
-    """Looks up at every operation on a tensor: whatever a model does, it stops within one of them."""
-
-    def __torch_function__(
-        self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
-        check()
-        return func(*args, **(kwargs or {}))
+GATHER_SECONDS = 0.01
+"""The leader of a batch begins when nobody of its kind has come for so long, or for so many batches of late:"""
+GATHER_ALONE, GATHER_IN_A_CROWD, GATHER_AT_MOST = 0.02, 0.05, 0.4
+"""those who were just answered ask again at almost the same moment, on a busy machine a little later. The last is what
+it waits in all."""
+CROWD_SECONDS = 1.0
+"""How long after two of a kind have met there is a crowd."""
 
 
 class Together(NamedTuple):
@@ -116,7 +82,7 @@ class Job:
 
     def run(self) -> None:
         """In a thread: every answer goes back, then the end or what went wrong."""
-        _here.job, self.began = self, time.thread_time()
+        here.job, self.began = self, time.thread_time()
         going = list(self.party)
         try:
             with Attentive():
@@ -135,7 +101,7 @@ class Job:
         except BaseException as error:
             self._tell_all(going, "error", error)
         finally:
-            _here.job = None
+            here.job = None
 
     def _rounds(self) -> Iterator[Sequence[Any]]:
         """The answers of the whole party, round by round."""
@@ -229,6 +195,8 @@ class Jobs:
         self._changed = threading.Condition()
         self._closed = False
         self._seconds = 1.0
+        self._batch_seconds = 0.0
+        """What a batch takes by the clock."""
         self._crowded = -math.inf
         """When two jobs of one kind were last here at the same time."""
         self._begin = begin
@@ -335,9 +303,23 @@ class Jobs:
         """
         if leader.together is None:
             return
-        if time.monotonic() - self._crowded < CROWD_SECONDS:
-            leader.left.wait(GATHER_SECONDS)
         with self._changed:
+            begun = time.monotonic()
+
+            def complete() -> bool:
+                now, batch = time.monotonic(), self._batch_seconds
+                share = GATHER_IN_A_CROWD if now - self._crowded < CROWD_SECONDS else GATHER_ALONE
+                alike = [one for one in self._waiting if one.kind == leader.kind]
+                quiet = now - max([begun, *(one.waits_since for one in alike)])
+                return (
+                    quiet >= max(GATHER_SECONDS, share * batch)
+                    or now - begun >= max(10 * GATHER_SECONDS, GATHER_AT_MOST * batch)
+                    or sum(map(_rows, alike)) >= self.workers * ROWS
+                    or leader.deserted
+                )
+
+            while not complete():
+                self._changed.wait(GATHER_SECONDS)
             now = time.monotonic()
             leader.turn_since = now
             alike = [one for one in self._waiting if one.kind == leader.kind and not one.started]
@@ -368,8 +350,10 @@ class Jobs:
                 if job in self._running:
                     self._put_down(job)
                 self._threads.discard(threading.current_thread())
-                # A running mean that forgets: what the next Retry-After is reckoned by.
+                # Running means that forget: for the next Retry-After, and for how long a crowd is waited for.
                 self._seconds += 0.2 * (job.had(job.spent) - self._seconds)
+                if job.together is not None:
+                    self._batch_seconds += 0.5 * (job.spent - self._batch_seconds)
                 self._pass_on()
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from fabula.api import Narrator, describe, find, installed, load
 from fabula.errors import UserError
-from fabula.studio.jobs import unbroken
+from fabula.studio.attention import unbroken
 
 
 class Narrators:
