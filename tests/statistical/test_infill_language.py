@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from fabula.corpus.vocabulary import EOS, PAD, SPECIALS, Vocabulary
-from fabula.infill import bridge, gibbs
+from fabula.infill import bridge, gibbs, ranking
 from fabula.infill.batch import InfillBatch, evidence, flatten, infill_batch
 from fabula.infill.decode import DecodingConfig
 from fabula.infill.latents import draw_latents
@@ -223,3 +223,31 @@ def test_context_gain_is_what_the_story_saves_a_written_sentence() -> None:
             saved[row] += told[row, i]
             words[row] += found.lengths[row, i]
     assert torch.allclose(scores[2.0] - scores[0.0], 2 * saved / words, atol=1e-4)
+
+
+def test_context_gain_reads_a_sentence_that_particles_have_in_common_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Resampled at every weighing, particles share sentences with their Z: the scores are those of reading each."""
+    model, particles, rows = tiny(), 40, []
+    story = infill_batch([[[5, 6, 4], None, [6, 6, 4], None]]).repeat(2)
+    settings = bridge.BridgeSettings(
+        particles=particles, decoding=DecodingConfig(top_k=0, max_words=4), context=2.0, resample_below=1.0, tags="free"
+    )
+    phi, found = evidence(model, story.X, story.lengths).phi, []
+    distinct = ranking.distinct
+
+    def counted(*columns: Tensor) -> tuple[Tensor, Tensor]:
+        rows.append(len(distinct(*columns)[0]))
+        return distinct(*columns)
+
+    def each(*columns: Tensor) -> tuple[Tensor, Tensor]:
+        return torch.arange(2 * particles), torch.arange(2 * particles)
+
+    for way in (counted, each):
+        monkeypatch.setattr(ranking, "distinct", way)
+        noise = Noise([seeded(3), seeded(4)], story.sentences, particles, "cpu")
+        found.append(bridge.island(model, RULES, story, phi, settings, noise)[0].score)
+    assert rows[0] < rows[1] <= 2 * particles
+    assert rows[0] < 1.5 * particles
+    torch.testing.assert_close(found[0], found[1], rtol=0, atol=1e-5)
+    given, kind = distinct(torch.tensor([[1, 2], [3, 4], [1, 2]]), torch.tensor([[0.5], [0.5], [0.5]]))
+    assert (sorted(given.tolist()), given[kind].tolist()) == ([0, 1], [0, 1, 0])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from fabula.infill.batch import InfillBatch
@@ -58,9 +58,19 @@ def context_gain(model: Model, particles: Particles, blanks: InfillBatch) -> Flo
     blank = decoder_of(model).without_history(particles.state)
     saved, words = (torch.zeros(len(X), device=device) for _ in range(2))
     for i in blanks.missing.any(0).nonzero().flatten().tolist():
-        own = particles.lengths[:, i] * blanks.missing[:, i].to(device)
-        before = decoder_of(model).begin_sentence(blank, particles.S[:, i])
-        alone = decoder_of(model).read(before, X[:, i] * (own > 0)[:, None], own, particles.z(i))[1]
+        own, z, s = particles.lengths[:, i] * blanks.missing[:, i].to(device), particles.z(i), particles.S[:, i]
+        written = X[:, i] * (own > 0)[:, None]
+        rows, of_row = distinct(written, s[:, None], *([] if z is None else [z]))
+        before = decoder_of(model).begin_sentence(blank.select(rows), s[rows])
+        alone = decoder_of(model).read(before, written[rows], own[rows], None if z is None else z[rows])[1][of_row]
         saved = saved + torch.where(own > 0, particles.log_p[:, i] - alone, 0.0)
         words = words + own
     return saved / words.clamp(min=1)
+
+
+def distinct(*columns: Tensor) -> tuple[Int[Tensor, " distinct"], Int[Tensor, " batch"]]:
+    """One of each kind of row, and every row's place among them: resampled particles have much in common."""
+    _, kind = torch.cat([column.double() for column in columns], 1).unique(dim=0, return_inverse=True)
+    order = torch.arange(len(kind), device=kind.device)
+    rows = order.new_full((int(kind.max()) + 1,), len(kind)).scatter_reduce(0, kind, order, "amin")
+    return rows, kind
