@@ -47,6 +47,27 @@ def test_a_full_queue_stops_no_save(desk: Desk, watch: Watch) -> None:
     assert len(asked) <= 2
 
 
+def test_nothing_is_asked_beside_candidates(desk: Desk) -> None:
+    """While candidates are written, the arc's band and the cast's names wait: they would take the model's time."""
+    held: list[Route] = []
+    asked: list[str] = []
+    page = desk.page
+    page.route("**/api/fill/stream", lambda route: held.append(route))
+    with page.expect_response("**/api/mentions"), page.expect_response("**/api/posterior"):
+        desk.type(FIRST)
+    page.get_by_role("button", name="Fill in").click()
+    beside = re.compile("posterior|mentions")
+    page.on("request", lambda request: asked.append(request.url) if beside.search(request.url) else None)
+    desk.line(5).fill(LAST)
+    desk.saved()
+    page.wait_for_timeout(1500)
+    assert len(held) == 1
+    assert not asked
+    with page.expect_response("**/api/mentions"), page.expect_response("**/api/posterior"):
+        held[0].continue_()
+    desk.done()
+
+
 def test_own_words_are_not_taken_over(desk: Desk) -> None:
     """A line written by hand since the candidates came stays, and the candidates are said to be stale."""
     desk.type(FIRST, "", "", "", LAST).fill()

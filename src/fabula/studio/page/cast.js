@@ -3,7 +3,7 @@
 
 import * as api from "./api.js";
 import { $, h, keep, pictured } from "./dom.js";
-import { usable } from "./filling.js";
+import { aside, usable } from "./filling.js";
 import { named, noted } from "./people.js";
 import { say } from "./messages.js";
 import { set } from "./state.js";
@@ -93,6 +93,7 @@ function watch() {
     asked = key;
     clearTimeout(timer);
     const again = async () => {
+      if (asked !== key) return;
       try {
         const mentions = sentences.length ? await api.mentions({ sentences, model: usable(store.doc.model) }) : null;
         if (asked === key) show({ mentions });
@@ -101,6 +102,6 @@ function watch() {
         if (asked === key && (error.gone || error.status === 429)) timer = setTimeout(again, 1000 * Math.max(5, error.wait ?? 0));
       }
     };
-    timer = setTimeout(again, PAUSE);
+    timer = setTimeout(() => aside(again), PAUSE);
   });
 }

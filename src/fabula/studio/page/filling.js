@@ -206,8 +206,17 @@ function failed(error, places, again) {
   if (line !== undefined) bar.dataset.line = line;
 }
 
+const later = [];
+
+/** Does this when no candidates are being written: what is only shown beside them must not take their time. */
+export function aside(work) {
+  if (store.ui.batch?.state === "running") later.push(work);
+  else work();
+}
+
 /** The model's belief about every point, a moment after the story changed. */
 export function watchPosterior() {
+  subscribe((_, { batch }) => batch?.state !== "running" && later.splice(0).forEach((work) => work()));
   let timer = null;
   let control = null;
   let asked = "";
@@ -225,6 +234,7 @@ export function watchPosterior() {
     control?.abort();
     if (ui.posterior && ui.posterior.length !== body.sentences.length) ui.posterior = ui.beliefs = null;
     const again = async () => {
+      if (asked !== key) return; // the story has changed while candidates were written
       control = new AbortController();
       try {
         const { tags, factors } = await api.posterior(body, control.signal);
@@ -236,6 +246,6 @@ export function watchPosterior() {
         show({ posterior: null, beliefs: null });
       }
     };
-    timer = setTimeout(again, 300);
+    timer = setTimeout(() => aside(again), 300);
   });
 }
