@@ -1,5 +1,6 @@
 """`fabula prepare` stopped or killed and run again: it goes on from its pieces, to the bytes of an undisturbed run."""
 
+import fcntl
 import os
 import random
 import signal
@@ -104,6 +105,19 @@ def test_other_settings_or_stories_are_refused_and_forced(tmp_path: Path, monkey
     run(source, tmp_path / "calm", cutoff=2)
     assert content(out) == content(tmp_path / "calm")
     assert not pieces(out)
+
+
+def test_one_run_at_a_time(tmp_path: Path) -> None:
+    source, out = stories(tmp_path / "in.txt", 60), tmp_path / "out"
+    folder = tmp_path / ".out.unfinished"
+    folder.mkdir()
+    with (folder / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with pytest.raises(UserError, match="another run is preparing"):
+            run(source, out)
+    assert folder.exists()
+    run(source, out)
+    assert sorted(os.listdir(tmp_path)) == ["in.txt", "out"]
 
 
 def test_what_is_soon_made_again_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
