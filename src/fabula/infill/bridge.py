@@ -77,6 +77,8 @@ def run(
     The particles come in two independent islands, the first a small one: a first answer is there soon. Where nobody
     waits for it (`at_once`) both are told side by side, in half as many steps; the stories are the same.
     """
+    if settings.rank == "critic":
+        model.expect_critic()
     latent, paths, phi = model.latent, None, without_latents(blanks)
     if latent is not None:
         blanks, phi = observe(latent, blanks, settings.tags, settings.z_observes, gold)

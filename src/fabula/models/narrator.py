@@ -9,7 +9,8 @@ decoder also knows r(X_missing | X_given, S), which `bridge` proposes from (mode
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import cached_property
+from concurrent.futures import Future, ThreadPoolExecutor
+from threading import Lock
 from typing import Any
 
 import torch
@@ -42,20 +43,26 @@ class NarratorModel(Model):
         """`critic` loads it: not before somebody asks for it. `tagger` gave the tags of the training stories."""
         super().__init__()
         self._decoder, self.scaffold, self._load_critic, self._tagger = decoder, scaffold, critic, tagger
+        self._loading: Future[Critic] | None = None
+        self._lock = Lock()
         if critic is not None:
             self.fill_defaults = {"bridge": {**self.fill_defaults["bridge"], "rank": "critic"}}
-
-    @cached_property
-    def _critic(self) -> Critic | None:
-        return None if self._load_critic is None else self._load_critic()
 
     @property
     def tagger(self) -> Tagger | None:
         return self._tagger
 
+    def expect_critic(self) -> None:
+        with self._lock:
+            if self._load_critic is not None and self._loading is None:
+                pool = ThreadPoolExecutor(1)
+                self._loading = pool.submit(self._load_critic)
+                pool.shutdown(wait=False)  # its thread ends with the loading
+
     @property
     def critic(self) -> Critic | None:
-        return self._critic
+        self.expect_critic()
+        return None if self._loading is None else self._loading.result()
 
     @property
     def K(self) -> int:

@@ -109,6 +109,9 @@ class Model(nn.Module, ABC):
         """Who says how well a story holds together; None: nobody."""
         return None
 
+    def expect_critic(self) -> None:
+        """Begin to load the critic beside other work, if there is one: it will be asked for soon."""
+
     @property
     def reads_ahead(self) -> bool:
         """Whether the decoder, when it writes, reads the given sentences that follow (`Decoder.reads_ahead`)."""
