@@ -1,9 +1,11 @@
-"""Two critics as one, and a critic cut to a smaller rank.
+"""Two adapters as one, and one cut to a smaller rank.
 
     python benchmarks/critic_join.py join CRITIC OTHER OUT     # the mean of what they add to every map: rank r + r'
     python benchmarks/critic_join.py cut CRITIC OUT --rank 8   # the best b a of that rank for every map (by SVD)
+    python benchmarks/critic_join.py mean NARRATOR OTHER OUT --share 0.5   # of a and of b; both from one beginning
+    python benchmarks/critic_join.py shrink NARRATOR OUT --share 0.85      # b times so much
 
-One reading of a story then costs what one critic's does. critic.json is the first one's.
+One reading of a story then costs what one adapter's does. What else a folder holds (critic.json) is the first one's.
 """
 
 from __future__ import annotations
@@ -33,6 +35,17 @@ def join(first: Adapter, second: Adapter) -> Adapter:
     return Adapter(replace(first.config, rank=first.config.rank + second.config.rank), tensors)
 
 
+def mean(first: Adapter, second: Adapter, share: float) -> Adapter:
+    """`share` is the second's. Near each other, as trainings from one beginning are, their mean is a narrator too."""
+    tensors = {name: (1 - share) * x + share * second.tensors[name] for name, x in first.tensors.items()}
+    return Adapter(first.config, tensors)
+
+
+def shrink(adapter: Adapter, share: float) -> Adapter:
+    """An adapter that has learnt its stories by heart tells others better when it is turned down."""
+    return Adapter(adapter.config, {n: x * share if n.endswith(".b") else x for n, x in adapter.tensors.items()})
+
+
 def cut(adapter: Adapter, rank: int) -> tuple[Adapter, float]:
     """The adapter, and the share of the squared size of b a that is kept, on average over maps."""
     tensors: dict[str, Tensor] = dict(adapter.tensors)
@@ -52,18 +65,25 @@ def cut(adapter: Adapter, rank: int) -> tuple[Adapter, float]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["join", "cut"])
+    parser.add_argument("what", choices=["join", "cut", "mean", "shrink"])
     parser.add_argument("folders", type=Path, nargs="+")
     parser.add_argument("--rank", type=int, default=8)
+    parser.add_argument("--share", type=float, default=0.5)
     args = parser.parse_args()
     first, out = args.folders[0], args.folders[-1]
+    adapter = load_adapter(first)
     if args.what == "join":
-        adapter = join(load_adapter(first), load_adapter(args.folders[1]))
+        adapter = join(adapter, load_adapter(args.folders[1]))
+    elif args.what == "mean":
+        adapter = mean(adapter, load_adapter(args.folders[1]), args.share)
+    elif args.what == "shrink":
+        adapter = shrink(adapter, args.share)
     else:
-        adapter, kept = cut(load_adapter(first), args.rank)
+        adapter, kept = cut(adapter, args.rank)
         print(f"kept {kept:.3f} of the squared size")
     save_adapter(adapter, out)
-    (out / ABOUT).write_text((first / ABOUT).read_text(encoding="utf-8"), encoding="utf-8")
+    if (first / ABOUT).is_file():
+        (out / ABOUT).write_text((first / ABOUT).read_text(encoding="utf-8"), encoding="utf-8")
 
 
 if __name__ == "__main__":

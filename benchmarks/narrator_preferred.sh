@@ -2,9 +2,10 @@
 # What the narrator learns from its own tellings, on one GPU: preferences by the critic, by readers and against copying.
 #
 #     FABULA_DATA=DATA START=NARRATOR bash benchmarks/narrator_preferred.sh RUNS
-#     FABULA_DATA=DATA START=RUNS/preferred HOLD=NARRATOR NUMBER=2000 bash benchmarks/narrator_preferred.sh RUNS-2
+#     FABULA_DATA=DATA START=RUNS/preferred HOLD=NARRATOR NUMBER=2000 ANCHOR=30 OTHER=harder bash benchmarks/narrator_preferred.sh RUNS-2
+#     python benchmarks/critic_join.py mean RUNS-2/preferred RUNS-2/preferred-harder MEAN; python benchmarks/critic_join.py shrink MEAN NEW --share 0.85
 #
-# The second goes on from the first, held to the same narrator. START is a folder with its critic, as src/fabula/data/default is.
+# The second goes on from the first, held to the same narrator; the mean of its two outcomes, turned down, ships. START is a folder with its critic, as src/fabula/data/default is.
 # DATA holds train.csv and valid.csv with their tags (training/stories.py: save_tags for vader, emotion and verb). About
 # seven minutes; NUMBER=3 SAMPLES=4 VALID=1 TRAIN=4 DEVICE=cpu tries it out. RUNS/log says what each stage printed.
 set -u
@@ -45,7 +46,7 @@ wait $pids
 
 # 3. The trainings.
 train() { # NAME WAY SED
-    sed "s|^start.*|start = \"$start\"|; s|^anchor_to.*|anchor_to = \"$hold\"|; s/^batch.*/batch = ${TRAIN:-128}/
+    sed "s|^start.*|start = \"$start\"|; s|^anchor_to.*|anchor_to = \"$hold\"|; s/^anchor = .*/anchor = ${ANCHOR:-10}.0/; s/^batch.*/batch = ${TRAIN:-128}/
         s/^human_rows.*/human_rows = ${TRAIN:-128}/; $3" recipes/narrator-preferred.toml > "$runs/$1.toml"
     stage "$1" "$runs/$1/adapter.safetensors" timeout 400 python3 -m fabula train "$runs/$1.toml" --data "$runs/$2-data" --out "$runs/$1" \
         --device "$device" --quiet

@@ -66,6 +66,13 @@ def test_the_second_start_reads_the_kept_weights_and_scores_the_same(
     assert log_p(load.load_narrator(folder, base=base)) == first
 
 
+def test_an_adapter_of_another_scale_has_kept_weights_of_its_own(folder: Path, base: Path) -> None:
+    first = log_p(load.load_narrator(folder, base=base))
+    config = folder / "config.json"
+    config.write_text(config.read_text(encoding="utf-8").replace('"scale": 2.0', '"scale": 1.0'), encoding="utf-8")
+    assert abs(log_p(load.load_narrator(folder, base=base)) - first) > 1e-3
+
+
 def test_damaged_kept_weights_are_made_again(folder: Path, base: Path, tmp_path: Path) -> None:
     first = log_p(load.load_narrator(folder, base=base))
     (kept,) = (tmp_path / "cache").iterdir()

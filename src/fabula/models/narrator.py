@@ -31,7 +31,7 @@ class NarratorModel(Model):
 
     fill_defaults: Mapping[str, Mapping[str, Any]] = {
         "bridge": {
-            "samples": 16, "top_k": 40, "temperature": 0.6, "max_words": 40, "fluency": 12.0, "twist_weight": 0.0,
+            "samples": 8, "top_k": 40, "temperature": 0.6, "max_words": 40, "fluency": 12.0, "twist_weight": 0.0,
             "context": 0.0, "arc_weight": 4.0,
         }
     }  # fmt: skip

@@ -24,7 +24,7 @@ from fabula.web import errors
 
 LONG = 16
 """Lines of a story above which it is filled in alone: the others would wait for its end."""
-NARRATOR_SAMPLES = 16
+NARRATOR_SAMPLES = 8
 """What a story counts in a batch where the number of its samples is left to the model."""
 PING_SECONDS = 15
 TOLD_SECONDS = 0.3

@@ -80,7 +80,8 @@ def _network(adapter: Adapter, base: Base, folder: Path, device: torch.device) -
     adapter.check(base.sizes, folder)
     sizes = adapter.config.sizes(base.sizes)
     if device.type == "cpu" and quantised.available():
-        weights = _eight_bit(adapter, base, sizes, f"{base.sha256[:16]}-{sha256(folder / WEIGHTS)[:16]}")
+        key = f"{base.sha256[:16]}-{sha256(folder / WEIGHTS)[:16]}-{adapter.config.scale:g}"
+        weights = _eight_bit(adapter, base, sizes, key)
     else:
         dtype = torch.bfloat16 if device.type == "cuda" else torch.float32
         made = fuse(adapter.merge(base.tensors), sizes, eight_bit=False, dtype=dtype)
