@@ -2,7 +2,7 @@
 
     python benchmarks/narrator_speed.py --rounds 5 --threads 1 2
 
-The middle three of five sentences are missing. In turns: 16 samples of the narrator without its critic (its reading
+The middle three of five sentences are missing. In turns: `--samples` of the narrator without its critic (its reading
 under p is timed apart), the same with it, 50 samples of the small model, and `fabula fill` as a command: medians by the
 clock, and of all threads' work (what is ours where other programs share the cores). A number of threads has a process
 of its own, whose idle threads sleep, as the command's do.
@@ -31,12 +31,13 @@ def timed(work: Callable[[], Any]) -> tuple[float, float]:
     return time.perf_counter() - begin, sum(os.times()[:4]) - busy
 
 
-def measure(rounds: int) -> dict[str, dict[str, float]]:
+def measure(rounds: int, samples: int) -> dict[str, dict[str, float]]:
     """The medians of one process."""
     import fabula
 
     threads = int(os.environ["OMP_NUM_THREADS"])
     narrator, small = fabula.load("default", threads=threads), fabula.load("small", threads=threads)
+    command = [sys.executable, *COMMAND, "--samples", str(samples)]
     decoder, reading = narrator.model.decoder, [0.0, 0.0]
     assert decoder is not None
     read = decoder.read
@@ -52,11 +53,11 @@ def measure(rounds: int) -> dict[str, dict[str, float]]:
     for seed in range(rounds + 1):  # the first one warms up
         reading[:] = [0.0, 0.0]
         works: dict[str, Callable[[], Any]] = {
-            "writing 16": lambda: narrator.fill(STORY, seed=seed, rank="ending"),  # noqa: B023
+            "writing": lambda: narrator.fill(STORY, seed=seed, rank="ending", samples=samples),  # noqa: B023
             "reading": lambda: None,
-            "with the critic": lambda: narrator.fill(STORY, seed=seed),  # noqa: B023
+            "with the critic": lambda: narrator.fill(STORY, seed=seed, samples=samples),  # noqa: B023
             "small's 50": lambda: small.fill(STORY, seed=seed),  # noqa: B023
-            "whole command": lambda: subprocess.run([sys.executable, *COMMAND], check=True, capture_output=True),
+            "whole command": lambda: subprocess.run(command, check=True, capture_output=True),
         }
         for name, work in works.items():
             seconds = timed(work)
@@ -70,20 +71,29 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=5, metavar="N")
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2], metavar="N")
+    parser.add_argument("--samples", type=int, default=16, metavar="N", help="of the narrator; fill's own default is 8")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.child:
-        print(json.dumps(measure(options.rounds)))
+        print(json.dumps(measure(options.rounds, options.samples)))
         return
     record: dict[str, Any] = {"rounds": options.rounds, "cores": os.cpu_count()}
     for threads in options.threads:
         record[f"load before {threads}"] = round(os.getloadavg()[0], 2)
         chosen = {**os.environ, "OMP_NUM_THREADS": str(threads), "OMP_WAIT_POLICY": "PASSIVE"}
-        program = [sys.executable, __file__, "--child", "--rounds", str(options.rounds)]
+        program = [
+            sys.executable,
+            __file__,
+            "--child",
+            "--rounds",
+            str(options.rounds),
+            "--samples",
+            str(options.samples),
+        ]
         told = subprocess.run(program, env=chosen, check=True, stdout=subprocess.PIPE, text=True)
         found = json.loads(told.stdout.splitlines()[-1])
-        writing, critic = found["writing 16"], found["with the critic"]
+        writing, critic = found["writing"], found["with the critic"]
         for unit in ("seconds", "work"):
             found.setdefault("narrator to small", {})[unit] = round(writing[unit] / found["small's 50"][unit], 2)
             found.setdefault("ranking to writing", {})[unit] = round(critic[unit] / writing[unit] - 1, 2)
