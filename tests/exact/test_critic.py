@@ -16,9 +16,12 @@ from fabula.models.decoders.adapter import load_adapter, save_adapter
 from fabula.models.decoders.base import CACHE_VARIABLE, sha256
 from fabula.models.decoders.fuse import fuse
 from fabula.models.decoders.gguf import read_gguf
+from fabula.models.decoders.narrator import NarratorDecoder
 from fabula.models.decoders.network import Network
 from fabula.models.decoders.rows import END, FREE, row
 from fabula.models.decoders.transformer import Sizes
+from fabula.models.narrator import NarratorModel
+from fabula.models.scaffold import Scaffold
 from fabula.training.critic import CriticNetwork, CriticRecipe, Pair, cloze_pairs, loss_of, pairs_of, train_critic
 from gguf_writer import write_tiny_base
 
@@ -182,3 +185,21 @@ def test_a_damaged_folder_is_said_in_one_line(critic: Critic, tmp_path: Path, ba
     (tmp_path / "critic" / ABOUT).write_text(content)
     with pytest.raises(UserError, match="not a critic's folder"):
         Critic.load(tmp_path / "critic", base=base)
+
+
+def test_a_critic_that_could_not_be_loaded_is_tried_again() -> None:
+    tries: list[int] = []
+    found = Critic.__new__(Critic)
+
+    def load() -> Critic:
+        tries.append(1)
+        if len(tries) == 1:
+            raise UserError("not there")
+        return found
+
+    model = NarratorModel(NarratorDecoder.__new__(NarratorDecoder), Scaffold.__new__(Scaffold), load)
+    with pytest.raises(UserError, match="not there"):
+        _ = model.critic
+    assert model.critic is found
+    assert model.critic is found
+    assert len(tries) == 2

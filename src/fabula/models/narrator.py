@@ -62,7 +62,12 @@ class NarratorModel(Model):
     @property
     def critic(self) -> Critic | None:
         self.expect_critic()
-        return None if self._loading is None else self._loading.result()
+        loading = self._loading
+        try:
+            return None if loading is None else loading.result()
+        except Exception:
+            self._loading = None  # whoever asks again has it tried again
+            raise
 
     @property
     def K(self) -> int:
