@@ -27,14 +27,14 @@ help:
 
 install: $(READY)
 
-$(READY): pyproject.toml constraints.txt scorers.txt
+$(READY): pyproject.toml paper/pyproject.toml constraints.txt scorers.txt
 	@command -v $(PYTHON) >/dev/null || { echo "fabula: $(PYTHON) was not found; install Python 3.11 or newer, or say make PYTHON=..."; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "fabula: Python 3.11 or newer is needed; say make PYTHON=python3.12, for example"; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || { echo "fabula: could not create $(VENV); on Debian: apt-get install python3-venv"; exit 1; }
 	@echo "Installing Fabula into $(VENV) ..."
 	@$(BIN)/python -m pip install --quiet --upgrade uv
 	@$(UV) $(TORCH) torch
-	@$(UV) -e '.[studio,mcp,fleet,docs,eval,dev]'
+	@$(UV) -e '.[studio,mcp,fleet,docs,dev]' -e paper
 	@$(UV) --no-deps -r scorers.txt
 	@touch $(READY)
 
@@ -54,8 +54,8 @@ demo: $(READY)
 	@$(BIN)/python -m fabula demo
 
 lint: $(READY)
-	$(BIN)/ruff check src tests benchmarks plugins schema docs
-	$(BIN)/ruff format --check src tests benchmarks plugins schema docs
+	$(BIN)/ruff check src paper tests benchmarks plugins schema docs
+	$(BIN)/ruff format --check src paper tests benchmarks plugins schema docs
 
 types: $(READY)
 	$(BIN)/mypy

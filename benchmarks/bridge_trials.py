@@ -24,21 +24,21 @@ import torch
 
 from fabula import api
 from fabula.corpus.dataset import Corpus
-from fabula.evaluation.lookahead import choose_stories, log_p_ending
-from fabula.evaluation.record import mean_and_error
-from fabula.infill.batch import infill_batch
-from fabula.infill.cast import Cast
-from fabula.infill.consensus import by_consensus
-from fabula.infill.driver import draw, fill_batch
-from fabula.infill.noise import seeded
-from fabula.infill.protocol import sampler_named
-from fabula.infill.rules import WordRules
-from fabula.infill.samples import best_stories
-from fabula.infill.settings import BridgeFillSettings, FillSettings
+from fabula.metrics.lookahead import choose_stories, log_p_ending
+from fabula.metrics.record import mean_and_error
 from fabula.models.decoders.words import WordTokenizer
 from fabula.models.lm import LM
-from fabula.reproduce.plan import MIDDLE, SETTINGS, TABLE_SETTINGS
+from fabula.sampling.batch import infill_batch
+from fabula.sampling.cast import Cast
+from fabula.sampling.consensus import by_consensus
+from fabula.sampling.driver import draw, fill_batch
+from fabula.sampling.noise import seeded
+from fabula.sampling.protocol import sampler_named
+from fabula.sampling.rules import WordRules
+from fabula.sampling.samples import best_stories
+from fabula.sampling.settings import BridgeFillSettings, FillSettings
 from fabula.training.checkpoint import load
+from fabula_paper.plan import MIDDLE, SETTINGS, TABLE_SETTINGS
 
 RAW: dict[str, Any] = {}
 SHIPPED: dict[str, Any] = asdict(BridgeFillSettings())
@@ -202,9 +202,9 @@ def candidates(path: Path) -> tuple[list[list[list[list[int]]]], dict[str, Any]]
 
 
 def score(args: argparse.Namespace) -> None:
-    from fabula.evaluation.overlap import meteor
-    from fabula.reproduce.scoring import rouges
-    from fabula.reproduce.stories import english
+    from fabula_paper.scores.overlap import meteor
+    from fabula_paper.scoring import rouges
+    from fabula_paper.stories import english
 
     corpus, _, stories = stories_of(args)
 
@@ -227,8 +227,8 @@ def score(args: argparse.Namespace) -> None:
 
 def read(args: argparse.Namespace) -> None:
     """SmolLM2's perplexity of whole stories and of what was written, the middle three missing; people's beside it."""
-    from fabula.evaluation.pretrained import story_perplexity
-    from fabula.reproduce.stories import english, given_in
+    from fabula_paper.scores.pretrained import story_perplexity
+    from fabula_paper.stories import english, given_in
 
     corpus, _, stories = stories_of(args)
 

@@ -23,11 +23,11 @@ from fabula.corpus.dataset import Corpus
 from fabula.corpus.taggers.sentiment import VaderTagger
 from fabula.corpus.tokenize import detokenise
 from fabula.errors import UserError
-from fabula.evaluation.control import Control, judge, write_along
-from fabula.evaluation.lexicon import LEXICONS, LexiconTagger
-from fabula.evaluation.measure import check_same_corpus
-from fabula.evaluation.record import commit, rounded
+from fabula.metrics.control import Control, judge, write_along
+from fabula.metrics.measure import check_same_corpus
+from fabula.metrics.record import commit, rounded
 from fabula.training.checkpoint import load
+from fabula_paper.scores.lexicon import LEXICONS, LexiconTagger
 
 WAYS = ((15, 1.0), (15, 0.7), (1, 1.0))
 """Top-k and temperature; top-k 1 is greedy."""

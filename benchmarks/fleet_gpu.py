@@ -26,7 +26,7 @@ import torch
 import fabula
 from fabula.corpus import tokenize
 from fabula.corpus.toy import toy_stories
-from fabula.infill import many
+from fabula.sampling import many
 
 BLANKS = {"middle": (1, 2, 3), "one": (2,), "mixed": None}
 """Which sentences are missing; mixed: another choice in each row."""

@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Any
 
 import fabula
-from fabula.fleet.job import Job, run
-from fabula.infill import many
+from fabula.apps.fleet.job import Job, run
+from fabula.sampling import many
 from fleet_gpu import rows
 
 

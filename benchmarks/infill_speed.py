@@ -23,16 +23,16 @@ from typing import Any
 import torch
 
 from fabula.corpus.vocabulary import EOS, SPECIALS, Vocabulary
-from fabula.evaluation.record import commit
-from fabula.infill.batch import InfillBatch, infill_batch
-from fabula.infill.driver import draw, fill_batch
-from fabula.infill.noise import seeded
-from fabula.infill.protocol import sampler_named
-from fabula.infill.rules import WordRules
+from fabula.metrics.record import commit
 from fabula.models.build import build
 from fabula.models.decoders.words import WordTokenizer
 from fabula.models.settings import DynamicsSettings, LanguageSettings, ModelSettings, RecognitionSettings
 from fabula.models.slds import SLDS
+from fabula.sampling.batch import InfillBatch, infill_batch
+from fabula.sampling.driver import draw, fill_batch
+from fabula.sampling.noise import seeded
+from fabula.sampling.protocol import sampler_named
+from fabula.sampling.rules import WordRules
 
 TYPES = 15_603
 SIZES = {

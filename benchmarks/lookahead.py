@@ -25,9 +25,9 @@ from fabula.corpus.tokenize import detokenise
 from fabula.corpus.vocabulary import Vocabulary
 from fabula.device import pick_device
 from fabula.errors import UserError
-from fabula.evaluation.lookahead import choose_stories
-from fabula.evaluation.measure import check_same_corpus
-from fabula.evaluation.record import commit
+from fabula.metrics.lookahead import choose_stories
+from fabula.metrics.measure import check_same_corpus
+from fabula.metrics.record import commit
 from fabula.models.lm import LM
 from fabula.models.slds import SLDS
 from fabula.training.checkpoint import Checkpoint, load, read_config

@@ -23,8 +23,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fabula.corpus.taggers import emotion, verb
-from fabula.evaluation.pretrained import embed
 from fabula.training.stories import read_text
+from fabula_paper.scores.pretrained import embed
 
 HERE = Path(__file__).parent
 NEAREST = 3

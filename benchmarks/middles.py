@@ -23,15 +23,15 @@ from fabula.api import find
 from fabula.corpus.dataset import Corpus
 from fabula.corpus.tokenize import detokenise
 from fabula.device import pick_device
-from fabula.evaluation.lookahead import choose_stories
-from fabula.infill.batch import infill_batch
-from fabula.infill.cast import Cast
-from fabula.infill.driver import fill_batch
-from fabula.infill.noise import seeded
-from fabula.infill.rules import WordRules
-from fabula.infill.settings import BridgeFillSettings, RerankFillSettings
+from fabula.metrics.lookahead import choose_stories
 from fabula.models.decoders.words import WordTokenizer
 from fabula.models.slds import SLDS
+from fabula.sampling.batch import infill_batch
+from fabula.sampling.cast import Cast
+from fabula.sampling.driver import fill_batch
+from fabula.sampling.noise import seeded
+from fabula.sampling.rules import WordRules
+from fabula.sampling.settings import BridgeFillSettings, RerankFillSettings
 from fabula.training.checkpoint import load
 
 

@@ -21,13 +21,13 @@ from numpy.typing import NDArray
 
 import fabula
 from fabula.corpus.taggers.protocol import Taggers, build_tagger, states_of
-from fabula.evaluation.bootstrap import bootstrap
-from fabula.evaluation.lexicon import LexiconTagger
-from fabula.evaluation.quality import distinct
-from fabula.infill.context import read_context
-from fabula.infill.protocol import DEFAULT
-from fabula.infill.task import write_task
+from fabula.metrics.bootstrap import bootstrap
+from fabula.metrics.quality import distinct
+from fabula.sampling.context import read_context
+from fabula.sampling.protocol import DEFAULT
+from fabula.sampling.task import write_task
 from fabula.training.stories import read_text
+from fabula_paper.scores.lexicon import LexiconTagger
 
 
 def scores(S: NDArray[np.int64], tags: NDArray[np.int64], rows: NDArray[np.int64]) -> NDArray[np.float64]:

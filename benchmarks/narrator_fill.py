@@ -16,12 +16,12 @@ import torch
 
 from fabula.api import find
 from fabula.corpus.read import Story, read_stories
-from fabula.infill.batch import infill_batch
-from fabula.infill.cast import Cast
-from fabula.infill.driver import fill_batch
-from fabula.infill.noise import seeded
-from fabula.infill.rules import WordRules
-from fabula.infill.settings import BridgeFillSettings
+from fabula.sampling.batch import infill_batch
+from fabula.sampling.cast import Cast
+from fabula.sampling.driver import fill_batch
+from fabula.sampling.noise import seeded
+from fabula.sampling.rules import WordRules
+from fabula.sampling.settings import BridgeFillSettings
 from fabula.training.checkpoint import load
 
 if __name__ == "__main__":

@@ -28,10 +28,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from fabula.infill.tellings import log_p_lines, write_missing
 from fabula.models.critic import Critic
 from fabula.models.decoders.load import load_narrator
 from fabula.models.decoders.narrator import NarratorDecoder
+from fabula.sampling.tellings import log_p_lines, write_missing
 from fabula.training.critic import cloze_pairs
 from fabula.training.stories import read_text
 from narrator_copying import runs

@@ -26,13 +26,13 @@ from fabula.api import load
 from fabula.corpus.dataset import Corpus, digest
 from fabula.corpus.read import Story, read_stories
 from fabula.errors import UserError
-from fabula.evaluation.bootstrap import Interval, mean, ratio
-from fabula.evaluation.calibrate import calibrate, measures_of, read_ratings
-from fabula.evaluation.counting import Mask, Text
-from fabula.evaluation.mauve import mauve
-from fabula.evaluation.pretrained import Surprise, context_gain, embed, story_perplexity
-from fabula.evaluation.quality import Reader, quality
-from fabula.evaluation.record import commit
+from fabula.metrics.bootstrap import Interval, mean, ratio
+from fabula.metrics.counting import Mask, Text
+from fabula.metrics.quality import Reader, quality
+from fabula.metrics.record import commit
+from fabula_paper.scores.calibrate import calibrate, measures_of, read_ratings
+from fabula_paper.scores.mauve import mauve
+from fabula_paper.scores.pretrained import Surprise, context_gain, embed, story_perplexity
 
 FloatArray = NDArray[np.float64]
 MIDDLE = (True, False, False, False, True)

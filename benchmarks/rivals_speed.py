@@ -18,12 +18,12 @@ import time
 from pathlib import Path
 
 from fabula import api
-from fabula.evaluation.record import commit
-from fabula.infill.noise import seeded
-from fabula.reproduce.bench import Bench, Job
-from fabula.reproduce.plan import BY_NAME, MIDDLE, SETTINGS
-from fabula.reproduce.run import recipes_folder
-from fabula.reproduce.writing import blanked, tell
+from fabula.metrics.record import commit
+from fabula.sampling.noise import seeded
+from fabula_paper.bench import Bench, Job
+from fabula_paper.plan import BY_NAME, MIDDLE, SETTINGS
+from fabula_paper.run import recipes_folder
+from fabula_paper.writing import blanked, tell
 
 WAYS = (
     ("default", "gibbs"), ("default", "bridge"), ("default", "bridge-more"), ("default", "bridge-sharp"),

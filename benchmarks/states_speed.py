@@ -17,15 +17,15 @@ from dataclasses import replace
 import torch
 
 from fabula.corpus.vocabulary import SPECIALS, Vocabulary
-from fabula.infill.batch import infill_batch
-from fabula.infill.driver import fill_batch
-from fabula.infill.noise import seeded
-from fabula.infill.rules import WordRules
-from fabula.infill.settings import BridgeFillSettings
 from fabula.models.build import build
 from fabula.models.decoders.words import WordTokenizer
 from fabula.models.protocol import Model
 from fabula.models.settings import DynamicsSettings, LanguageSettings, ModelSettings, RecognitionSettings
+from fabula.sampling.batch import infill_batch
+from fabula.sampling.driver import fill_batch
+from fabula.sampling.noise import seeded
+from fabula.sampling.rules import WordRules
+from fabula.sampling.settings import BridgeFillSettings
 
 N = 5
 

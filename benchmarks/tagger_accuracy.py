@@ -21,7 +21,7 @@ import torch
 from fabula.corpus.taggers.emotion import EMOTIONS, EmotionTagger, weights, words
 from fabula.corpus.taggers.protocol import Tagger
 from fabula.corpus.taggers.verb import VerbTagger
-from fabula.evaluation.likelihood import macro_f1
+from fabula.metrics.likelihood import macro_f1
 from fabula.training.stories import read_text
 
 LABELLED = Path(__file__).parent / "seeds" / "labelled.txt"

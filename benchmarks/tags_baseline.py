@@ -18,7 +18,7 @@ from sklearn.feature_extraction.text import TfidfTransformer
 from sklearn.linear_model import LogisticRegression
 
 from fabula.corpus.dataset import Corpus, Stories
-from fabula.evaluation.likelihood import macro_f1
+from fabula.metrics.likelihood import macro_f1
 from fabula.training.loop import labelled_rows
 from fabula.training.recipe import ObjectiveSettings
 

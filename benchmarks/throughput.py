@@ -19,7 +19,7 @@ import torch
 
 from fabula.corpus.dataset import Corpus
 from fabula.device import pick_device
-from fabula.evaluation.record import commit
+from fabula.metrics.record import commit
 from fabula.training.loop import Run
 from fabula.training.recipe import Recipe, read_recipe
 

@@ -44,7 +44,7 @@ def changed(spec: str, out: Path) -> tuple[str, Path]:
 def one(folder: Path, data: Path, device: str, samples: int, split: str) -> None:
     """Train and measure one run (in a process of its own)."""
     from fabula.corpus.dataset import Corpus
-    from fabula.evaluation.measure import measure_likelihood
+    from fabula.metrics.measure import measure_likelihood
     from fabula.training.loop import train
     from fabula.training.recipe import recipe_from
 

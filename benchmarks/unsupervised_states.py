@@ -30,8 +30,8 @@ from torch import Tensor, nn
 from fabula.corpus.dataset import Corpus
 from fabula.corpus.vocabulary import EOS, UNK
 from fabula.device import pick_device
-from fabula.evaluation.bound import own_draws, weigh
-from fabula.evaluation.record import mean_and_error
+from fabula.metrics.bound import own_draws, weigh
+from fabula.metrics.record import mean_and_error
 from fabula.models.batch import StoryDataset
 from fabula.models.build import build
 from fabula.models.settings import DynamicsSettings, LanguageSettings, ModelSettings, RecognitionSettings

@@ -10,8 +10,8 @@ from fastapi import FastAPI
 from sphinx.application import Sphinx
 
 import fabula
+from fabula.apps.studio import completions, stories, writing
 from fabula.cli import build_parser
-from fabula.studio import completions, stories, writing
 
 HERE = Path(__file__).parent
 project, author, copyright = "Fabula", "The Fabula authors", "the Fabula authors"

@@ -12,9 +12,9 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
+from fabula.apps.serve.completions import CompletionAnswer, CompletionBody
+from fabula.apps.studio.bodies import FillBody, State
 from fabula.results import Explanation, Filling, Posterior, Score, Tagging
-from fabula.studio.bodies import FillBody, State
-from fabula.studio.completions import CompletionAnswer, CompletionBody
 
 HERE = Path(__file__).parent
 VERSION = 1

@@ -99,7 +99,7 @@ def serving() -> Callable[[Any], AbstractContextManager[str]]:
     """Serves an app on a port of its own, by the real server in a thread: `with serving(app) as url`."""
     import uvicorn
 
-    from fabula.web.serve import bind
+    from fabula.apps.web.serve import bind
 
     class Server(uvicorn.Server):
         ready = threading.Event()

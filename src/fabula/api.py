@@ -29,21 +29,8 @@ from fabula.corpus.tokenize import tokenise
 from fabula.corpus.vocabulary import UNK
 from fabula.device import pick_device, use_threads
 from fabula.errors import UserError
-from fabula.evaluation.bound import Weighed, shared_draws, weigh
-from fabula.evaluation.fit import fits
-from fabula.infill.batch import InfillBatch, evidence, flatten
-from fabula.infill.cast import Cast
-from fabula.infill.context import Context, Mentions, Person, mentions, read_context, with_line
-from fabula.infill.driver import Answer, fill_stories
-from fabula.infill.latents import draw_latents
-from fabula.infill.many import fill_many
-from fabula.infill.noise import Noise, seeded
-from fabula.infill.protocol import DEFAULT, Sampler, sampler_named, samplers
-from fabula.infill.rules import WordRules
-from fabula.infill.samples import Diagnostics, SampledStory
-from fabula.infill.settings import FillSettings, choose, declared, offered, types_of, whole_number
-from fabula.infill.task import Task, fill_task, partial_task, story_task, write_task
-from fabula.infill.text import TokenText, WordText
+from fabula.metrics.bound import Weighed, shared_draws, weigh
+from fabula.metrics.fit import fits
 from fabula.models.batch import Batch
 from fabula.models.decoders.base import INSTALL, find_base
 from fabula.models.decoders.words import WordTokenizer
@@ -64,6 +51,19 @@ from fabula.results import (
     Tagging,
     Word,
 )  # fmt: skip
+from fabula.sampling.batch import InfillBatch, evidence, flatten
+from fabula.sampling.cast import Cast
+from fabula.sampling.context import Context, Mentions, Person, mentions, read_context, with_line
+from fabula.sampling.driver import Answer, fill_stories
+from fabula.sampling.latents import draw_latents
+from fabula.sampling.many import fill_many
+from fabula.sampling.noise import Noise, seeded
+from fabula.sampling.protocol import DEFAULT, Sampler, sampler_named, samplers
+from fabula.sampling.rules import WordRules
+from fabula.sampling.samples import Diagnostics, SampledStory
+from fabula.sampling.settings import FillSettings, choose, declared, offered, types_of, whole_number
+from fabula.sampling.task import Task, fill_task, partial_task, story_task, write_task
+from fabula.sampling.text import TokenText, WordText
 from fabula.training import checkpoint as checkpoints
 from fabula.training.adapters import facts, is_narrator
 from fabula.training.checkpoint import Checkpoint
@@ -269,7 +269,7 @@ class Narrator:
         """The missing sentences (None or "_") written, best candidates first.
 
         `arc` has a tag for each sentence, `starts` the first words of missing sentences by their number from 1.
-        `people` (name, pronoun, about) and `notes` say what no line does (`infill/context.py`).
+        `people` (name, pronoun, about) and `notes` say what no line does (`sampling/context.py`).
 
         >>> import fabula
         >>> narrator = fabula.load("small")
@@ -353,7 +353,7 @@ class Narrator:
     ) -> Iterator[dict[str, Any]]:  # fmt: skip
         """Results for many rows, filled in together, in their order and as they come; any iterable of any length.
 
-        A row has `id` and `sentences`, and may say more (`infill/many.py`); a wrong one has `error` in its result.
+        A row has `id` and `sentences`, and may say more (`sampling/many.py`); a wrong one has `error` in its result.
 
         >>> rows = [{"id": "a", "sentences": ["Tom was sad.", None, "Tom smiled."]}, {"id": "b", "sentences": [None]}]
         >>> first, second = fabula.load("small").fill_many(rows, candidates=1, samples=2)

@@ -16,9 +16,9 @@ from fabula.api import Narrator
 from fabula.corpus.states import Arc
 from fabula.corpus.tokenize import normalise, split_paragraph
 from fabula.errors import UserError
-from fabula.infill.settings import whole_number
-from fabula.infill.task import USUAL
 from fabula.results import Candidate, Filling
+from fabula.sampling.settings import whole_number
+from fabula.sampling.task import USUAL
 
 ENDED = re.compile(r"""[.!?…]["'”’)\]]*$""")
 """How a sentence ends that is whole."""

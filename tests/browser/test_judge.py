@@ -15,7 +15,7 @@ from machinery import Watch
 from playwright.sync_api import Browser, BrowserContext, Page, Route, expect
 
 from fabula import cli
-from fabula.judge.store import Store
+from fabula.apps.judge.store import Store
 
 SCRIPT = "<script>document.title = 'taken'</script><img src=x onerror=\"document.title='taken'\">"
 PAIRS = 5

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from fabula.evaluation.bootstrap import bootstrap, difference, mean, ratio
+from fabula.metrics.bootstrap import bootstrap, difference, mean, ratio
 
 
 def test_the_mean_has_its_standard_error() -> None:
@@ -25,7 +25,7 @@ def test_the_same_seed_draws_the_same_stories_however_they_are_cut(monkeypatch: 
     whole = mean(values, draws=200, seed=3)
     assert mean(values, draws=200, seed=3) == whole
     assert mean(values, draws=200, seed=4) != whole
-    monkeypatch.setattr("fabula.evaluation.bootstrap.PIECE", 50 * 7)
+    monkeypatch.setattr("fabula.metrics.bootstrap.PIECE", 50 * 7)
     assert mean(values, draws=200, seed=3) == whole
 
 

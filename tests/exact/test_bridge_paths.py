@@ -8,13 +8,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from fabula.infill import latents
-from fabula.infill.noise import Noise, seeded
-from fabula.infill.resample import systematic
-from fabula.infill.samples import effective_size
 from fabula.models.dynamics import Dynamics, dynamics
 from fabula.models.gaussian import Potential
 from fabula.models.scaffold import Scaffold, allowed_states
+from fabula.sampling import latents
+from fabula.sampling.noise import Noise, seeded
+from fabula.sampling.resample import systematic
+from fabula.sampling.samples import effective_size
 
 D, K, N = 2, 3, 4
 

@@ -8,17 +8,17 @@ import torch
 from fabula.corpus.dataset import Stories
 from fabula.corpus.people import People
 from fabula.corpus.vocabulary import EOS, PAD, SPECIALS, Vocabulary
-from fabula.infill import decode
-from fabula.infill.batch import InfillBatch, infill_batch
-from fabula.infill.cast import Cast
-from fabula.infill.decode import DecodingConfig
-from fabula.infill.noise import Noise, seeded
-from fabula.infill.repeats import bar_repeats, echoed, repeated
-from fabula.infill.rules import WordRules
 from fabula.models.build import build
 from fabula.models.decoders.words import WordTokenizer
 from fabula.models.lm import LM
 from fabula.models.settings import LanguageSettings, ModelSettings
+from fabula.sampling import decode
+from fabula.sampling.batch import InfillBatch, infill_batch
+from fabula.sampling.cast import Cast
+from fabula.sampling.decode import DecodingConfig
+from fabula.sampling.noise import Noise, seeded
+from fabula.sampling.repeats import bar_repeats, echoed, repeated
+from fabula.sampling.rules import WordRules
 
 WORDS = [
     "Tom",

@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from fabula.infill.conditionals import LatentConditional, sweep_Z
 from fabula.models.dynamics import Dynamics, dynamics
 from fabula.models.gaussian import Potential
+from fabula.sampling.conditionals import LatentConditional, sweep_Z
 
 D, K = 4, 3
 

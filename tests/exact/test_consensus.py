@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fabula.corpus.vocabulary import EOS
-from fabula.infill.consensus import by_consensus, expected_overlap
-from fabula.infill.samples import SampledStories
+from fabula.sampling.consensus import by_consensus, expected_overlap
+from fabula.sampling.samples import SampledStories
 
 
 def slowly(words: list[list[list[int]]], weights: list[list[float]]) -> list[list[float]]:

@@ -9,7 +9,7 @@ import pytest
 import fabula
 from fabula.corpus.people import People
 from fabula.errors import UserError
-from fabula.infill.context import Person, mentions, read_context
+from fabula.sampling.context import Person, mentions, read_context
 
 KNOWN = People(("Tom",), ("Ann",))
 

@@ -10,7 +10,7 @@ import torch
 from fabula.corpus.dataset import Corpus
 from fabula.corpus.taggers.sentiment import VaderTagger
 from fabula.errors import UserError
-from fabula.evaluation.control import judge, write_along
+from fabula.metrics.control import judge, write_along
 from fabula.models.build import build
 from fabula.models.settings import ModelSettings
 from fabula.training.recipe import recipe_from

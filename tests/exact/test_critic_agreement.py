@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fabula.evaluation.critic import agreement, ceiling, together
+from fabula.metrics.critic import agreement, ceiling, together
 
 
 def test_a_known_correlation() -> None:

@@ -10,9 +10,9 @@ import torch
 import fabula
 from fabula.api import Narrator
 from fabula.corpus.tokenize import tokenise
-from fabula.evaluation import bound, fit
-from fabula.evaluation.bound import shared_draws, weigh
-from fabula.infill.batch import flatten, infill_batch
+from fabula.metrics import bound, fit
+from fabula.metrics.bound import shared_draws, weigh
+from fabula.sampling.batch import flatten, infill_batch
 
 STORY = ["Mia's car would not start.", "Tom was sad.", "The dog  was glad!", "Tom made it to work.", "Mia was glad.",
          "She was on time, and he was not.", "It was the dog."]  # fmt: skip

@@ -9,15 +9,15 @@ import pytest
 import torch
 
 from fabula.corpus.vocabulary import BOS, EOS, PAD, SPECIALS, UNK, Vocabulary
-from fabula.infill import decode
-from fabula.infill.batch import InfillBatch, flatten, infill_batch
-from fabula.infill.decode import DecodingConfig
-from fabula.infill.noise import Noise, seeded
-from fabula.infill.rules import WordRules
 from fabula.models.build import build
 from fabula.models.decoders.words import WordTokenizer
 from fabula.models.settings import DynamicsSettings, LanguageSettings, ModelSettings, RecognitionSettings
 from fabula.models.slds import SLDS
+from fabula.sampling import decode
+from fabula.sampling.batch import InfillBatch, flatten, infill_batch
+from fabula.sampling.decode import DecodingConfig
+from fabula.sampling.noise import Noise, seeded
+from fabula.sampling.rules import WordRules
 
 VOCABULARY = Vocabulary((*SPECIALS, ".", "a", "b", "!", ","))
 RULES = WordRules.of(WordTokenizer(VOCABULARY))

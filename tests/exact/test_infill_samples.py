@@ -2,8 +2,8 @@
 
 import torch
 
-from fabula.infill.batch import infill_batch
-from fabula.infill.samples import SampledStories, best_stories, score_following
+from fabula.sampling.batch import infill_batch
+from fabula.sampling.samples import SampledStories, best_stories, score_following
 
 
 def test_ranking_by_what_follows_and_by_the_writing() -> None:

@@ -8,12 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from fabula.apps.judge.pairs import Pair
+from fabula.apps.judge.report import report
+from fabula.apps.judge.show import as_csv, table
+from fabula.apps.judge.store import Store
+from fabula.apps.judge.study import StudySettings, lay_out
 from fabula.cli import main
-from fabula.judge.pairs import Pair
-from fabula.judge.report import report
-from fabula.judge.show import as_csv, table
-from fabula.judge.store import Store
-from fabula.judge.study import StudySettings, lay_out
 
 VALUES = {"a": (2.0, -1.0), "b": (0.5, 1.5), "c": (-2.0, -1.0), "x": (0.0, 9.0)}
 """Of the two stories of each pair, by the critic."""

@@ -12,14 +12,13 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from fabula.evaluation.bootstrap import middle
-from fabula.judge.judgement import Judgement
-from fabula.judge.lowest import lowest
-from fabula.judge.pairs import Pair
-from fabula.judge.picture import svg
-from fabula.judge.report import Report, report
-from fabula.judge.show import as_csv, table
-from fabula.judge.statistics import (
+from fabula.apps.judge.judgement import Judgement
+from fabula.apps.judge.lowest import lowest
+from fabula.apps.judge.pairs import Pair
+from fabula.apps.judge.picture import svg
+from fabula.apps.judge.report import Report, report
+from fabula.apps.judge.show import as_csv, table
+from fabula.apps.judge.statistics import (
     NEEDED,
     Counts,
     Floats,
@@ -30,8 +29,9 @@ from fabula.judge.statistics import (
     resampled,
     strengths,
 )
-from fabula.judge.store import ErrorSheet, Store
-from fabula.judge.study import StudySettings, lay_out
+from fabula.apps.judge.store import ErrorSheet, Store
+from fabula.apps.judge.study import StudySettings, lay_out
+from fabula.metrics.bootstrap import middle
 
 # --- alpha -----------------------------------------------------------------------------------------------------------
 

@@ -13,11 +13,11 @@ from torch import Tensor
 from fabula.corpus.dataset import Stories
 from fabula.corpus.transitions import Transitions
 from fabula.corpus.vocabulary import EOS
-from fabula.evaluation.latent import lookahead_use, prior_log_p_X
-from fabula.evaluation.likelihood import likelihood, macro_f1
-from fabula.evaluation.measure import log_p_of_tags
-from fabula.evaluation.proposal import fit_precision
-from fabula.evaluation.record import log_mean_exp, mean_and_error
+from fabula.metrics.latent import lookahead_use, prior_log_p_X
+from fabula.metrics.likelihood import likelihood, macro_f1
+from fabula.metrics.measure import log_p_of_tags
+from fabula.metrics.proposal import fit_precision
+from fabula.metrics.record import log_mean_exp, mean_and_error
 from fabula.models.batch import Batch, StoryDataset
 from fabula.models.build import build
 from fabula.models.dynamics import DiagonalDynamics

@@ -8,8 +8,8 @@ import torch
 
 from fabula.corpus.people import People
 from fabula.corpus.vocabulary import SPECIALS, Vocabulary
-from fabula.infill.batch import flatten
 from fabula.models.batch import Batch
+from fabula.sampling.batch import flatten
 from fabula.training.objective import observe
 from fabula.training.recipe import ObjectiveSettings
 from fabula.training.swap import BLOCK, NameSwap

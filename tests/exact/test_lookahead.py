@@ -10,18 +10,18 @@ import torch
 from fabula.corpus.dataset import Stories
 from fabula.corpus.vocabulary import EOS, PAD, SPECIALS, UNK, Vocabulary
 from fabula.errors import UserError
-from fabula.evaluation.lookahead import choose_stories, log_p_ending
-from fabula.infill import bridge
-from fabula.infill.batch import flatten, infill_batch
-from fabula.infill.decode import DecodingConfig
-from fabula.infill.noise import seeded
-from fabula.infill.rules import WordRules
-from fabula.infill.tags import TagSource, infer_tags
+from fabula.metrics.lookahead import choose_stories, log_p_ending
 from fabula.models.build import build
 from fabula.models.decoders.words import WordTokenizer
 from fabula.models.lm import LM
 from fabula.models.settings import DynamicsSettings, LanguageSettings, ModelSettings, RecognitionSettings
 from fabula.models.slds import SLDS
+from fabula.sampling import smc
+from fabula.sampling.batch import flatten, infill_batch
+from fabula.sampling.decode import DecodingConfig
+from fabula.sampling.noise import seeded
+from fabula.sampling.rules import WordRules
+from fabula.sampling.tags import TagSource, infer_tags
 from lookahead_systems import (
     BASELINE,
     BRIDGE,
@@ -153,7 +153,7 @@ def test_the_judge_says_what_the_language_model_says(monkeypatch: pytest.MonkeyP
     full = infill_batch([[s.tolist() for s in stories.sentences(n)] for n in (0, 1, 3)])
     truth = judge.log_p_X(flatten(full.X, full.lengths))[:, -1]
     assert torch.allclose(log_p_ending(judge, full.X, full.lengths), truth, atol=1e-5)
-    monkeypatch.setattr("fabula.evaluation.lookahead.JUDGED_AT_ONCE", 2)
+    monkeypatch.setattr("fabula.metrics.lookahead.JUDGED_AT_ONCE", 2)
     assert torch.allclose(log_p_ending(judge, full.X, full.lengths), truth, atol=1e-5)
     # And nothing that follows or pads the story counts.
     wide = torch.nn.functional.pad(full.X, (0, 3), value=PAD)
@@ -181,16 +181,16 @@ def test_bridge_with_z_from_the_past_looks_ahead_by_weights_alone(tags: TagSourc
     read = [infer_tags(model, infill_batch([[None, None, end]]), "read").S[0, 2] for end in endings]
     assert read[0] != read[1]
     for end in endings:
-        observed: bridge.Observed
+        observed: smc.Observed
         for observed in ("past", "given"):
-            settings = bridge.BridgeSettings(
+            settings = smc.BridgeSettings(
                 particles=6,
                 decoding=DecodingConfig(top_k=3, max_words=6),
                 tags=tags,
                 z_observes=observed,
                 resample_below=0.0,
             )
-            rounds = bridge.run(model, RULES, infill_batch([[None, None, end]]), settings, [seeded(3)])
+            rounds = smc.run(model, RULES, infill_batch([[None, None, end]]), settings, [seeded(3)])
             found.append([r for r, _ in rounds])
     past, given, other_past, other_given = found
     for r, other in zip(past, other_past, strict=True):

@@ -7,7 +7,7 @@ import pytest
 import fabula
 from fabula.corpus.people import People
 from fabula.corpus.vocabulary import SPECIALS, Vocabulary
-from fabula.infill.names import pronoun_of, stand_ins, unknown_names
+from fabula.sampling.names import pronoun_of, stand_ins, unknown_names
 
 PEOPLE = People(he=("Tom", "Dan"), she=("Mia", "Ann"))
 KNOWN = ["Tom", "Dan", "Mia", "Ann"]

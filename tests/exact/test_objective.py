@@ -18,7 +18,7 @@ from torch.distributions import Normal
 from torch.nn import functional as F
 
 from fabula.corpus.dataset import Stories
-from fabula.evaluation.bound import own_draws, weigh
+from fabula.metrics.bound import own_draws, weigh
 from fabula.models.batch import Batch, StoryDataset
 from fabula.models.build import build
 from fabula.models.dynamics import DiagonalDynamics

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from fabula.evaluation import proposal
-from fabula.evaluation.bound import Weighed
-from fabula.evaluation.proposal import slack, slack_of_two
+from fabula.metrics import proposal
+from fabula.metrics.bound import Weighed
+from fabula.metrics.proposal import slack, slack_of_two
 
 
 def test_slack_is_what_a_power_law_says() -> None:

@@ -11,11 +11,11 @@ from fabula.corpus.dataset import Corpus
 from fabula.corpus.tokenize import detokenise, tokenise
 from fabula.corpus.toy import toy_stories
 from fabula.corpus.vocabulary import EOS
-from fabula.evaluation import copying
-from fabula.evaluation.copying import TrainingText, copied
-from fabula.evaluation.counting import Share, words_of
-from fabula.evaluation.persons import names_given, pronouns_agree
-from fabula.evaluation.quality import Reader, distinct, quality, repeated_4grams, repeated_sentences, unended
+from fabula.metrics import copying
+from fabula.metrics.copying import TrainingText, copied
+from fabula.metrics.counting import Share, words_of
+from fabula.metrics.persons import names_given, pronouns_agree
+from fabula.metrics.quality import Reader, distinct, quality, repeated_4grams, repeated_sentences, unended
 
 ENDS_GIVEN = [[True, False, True]]
 

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import torch
 
-from fabula.infill.repeats import bar_repeats
-from fabula.infill.rules import WordRules
-from fabula.infill.spelling import Spelling, hash_of
+from fabula.sampling.repeats import bar_repeats
+from fabula.sampling.rules import WordRules
+from fabula.sampling.spelling import Spelling, hash_of
 
 TEXTS = ("", "", "", "", ".", "run", "ning", "To", "m", "sat", "he", "Tom")
 STARTS = (True, True, True, True, True, True, False, True, False, True, True, True)

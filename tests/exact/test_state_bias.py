@@ -11,20 +11,20 @@ from torch import Tensor
 
 from fabula.corpus.dataset import Stories
 from fabula.corpus.vocabulary import EOS, PAD, SPECIALS, Vocabulary
-from fabula.evaluation.bound import shared_draws, weigh
-from fabula.evaluation.fit import fits
-from fabula.infill import gibbs
-from fabula.infill.batch import InfillBatch, infill_batch
-from fabula.infill.conditionals import LatentConditional
-from fabula.infill.decode import DecodingConfig
-from fabula.infill.noise import Noise, seeded
-from fabula.infill.rules import WordRules
+from fabula.metrics.bound import shared_draws, weigh
+from fabula.metrics.fit import fits
 from fabula.models.batch import Batch, StoryDataset
 from fabula.models.build import build
 from fabula.models.decoders.gru import FEW
 from fabula.models.decoders.words import WordTokenizer
 from fabula.models.settings import DynamicsSettings, LanguageSettings, ModelSettings, RecognitionSettings
 from fabula.models.slds import SLDS
+from fabula.sampling import gibbs
+from fabula.sampling.batch import InfillBatch, infill_batch
+from fabula.sampling.conditionals import LatentConditional
+from fabula.sampling.decode import DecodingConfig
+from fabula.sampling.noise import Noise, seeded
+from fabula.sampling.rules import WordRules
 
 SIZES, K, D, WORDS = (2, 3), 6, 2, 11
 STORIES = [[[4, 5], [6], [7, 8, 9]], [[4, 6], [10]]]

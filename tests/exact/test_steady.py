@@ -39,7 +39,7 @@ def test_a_steady_model_shares_everything_but_A(random_models: Path) -> None:
 
 def test_only_long_stories_are_written_with_it(random_models: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     narrator, used = fabula.load(random_models / "default"), []
-    from fabula.infill.driver import fill_stories as drawn
+    from fabula.sampling.driver import fill_stories as drawn
 
     def watched(model: object, *rest: object) -> object:
         used.append(model)

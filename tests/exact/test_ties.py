@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 import torch
 
-from fabula.evaluation.bootstrap import difference
-from fabula.evaluation.cloze import Cloze
-from fabula.infill.names import stand_ins
-from fabula.infill.samples import Diagnostics, SampledStories, best_stories, split_r_hat
-from fabula.reproduce.figures import Figure, best_of
+from fabula.metrics.bootstrap import difference
+from fabula.sampling.names import stand_ins
+from fabula.sampling.samples import Diagnostics, SampledStories, best_stories, split_r_hat
 from fabula.ties import at_least, first_best, ranking, tied, wins
+from fabula_paper.figures import Figure, best_of
+from fabula_paper.scores.cloze import Cloze
 
 BIT = 2**-23
 """The relative spacing of float32: the least that two orders of one sum can differ by."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fabula.corpus.dataset import Stories
 from fabula.corpus.tokenize import tokenise
 from fabula.corpus.vocabulary import Vocabulary
-from fabula.evaluation.verbs import Verbs
+from fabula.metrics.verbs import Verbs
 
 TEXT = """
 he walked home . she walked to school . they would walk to work . she wanted to walk . the walk was long .

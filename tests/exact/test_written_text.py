@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fabula.cli.show import verdict
-from fabula.infill import text
 from fabula.results import Reasons
+from fabula.sampling import text
 
 
 def test_the_examples_run() -> None:

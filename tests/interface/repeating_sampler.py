@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from fabula.infill.settings import FillSettings, setting
+from fabula.sampling.settings import FillSettings, setting
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,7 +26,7 @@ class RepeatingSampler:
         import torch
 
         from fabula.corpus.vocabulary import EOS
-        from fabula.infill.samples import SampledStories
+        from fabula.sampling.samples import SampledStories
 
         wide = batch.repeat(settings.samples)
         X, lengths = wide.X.clone(), wide.lengths.clone()

@@ -132,10 +132,10 @@ def test_the_scorers_import_without_their_programs(tmp_path: Path) -> None:
     """What needs a hidden package is asked for when it is used, and says so; Story Cloze needs none."""
     program = """
 import importlib, pkgutil
-import fabula.evaluation
+import fabula.metrics
 from fabula.errors import UserError
-names = [module.name for module in pkgutil.iter_modules(fabula.evaluation.__path__)]
-modules = {name: importlib.import_module(f"fabula.evaluation.{name}") for name in names}
+names = [module.name for module in pkgutil.iter_modules(fabula.metrics.__path__)]
+modules = {name: importlib.import_module(f"fabula.metrics.{name}") for name in names}
 calls = [
     lambda: modules["overlap"].rouge(["a"], ["a"]),
     lambda: modules["overlap"].meteor((["a"], ["a"])),

@@ -12,8 +12,8 @@ import httpx
 import openai
 import pytest
 
-from fabula.studio.server import create_server
-from fabula.studio.settings import StudioSettings
+from fabula.apps.studio.server import create_server
+from fabula.apps.studio.settings import StudioSettings
 
 PAGE = "http://localhost:3000"
 TOKEN = "a-long-secret"
@@ -27,7 +27,7 @@ def url(serving: Serving, random_models: Path) -> Iterator[str]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("FABULA_MODELS", str(random_models))
         patch.setattr("fabula.api.PACKAGED", random_models / "none")
-        patch.setattr("fabula.studio.completions.USUAL_SAMPLES", SAMPLES)
+        patch.setattr("fabula.apps.serve.completions.USUAL_SAMPLES", SAMPLES)
         with serving(create_server(StudioSettings(token=TOKEN, origins=frozenset({PAGE})))) as address:
             yield address
 

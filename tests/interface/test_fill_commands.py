@@ -14,9 +14,9 @@ import fabula
 from fabula.cli import evaluate, fill, models, score, tag, write
 from fabula.corpus.vocabulary import SPECIALS, Vocabulary
 from fabula.errors import UserError
-from fabula.infill.samplers import decoding_of
-from fabula.infill.settings import BridgeFillSettings, GibbsFillSettings
 from fabula.models.build import build
+from fabula.sampling.samplers import decoding_of
+from fabula.sampling.settings import BridgeFillSettings, GibbsFillSettings
 from fabula.training.checkpoint import Checkpoint, save
 from fabula.training.recipe import recipe_from
 from lookahead_systems import LookaheadSettings
@@ -252,7 +252,7 @@ def test_evaluate_draws_its_bar_in_a_terminal_only(
         asked.append(bar)
         return {"recipe": "r", "n": 1, "samples": 1, "kinds": {}}
 
-    monkeypatch.setattr("fabula.evaluation.measure.measure_likelihood", measured)
+    monkeypatch.setattr("fabula.metrics.measure.measure_likelihood", measured)
     for terminal, extra in ((True, []), (False, []), (True, ["--json"])):
         monkeypatch.setattr("sys.stderr.isatty", lambda terminal=terminal: terminal)
         run(evaluate, "likelihood", "--stories", str(tmp_path / "s.jsonl"), *extra)

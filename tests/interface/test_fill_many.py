@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 import fabula
+from fabula.apps.fleet.shards import read_results
 from fabula.cli import main
-from fabula.fleet.shards import read_results
-from fabula.infill.many import TOGETHER, row_seed
+from fabula.sampling.many import TOGETHER, row_seed
 
 STORY = ["Tom was sad.", None, "The dog was glad."]
 FEW = ["--samples", "4", "--candidates", "2"]

@@ -17,7 +17,7 @@ from pathlib import Path
 import psutil  # type: ignore[import-untyped]
 import pytest
 
-from fabula.fleet.shards import read_results
+from fabula.apps.fleet.shards import read_results
 
 SUPPORT = Path(__file__).parents[1] / "support"
 WORKER_NAMES = {"local": "spawn_main", "ray": "ray::Filler"}

@@ -1,4 +1,4 @@
-"""Imports point one way: corpus -> models -> training, infill -> evaluation -> api -> web -> judge -> studio -> cli."""
+"""Imports point one way: corpus, models, then training and sampling, metrics, api, cli; the core knows no app."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import fabula
 ROOT = Path(fabula.__file__).parent
 RANK = {
     "errors": 0, "shapes": 0, "results": 0, "ties": 0, "registry": 0.5, "device": 0.5,
-    "corpus": 1, "models": 2, "training": 3, "infill": 3, "evaluation": 4, "api": 5, "completion": 5.5,
-    "asynchronous": 5.5, "reproduce": 6, "mcp": 6, "fleet": 6, "web": 6, "judge": 7, "studio": 8, "cli": 9,
+    "corpus": 1, "models": 2, "training": 3, "sampling": 3, "metrics": 4, "api": 5, "completion": 5.5,
+    "asynchronous": 5.5, "cli": 6, "apps": 7,
 }  # fmt: skip
 FILES = sorted(ROOT.rglob("*.py"))
 
@@ -70,6 +70,6 @@ def test_the_readmes_tree_has_the_order_of_imports() -> None:
 
 def test_the_check_sees_an_import_that_points_back() -> None:
     assert forbidden("models", ast.parse("def f():\n    from fabula.training.loop import train"))
-    assert forbidden("infill", ast.parse("import fabula.training.recipe"))
+    assert forbidden("sampling", ast.parse("import fabula.training.recipe"))
     assert forbidden("corpus", ast.parse("from fabula import api"))
-    assert not forbidden("api", ast.parse("from fabula import __version__\nfrom fabula.infill.task import Task"))
+    assert not forbidden("api", ast.parse("from fabula import __version__\nfrom fabula.sampling.task import Task"))

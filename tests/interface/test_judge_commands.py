@@ -18,10 +18,10 @@ import httpx
 import pytest
 
 from fabula import cli
+from fabula.apps.judge.pairs import parse_pair
+from fabula.apps.judge.store import Store
+from fabula.apps.studio.store import Store as Studio
 from fabula.errors import UserError
-from fabula.judge.pairs import parse_pair
-from fabula.judge.store import Store
-from fabula.studio.store import Store as Studio
 
 TEXTS = ["Kim found a box.", "It was red.", "Kim smiled.", "Kim kept the box."]
 

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from fabula.judge.app import PAGE, create_app
-from fabula.judge.pairs import Pair
-from fabula.judge.store import Store
-from fabula.judge.study import StudySettings, lay_out
+from fabula.apps.judge.app import PAGE, create_app
+from fabula.apps.judge.pairs import Pair
+from fabula.apps.judge.store import Store
+from fabula.apps.judge.study import StudySettings, lay_out
 
 KEY = {"X-Fabula-Curator": "the-key"}
 SYSTEMS = ("Alphasystem", "Betasystem")
@@ -386,8 +386,8 @@ def test_without_a_study_every_route_says_how_to_make_one(tmp_path: Path) -> Non
     """As in a studio whose file holds none."""
     from fastapi import FastAPI
 
-    from fabula.judge.routes import router
-    from fabula.web import errors
+    from fabula.apps.judge.routes import router
+    from fabula.apps.web import errors
 
     app = FastAPI()
     app.include_router(router(Store(tmp_path / "empty.db")), prefix="/api/judge")

@@ -12,13 +12,13 @@ import pytest
 import torch
 
 from fabula.errors import UserError
-from fabula.infill.batch import flatten, infill_batch
 from fabula.models.decoders import base as bases
 from fabula.models.decoders import load
 from fabula.models.decoders.adapter import Adapter, AdapterConfig, load_adapter, save_adapter, shapes
 from fabula.models.decoders.gguf import read_gguf
 from fabula.models.decoders.narrator import NarratorDecoder
 from fabula.models.decoders.transformer import Sizes
+from fabula.sampling.batch import flatten, infill_batch
 from fabula.training import adapters, checkpoint
 from gguf_writer import write_tiny_base
 

@@ -16,9 +16,9 @@ from repeating_sampler import RepeatingSampler
 import fabula
 from fabula.cli import main
 from fabula.errors import UserError
-from fabula.infill import protocol
-from fabula.infill.protocol import register_sampler, sampler_named, samplers
-from fabula.infill.settings import BridgeFillSettings, GibbsFillSettings, RerankFillSettings, choose
+from fabula.sampling import protocol
+from fabula.sampling.protocol import register_sampler, sampler_named, samplers
+from fabula.sampling.settings import BridgeFillSettings, GibbsFillSettings, RerankFillSettings, choose
 
 STORY = ["Mia's car would not start.", None, None, "Mia made it to work on time."]
 GIVEN = ["_" if sentence is None else sentence for sentence in STORY]
@@ -40,7 +40,7 @@ def repeating() -> Iterator[None]:
 @pytest.mark.usefixtures("repeating")
 def test_a_sampler_of_ones_own_is_one_file_and_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     """Every door offers it with its own setting; others do not have that setting, nor it theirs."""
-    from fabula.studio.bodies import Sampling, with_settings
+    from fabula.apps.studio.bodies import Sampling, with_settings
 
     for words, sentence in (([], STORY[0]), (["--words", "3"], "Mia's car")):
         assert main(["fill", *GIVEN, "--sampler", "repeat", "--samples", "2", *words, "--json"]) == 0
@@ -127,9 +127,9 @@ def test_python_names_every_setting() -> None:
 
 
 def test_plain_settings_are_the_models_own_law() -> None:
-    bridge = BridgeFillSettings.plain(samples=7)
-    off = (bridge.fluency, bridge.twist_weight, bridge.context, bridge.agreement, bridge.no_repeat)
-    assert (bridge.samples, bridge.temperature, bridge.allow_new_names, off) == (7, 1.0, True, (0,) * 5)
+    smc = BridgeFillSettings.plain(samples=7)
+    off = (smc.fluency, smc.twist_weight, smc.context, smc.agreement, smc.no_repeat)
+    assert (smc.samples, smc.temperature, smc.allow_new_names, off) == (7, 1.0, True, (0,) * 5)
     assert (RerankFillSettings.plain().temperature, RerankFillSettings.plain().no_repeat) == (1.0, 0)
     assert GibbsFillSettings.plain() == GibbsFillSettings()
     assert choose("bridge", BridgeFillSettings, {}) == BridgeFillSettings()

@@ -18,8 +18,8 @@ import httpx
 import psutil  # type: ignore[import-untyped]
 import pytest
 
+from fabula.apps.web.serve import bind
 from fabula.cli import main
-from fabula.web.serve import bind
 
 SECONDS = 120.0
 STATE = {"lines": [{"text": "A."}, {"text": "B."}]}

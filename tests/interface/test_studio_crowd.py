@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from fabula.studio import attention, jobs
+from fabula.apps.studio import attention, jobs
 from gates import SECONDS, Gate, until
 from own_loop import run_alone
 

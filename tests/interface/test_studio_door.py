@@ -21,8 +21,8 @@ import pytest
 import uvicorn
 from fastapi import FastAPI
 
+from fabula.apps.web import door, errors, guard, serve
 from fabula.errors import UserError
-from fabula.web import door, errors, guard, serve
 
 Serving = Callable[[Any], AbstractContextManager[str]]
 TOKEN = "a-long-secret"
@@ -112,10 +112,10 @@ def test_a_guesser_has_to_wait_and_the_owner_does_not(serving: Serving) -> None:
 def test_a_throttle_forgets(monkeypatch: pytest.MonkeyPatch) -> None:
     throttle = door.Throttle(tries=2, seconds=10.0)
     for now in (0.0, 4.0):
-        monkeypatch.setattr("fabula.web.door.time.monotonic", lambda now=now: now)
+        monkeypatch.setattr("fabula.apps.web.door.time.monotonic", lambda now=now: now)
         throttle.wrong("a")
     assert (throttle.wait("a"), throttle.wait("b")) == (6.0, 0.0)
-    monkeypatch.setattr("fabula.web.door.time.monotonic", lambda: 10.5)
+    monkeypatch.setattr("fabula.apps.web.door.time.monotonic", lambda: 10.5)
     assert throttle.wait("a") == 0.0
 
 

@@ -15,8 +15,8 @@ import pytest
 from fastapi import FastAPI
 from pydantic import BaseModel
 
+from fabula.apps.web import errors, guard, serve, static
 from fabula.errors import UserError
-from fabula.web import errors, guard, serve, static
 
 Serving = Callable[[Any], AbstractContextManager[str]]
 TOKEN = "a-long-secret"

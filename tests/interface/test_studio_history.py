@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from fabula.studio import store as stores
-from fabula.studio.store import Store
-from fabula.web.errors import RefusedError
+from fabula.apps.studio import store as stores
+from fabula.apps.studio.store import Store
+from fabula.apps.web.errors import RefusedError
 
 STATE = {"lines": [{"text": "A boat."}, {"text": "It sank."}]}
 OLD = """

@@ -20,10 +20,10 @@ import pytest
 
 import fabula
 from fabula.api import Narrator
-from fabula.studio import attention, jobs
-from fabula.studio.app import create_app
-from fabula.studio.settings import StudioSettings
-from fabula.web.errors import RefusedError
+from fabula.apps.studio import attention, jobs
+from fabula.apps.studio.app import create_app
+from fabula.apps.studio.settings import StudioSettings
+from fabula.apps.web.errors import RefusedError
 from gates import SECONDS, Gate, until
 from own_loop import run_alone
 

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from fabula.apps.judge.store import Store as JudgeStore
+from fabula.apps.studio import store as stores
+from fabula.apps.studio.store import Store
+from fabula.apps.web import database
+from fabula.apps.web.errors import RefusedError
 from fabula.errors import UserError
-from fabula.judge.store import Store as JudgeStore
-from fabula.studio import store as stores
-from fabula.studio.store import Store
-from fabula.web import database
-from fabula.web.errors import RefusedError
 
 STATE = {"lines": [{"text": "A."}, {"text": "B."}]}
 

@@ -17,7 +17,7 @@ from fabula.cli import main
 from fabula.corpus.dataset import Corpus
 from fabula.corpus.prepare import prepare
 from fabula.corpus.vocabulary import Vocabulary
-from fabula.evaluation.measure import measure_likelihood
+from fabula.metrics.measure import measure_likelihood
 from fabula.training import loop
 from fabula.training.checkpoint import FORMAT, load
 from fabula.training.loop import train

@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 
 import fabula
+from fabula.apps.judge.report import report
+from fabula.apps.judge.store import Store as JudgeStore
+from fabula.apps.studio.bodies import State
+from fabula.apps.studio.store import Store
+from fabula.apps.web.errors import RefusedError
 from fabula.cli import main
 from fabula.corpus.dataset import Corpus
-from fabula.judge.report import report
-from fabula.judge.store import Store as JudgeStore
-from fabula.studio.bodies import State
-from fabula.studio.store import Store
-from fabula.web.errors import RefusedError
 
 FILES = Path(__file__).parents[1] / "support" / "version-0.1.tar.xz"
 LINES = ["Karl rented a green boat.", "The boat was safe."]

@@ -12,12 +12,12 @@ import torch
 import fabula
 from fabula.cli import main
 from fabula.corpus.vocabulary import PAD, SPECIALS, Vocabulary
-from fabula.infill import bridge
-from fabula.infill.batch import infill_batch
-from fabula.infill.decode import DecodingConfig
-from fabula.infill.noise import Noise, seeded
-from fabula.infill.rules import WordRules
 from fabula.models.settings import ModelSettings
+from fabula.sampling import smc
+from fabula.sampling.batch import infill_batch
+from fabula.sampling.decode import DecodingConfig
+from fabula.sampling.noise import Noise, seeded
+from fabula.sampling.rules import WordRules
 from fabula.training.checkpoint import Checkpoint, save
 from fabula.training.recipe import Recipe
 from toy_decoder import END, TEXTS, PairTokenizer, ToyModel
@@ -91,12 +91,12 @@ def test_weights_p_over_r_make_the_proposal_exact() -> None:
         truth = truth + (log_p if i else 0.0)
     p = truth.detach().double().softmax(0)
     particles = 4_000
-    settings = bridge.BridgeSettings(
+    settings = smc.BridgeSettings(
         particles=particles, decoding=DecodingConfig(top_k=0, max_words=limit), correct=True, resample_below=0.0,
     )  # fmt: skip
     noise = Noise([seeded(5)], [3], particles, "cpu")
     with torch.inference_mode():
-        found, _ = bridge.island(model, rules, batch, bridge.without_latents(batch), settings, noise)
+        found, _ = smc.island(model, rules, batch, smc.without_latents(batch), settings, noise)
     number = {s: n for n, s in enumerate(every)}
     place = torch.tensor([number[tuple(t for t in row if t != PAD)] for row in found.X[:, 1].tolist()])
     w = found.log_weight.double().softmax(0)

@@ -171,7 +171,7 @@ def test_the_glossary_names_what_is_there() -> None:
 
 
 def test_the_measures_of_the_maths_are_those_of_the_record() -> None:
-    from fabula.evaluation.likelihood import Likelihood
+    from fabula.metrics.likelihood import Likelihood
 
     maths = (ROOT / "docs" / "maths.md").read_text(encoding="utf-8")
     (table,) = re.findall(r"^\| measure .*?\n\n", maths, re.MULTILINE | re.DOTALL)

@@ -12,9 +12,9 @@ import httpx
 import pytest
 
 import fabula
+from fabula.apps.studio.app import create_app
+from fabula.apps.studio.settings import StudioSettings
 from fabula.cli import main
-from fabula.studio.app import create_app
-from fabula.studio.settings import StudioSettings
 
 STORY = ["Mia's car would not start.", None, None, "Mia made it to work on time."]
 GIVEN = ["_" if sentence is None else sentence for sentence in STORY]

@@ -14,14 +14,14 @@ import torch
 
 import fabula
 from fabula.api import Narrator
+from fabula.apps.studio.app import create_app
+from fabula.apps.studio.settings import StudioSettings
 from fabula.cli import main
 from fabula.corpus.states import Factor, StateSpace
 from fabula.corpus.vocabulary import SPECIALS, Vocabulary
-from fabula.infill.batch import flatten
-from fabula.infill.task import story_task
 from fabula.models.build import build
-from fabula.studio.app import create_app
-from fabula.studio.settings import StudioSettings
+from fabula.sampling.batch import flatten
+from fabula.sampling.task import story_task
 from fabula.training.checkpoint import Checkpoint, load, save
 from fabula.training.recipe import recipe_from
 

@@ -8,19 +8,19 @@ import pytest
 import torch
 
 from fabula.corpus.vocabulary import SPECIALS, Vocabulary
-from fabula.infill import bridge, latents
-from fabula.infill.batch import InfillBatch, infill_batch
-from fabula.infill.driver import Answer, draw, fill_batch
-from fabula.infill.noise import Noise, seeded
-from fabula.infill.rules import WordRules
-from fabula.infill.samples import SampledStory
-from fabula.infill.settings import BridgeFillSettings, FillSettings, GibbsFillSettings, RerankFillSettings
 from fabula.models.build import build
 from fabula.models.decoders.words import WordTokenizer
 from fabula.models.protocol import Model
 from fabula.models.scaffold import allowed_states
 from fabula.models.settings import DynamicsSettings, LanguageSettings, ModelSettings, RecognitionSettings
 from fabula.models.slds import SLDS
+from fabula.sampling import latents, smc
+from fabula.sampling.batch import InfillBatch, infill_batch
+from fabula.sampling.driver import Answer, draw, fill_batch
+from fabula.sampling.noise import Noise, seeded
+from fabula.sampling.rules import WordRules
+from fabula.sampling.samples import SampledStory
+from fabula.sampling.settings import BridgeFillSettings, FillSettings, GibbsFillSettings, RerankFillSettings
 
 VOCABULARY = Vocabulary((*SPECIALS, ".", "!", *(f"w{i}" for i in range(40))))
 RULES = WordRules.of(WordTokenizer(VOCABULARY))
@@ -144,7 +144,7 @@ def test_bridge_finds_its_tag_paths_once(monkeypatch: pytest.MonkeyPatch) -> Non
         calls.append(len(arguments))
         return real(*arguments)
 
-    monkeypatch.setattr(bridge, "find_paths", counted)
+    monkeypatch.setattr(smc, "find_paths", counted)
     fill(a_model("slds", "sentence"), range(6), WAYS[4][2], SEEDS)
     assert len(calls) == 1
 
@@ -154,12 +154,12 @@ def test_resampling_keeps_the_total_weight_of_an_island() -> None:
     model = a_model("slds", "sentence")
     assert isinstance(model, SLDS)
     blanks = infill_batch([[[8, 9, 4], None, None], [[20, 21], None]])
-    blanks, phi = bridge.observe(model, blanks, "free", "given")
+    blanks, phi = smc.observe(model, blanks, "free", "given")
     totals = []
     for share in (0.0, 1.0):
-        settings = bridge.BridgeSettings(particles=20, resample_below=share, tags="free")
+        settings = smc.BridgeSettings(particles=20, resample_below=share, tags="free")
         noise = Noise([seeded(1), seeded(2)], blanks.sentences, 20, "cpu")
-        drawn, _ = bridge.island(model, RULES, blanks, phi, settings, noise)
+        drawn, _ = smc.island(model, RULES, blanks, phi, settings, noise)
         weights = drawn.log_weight.view(2, 20)
         assert bool((weights.std(1) < 1e-6).all()) == (share == 1.0)
         totals.append(weights.logsumexp(1))
@@ -174,8 +174,8 @@ def test_islands_side_by_side_tell_what_they_tell_one_after_the_other(share: flo
     blanks = infill_batch([[[8, 9, 4], None, None, [6, 5]], [[20, 21], None]])
     found = []
     for at_once in (False, True):
-        settings = bridge.BridgeSettings(particles=12, resample_below=share, tags="free", at_once=at_once)
-        rounds = list(bridge.run(model, RULES, blanks, settings, [seeded(1), seeded(2)]))
+        settings = smc.BridgeSettings(particles=12, resample_below=share, tags="free", at_once=at_once)
+        rounds = list(smc.run(model, RULES, blanks, settings, [seeded(1), seeded(2)]))
         assert len(rounds) == (1 if at_once else 2)
         told = [torch.cat([part.view(2, -1, *part.shape[1:]) for part in parts], 1) for parts in (
             [r.X for r, _ in rounds], [r.log_weight for r, _ in rounds], [r.score for r, _ in rounds]

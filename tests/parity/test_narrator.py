@@ -13,9 +13,6 @@ from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
 from fabula.corpus.states import Factor, StateSpace
-from fabula.infill.batch import infill_batch
-from fabula.infill.noise import Noise, seeded
-from fabula.infill.tags import tags_to_write
 from fabula.models.decoders.adapter import Adapter, AdapterConfig
 from fabula.models.decoders.fuse import fuse
 from fabula.models.decoders.gguf import GGUF, read_gguf
@@ -27,6 +24,9 @@ from fabula.models.decoders.tokenizer import SubwordTokenizer
 from fabula.models.decoders.transformer import Sizes, Transformer
 from fabula.models.narrator import NarratorModel
 from fabula.models.scaffold import Scaffold
+from fabula.sampling.batch import infill_batch
+from fabula.sampling.noise import Noise, seeded
+from fabula.sampling.tags import tags_to_write
 from gguf_writer import HEADS, INNER, KEY_HEADS, LAYERS, WIDTH, write_tiny_base
 
 RANK, SCALE = 4, 2.0

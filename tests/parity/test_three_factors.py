@@ -16,6 +16,8 @@ import torch
 
 import fabula
 from fabula.api import Narrator, describe
+from fabula.apps.studio.app import create_app
+from fabula.apps.studio.settings import StudioSettings
 from fabula.cli import main
 from fabula.corpus.taggers.protocol import build_tagger, named, states_of
 from fabula.corpus.taggers.verb import INSTALL, VerbTagger
@@ -25,8 +27,6 @@ from fabula.models.decoders import load
 from fabula.models.decoders.adapter import Adapter, AdapterConfig, save_adapter, shapes
 from fabula.models.decoders.gguf import read_gguf
 from fabula.models.decoders.transformer import Sizes
-from fabula.studio.app import create_app
-from fabula.studio.settings import StudioSettings
 from fabula.training import adapters
 from fabula.training.stories import chain_of
 from gguf_writer import write_tiny_base

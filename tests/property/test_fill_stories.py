@@ -15,8 +15,8 @@ from fabula.corpus.states import StateSpace
 from fabula.corpus.tokenize import tokenise
 from fabula.corpus.vocabulary import SPECIALS, Vocabulary
 from fabula.errors import UserError
-from fabula.infill.task import fill_task
 from fabula.models.build import build
+from fabula.sampling.task import fill_task
 from fabula.training.checkpoint import Checkpoint
 from fabula.training.recipe import recipe_from
 

@@ -9,9 +9,9 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fabula.judge.pairs import Pair
-from fabula.judge.store import Store, Task
-from fabula.judge.study import Item, StudySettings, lay_out
+from fabula.apps.judge.pairs import Pair
+from fabula.apps.judge.store import Store, Task
+from fabula.apps.judge.study import Item, StudySettings, lay_out
 
 PEOPLE = ("ann", "bob", "cid", "dot", "eve")
 SYSTEMS = ("SLDS", "LM", "S2S")

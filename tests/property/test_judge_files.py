@@ -11,11 +11,11 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fabula.judge import mturk
-from fabula.judge.judgement import Judgement
-from fabula.judge.pairs import Pair, parse_pair
-from fabula.judge.store import Store
-from fabula.judge.study import StudySettings, lay_out
+from fabula.apps.judge import mturk
+from fabula.apps.judge.judgement import Judgement
+from fabula.apps.judge.pairs import Pair, parse_pair
+from fabula.apps.judge.store import Store
+from fabula.apps.judge.study import StudySettings, lay_out
 
 # Anything that can stand in a line: quotes, commas, markup, formulas, other scripts.
 TEXT = st.text(

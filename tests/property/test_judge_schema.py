@@ -18,10 +18,10 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from fabula.judge.app import create_app
-from fabula.judge.pairs import Pair
-from fabula.judge.store import Store
-from fabula.judge.study import StudySettings, lay_out
+from fabula.apps.judge.app import create_app
+from fabula.apps.judge.pairs import Pair
+from fabula.apps.judge.store import Store
+from fabula.apps.judge.study import StudySettings, lay_out
 
 CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
 CALM = [HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large]

@@ -19,8 +19,8 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from fabula.studio.app import create_app
-from fabula.studio.settings import StudioSettings
+from fabula.apps.studio.app import create_app
+from fabula.apps.studio.settings import StudioSettings
 
 CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
 
@@ -34,7 +34,7 @@ def document(
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("FABULA_MODELS", str(random_models))
         patch.setattr("fabula.api.PACKAGED", random_models / "none")
-        patch.setattr("fabula.studio.completions.USUAL_SAMPLES", 2)
+        patch.setattr("fabula.apps.serve.completions.USUAL_SAMPLES", 2)
         chosen = StudioSettings(db=tmp_path_factory.mktemp("schema") / "studio.db")
         with serving(create_app(chosen)) as url:
             yield schemathesis.openapi.from_url(f"{url}/api/openapi.json")

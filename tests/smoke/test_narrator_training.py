@@ -16,7 +16,7 @@ from fabula.corpus.read import Story, read_stories
 from fabula.corpus.taggers.sentiment import VaderTagger
 from fabula.corpus.toy import toy_splits
 from fabula.errors import UserError
-from fabula.evaluation.narrator import measure_narrator, story_nats
+from fabula.metrics.narrator import measure_narrator, story_nats
 from fabula.models.decoders import load
 from fabula.models.decoders.adapter import load_adapter
 from fabula.models.decoders.base import CACHE_VARIABLE

@@ -12,11 +12,11 @@ import torch
 
 from fabula.corpus.toy import toy_splits
 from fabula.errors import UserError
-from fabula.infill.tellings import draw, log_p_lines, write_missing
 from fabula.models.decoders.base import CACHE_VARIABLE
 from fabula.models.decoders.load import load_narrator
 from fabula.models.decoders.narrator import NarratorDecoder
 from fabula.models.decoders.rows import END
+from fabula.sampling.tellings import draw, log_p_lines, write_missing
 from fabula.training.narrator import NarratorRecipe, train_narrator
 from fabula.training.preference import PreferenceRecipe, read_preferences, train_on_preferences
 from fabula.training.stories import Stories, save_tags

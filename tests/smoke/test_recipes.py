@@ -15,12 +15,11 @@ from fabula.corpus.dataset import Corpus
 from fabula.corpus.prepare import prepare
 from fabula.corpus.toy import toy_stories
 from fabula.errors import UserError
-from fabula.evaluation.measure import measure_likelihood
+from fabula.metrics.measure import measure_likelihood
 from fabula.models.s2s import S2S
 from fabula.models.slds import SLDS
 from fabula.training.checkpoint import load
 from fabula.training.critic import read_critic_recipe
-from fabula.training.latent_narrator import read_latent_recipe
 from fabula.training.loop import train
 from fabula.training.narrator import read_narrator_recipe
 from fabula.training.preference import read_preference_recipe
@@ -31,7 +30,7 @@ ADAPTED: dict[str, Callable[[Path], Any]] = {
     "narrator": read_narrator_recipe, "narrator-factors": read_narrator_recipe, "narrator-full": read_narrator_recipe,
     "critic": read_critic_recipe,
     "critic-readings": read_critic_recipe,
-    "narrator-preferred": read_preference_recipe, "slds-narrator": read_latent_recipe,
+    "narrator-preferred": read_preference_recipe,
 }  # fmt: skip
 """Recipes that adapt the pretrained base have settings, and tests, of their own."""
 RECIPES = sorted(path for path in (ROOT / "recipes").rglob("*.toml") if path.stem not in ADAPTED)

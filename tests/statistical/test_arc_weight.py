@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 import torch
 
-from fabula.infill import bridge
-from fabula.infill.batch import infill_batch
-from fabula.infill.decode import DecodingConfig
-from fabula.infill.noise import seeded
-from fabula.infill.rules import WordRules
+from fabula.sampling import smc
+from fabula.sampling.batch import infill_batch
+from fabula.sampling.decode import DecodingConfig
+from fabula.sampling.noise import seeded
+from fabula.sampling.rules import WordRules
 from toy_decoder import END, PairTokenizer, ToyModel
 
 
@@ -47,13 +47,13 @@ def test_what_is_asked_for_is_written(asked: int) -> None:
     batch = infill_batch([[encode.encode("ab."), None, None]], [allowed], end=END)
     best: dict[float, list[int]] = {}
     for weight in (0.0, 6.0):
-        settings = bridge.BridgeSettings(
+        settings = smc.BridgeSettings(
             particles=60, decoding=DecodingConfig(top_k=0, max_words=5), arc_weight=weight,
         )  # fmt: skip
         best[weight] = []
         for seed in range(12):
             with torch.inference_mode():
-                rounds = [r for r, _ in bridge.run(model, rules, batch, settings, [seeded(seed)])]
+                rounds = [r for r, _ in smc.run(model, rules, batch, settings, [seeded(seed)])]
             story = max((r.row(k) for r in rounds for k in range(len(r.score))), key=lambda s: s.score)
             texts = [encode.decode(story.X[i, : int(story.lengths[i]) - 1].tolist()) for i in (1, 2)]
             best[weight] += [tag or 0 for tag in ByFirstLetter().tag(texts)]

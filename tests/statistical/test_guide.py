@@ -9,12 +9,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from fabula.infill import bridge
-from fabula.infill.batch import infill_batch
-from fabula.infill.decode import DecodingConfig
-from fabula.infill.noise import Noise, seeded
-from fabula.infill.rules import WordRules
 from fabula.models.critic import Critic, Verdict
+from fabula.sampling import smc
+from fabula.sampling.batch import infill_batch
+from fabula.sampling.decode import DecodingConfig
+from fabula.sampling.noise import Noise, seeded
+from fabula.sampling.rules import WordRules
 from toy_decoder import END, PairTokenizer, ToyModel
 
 
@@ -49,7 +49,7 @@ def a_model() -> Judged:
 def islands(model: Judged, given: list[Any], guide: float, count: int, particles: int) -> list[tuple[Tensor, Tensor]]:
     """Of every island: its particles' log weights, and the length of the first written sentence."""
     batch, rules = infill_batch([given], end=END), WordRules.of(PairTokenizer())
-    settings = bridge.BridgeSettings(
+    settings = smc.BridgeSettings(
         particles=particles, decoding=DecodingConfig(top_k=0, max_words=5), correct=True, resample_below=1.0,
         guide=guide, rank="critic",
     )  # fmt: skip
@@ -57,7 +57,7 @@ def islands(model: Judged, given: list[Any], guide: float, count: int, particles
     for seed in range(count):
         noise = Noise([seeded(seed)], [len(given)], particles, "cpu")
         with torch.inference_mode():
-            drawn, _ = bridge.island(model, rules, batch, bridge.without_latents(batch), settings, noise)
+            drawn, _ = smc.island(model, rules, batch, smc.without_latents(batch), settings, noise)
         found.append((drawn.log_weight.double(), drawn.lengths[:, 1].double()))
     return found
 
@@ -89,8 +89,8 @@ def test_the_weighted_law_is_the_same_with_a_guide(ending: bool) -> None:
 def test_candidates_come_in_the_order_of_the_critic() -> None:
     batch = infill_batch([[PairTokenizer().encode("ab."), None, None]], end=END)
     rules, model = WordRules.of(PairTokenizer()), a_model()
-    settings = bridge.BridgeSettings(particles=20, decoding=DecodingConfig(top_k=0, max_words=5), rank="critic")
-    rounds = list(bridge.run(model, rules, batch, settings, [seeded(1)]))
+    settings = smc.BridgeSettings(particles=20, decoding=DecodingConfig(top_k=0, max_words=5), rank="critic")
+    rounds = list(smc.run(model, rules, batch, settings, [seeded(1)]))
     for stories, _ in rounds:
         assert stories.verdict is not None
         written = (stories.lengths - 1).clamp(min=0).sum(1).float()

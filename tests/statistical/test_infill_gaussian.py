@@ -12,12 +12,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from fabula.infill import latents
-from fabula.infill.conditionals import LatentConditional, sweep_Z
-from fabula.infill.noise import Noise, seeded
 from fabula.models.dynamics import Dynamics, dynamics
 from fabula.models.gaussian import Potential
 from fabula.models.scaffold import Scaffold
+from fabula.sampling import latents
+from fabula.sampling.conditionals import LatentConditional, sweep_Z
+from fabula.sampling.noise import Noise, seeded
 
 D, K, N, CHAINS = 2, 2, 4, 20_000
 R = torch.tensor([0.5, 0.8])

@@ -13,18 +13,18 @@ import torch
 from torch import Tensor
 
 from fabula.corpus.vocabulary import EOS, PAD, SPECIALS, Vocabulary
-from fabula.infill import bridge, gibbs, ranking
-from fabula.infill.batch import InfillBatch, evidence, flatten, infill_batch
-from fabula.infill.decode import DecodingConfig
-from fabula.infill.latents import draw_latents
-from fabula.infill.noise import Noise, seeded
-from fabula.infill.rules import WordRules
 from fabula.models.build import build
 from fabula.models.decoders.gru import GRUState
 from fabula.models.decoders.words import WordTokenizer
 from fabula.models.gaussian import Potential
 from fabula.models.settings import DynamicsSettings, LanguageSettings, ModelSettings, RecognitionSettings
 from fabula.models.slds import SLDS
+from fabula.sampling import gibbs, ranking, smc
+from fabula.sampling.batch import InfillBatch, evidence, flatten, infill_batch
+from fabula.sampling.decode import DecodingConfig
+from fabula.sampling.latents import draw_latents
+from fabula.sampling.noise import Noise, seeded
+from fabula.sampling.rules import WordRules
 
 VOCABULARY = Vocabulary((*SPECIALS, ".", "a", "b"))
 RULES = WordRules.of(WordTokenizer(VOCABULARY))
@@ -141,7 +141,7 @@ def test_bridge_weighs_a_given_sentence_once(resample_below: float, state_bias: 
     story = infill_batch([[[5, 6, 4], None, [6, 6, 4]]])
     truth, its_error = enumerated(model, story, 60_000)
     many = story.repeat(islands)
-    settings = bridge.BridgeSettings(
+    settings = smc.BridgeSettings(
         particles=particles,
         decoding=DecodingConfig(top_k=0, max_words=4),
         correct=True,
@@ -151,7 +151,7 @@ def test_bridge_weighs_a_given_sentence_once(resample_below: float, state_bias: 
     # Any potential makes a valid proposal: a strong and wrong one, so that forgetting to divide by it shows.
     wrong = Potential(torch.full((islands, 3, 2), 0.8), torch.full((islands, 3, 2), 1.5)).where(many.given)
     noise = Noise([seeded(1, i) for i in range(islands)], many.sentences, particles, "cpu")
-    found, diagnostics = bridge.island(model, RULES, many, wrong, settings, noise)
+    found, diagnostics = smc.island(model, RULES, many, wrong, settings, noise)
     weights = found.log_weight.view(islands, particles).double().softmax(-1)
     said = torch.nn.functional.one_hot(which(found.X[:, 1]), 8).view(islands, particles, 8).double()
     each = (weights.unsqueeze(-1) * said).sum(1)
@@ -172,13 +172,13 @@ def test_asking_ahead_leaves_the_target_as_it_is(ahead: float, state_bias: bool)
     story = infill_batch([[[5, 6, 4], None, None, [6, 6, 4]]])
     truth, its_error = enumerated(model, story, 20_000)
     many = story.repeat(islands)
-    settings = bridge.BridgeSettings(
+    settings = smc.BridgeSettings(
         particles=particles, decoding=DecodingConfig(top_k=0, max_words=4), correct=True, resample_below=1.0,
         twist_weight=ahead, tags="free",
     )  # fmt: skip
     wrong = Potential(torch.full((islands, 4, 2), 0.4), torch.full((islands, 4, 2), 0.8)).where(many.given)
     noise = Noise([seeded(5, i) for i in range(islands)], many.sentences, particles, "cpu")
-    found, _ = bridge.island(model, RULES, many, wrong, settings, noise)
+    found, _ = smc.island(model, RULES, many, wrong, settings, noise)
     weights = found.log_weight.view(islands, particles).double().softmax(-1)
     for blank, axis in ((1, 1), (2, 0)):
         said = torch.nn.functional.one_hot(which(found.X[:, blank]), 8).view(islands, particles, 8).double()
@@ -194,7 +194,7 @@ def test_context_gain_is_what_the_story_saves_a_written_sentence() -> None:
     story = infill_batch([[[5, 6, 4], None, [6, 6, 4], None]])
     scores = {}
     for context in (0.0, 2.0):
-        settings = bridge.BridgeSettings(
+        settings = smc.BridgeSettings(
             particles=particles,
             decoding=DecodingConfig(top_k=0, max_words=4),
             context=context,
@@ -207,7 +207,7 @@ def test_context_gain_is_what_the_story_saves_a_written_sentence() -> None:
             model.scaffold, model.dynamics, torch.ones(1, 4, model.K, dtype=torch.bool), phi, story.present,
             Noise([seeded(3)], story.sentences, particles, "cpu"),
         )  # fmt: skip
-        found, _ = bridge.island(model, RULES, story, phi, settings, noise)
+        found, _ = smc.island(model, RULES, story, phi, settings, noise)
         scores[context] = found.score
     told = log_p_of(model, found.X, latents.Z)
     saved, words = torch.zeros(particles), torch.zeros(particles)
@@ -229,7 +229,7 @@ def test_context_gain_reads_a_sentence_that_particles_have_in_common_once(monkey
     """Resampled at every weighing, particles share sentences with their Z: the scores are those of reading each."""
     model, particles, rows = tiny(), 40, []
     story = infill_batch([[[5, 6, 4], None, [6, 6, 4], None]]).repeat(2)
-    settings = bridge.BridgeSettings(
+    settings = smc.BridgeSettings(
         particles=particles, decoding=DecodingConfig(top_k=0, max_words=4), context=2.0, resample_below=1.0, tags="free"
     )
     phi, found = evidence(model, story.X, story.lengths).phi, []
@@ -245,7 +245,7 @@ def test_context_gain_reads_a_sentence_that_particles_have_in_common_once(monkey
     for way in (counted, each):
         monkeypatch.setattr(ranking, "distinct", way)
         noise = Noise([seeded(3), seeded(4)], story.sentences, particles, "cpu")
-        found.append(bridge.island(model, RULES, story, phi, settings, noise)[0].score)
+        found.append(smc.island(model, RULES, story, phi, settings, noise)[0].score)
     assert rows[0] < rows[1] <= 2 * particles
     assert rows[0] < 1.5 * particles
     torch.testing.assert_close(found[0], found[1], rtol=0, atol=1e-5)

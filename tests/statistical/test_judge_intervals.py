@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from fabula.evaluation.bootstrap import middle
-from fabula.judge.statistics import NEEDED, ratio, resampled
+from fabula.apps.judge.statistics import NEEDED, ratio, resampled
+from fabula.metrics.bootstrap import middle
 
 STUDIES, PAIRS, RATINGS, REPEATS = 600, 60, 12, 400
 

@@ -15,8 +15,8 @@ import torch
 from fabula.corpus.dataset import Corpus
 from fabula.corpus.prepare import prepare_stories
 from fabula.corpus.toy import toy_stories
-from fabula.evaluation.likelihood import Likelihood, likelihood
-from fabula.evaluation.record import mean_and_error
+from fabula.metrics.likelihood import Likelihood, likelihood
+from fabula.metrics.record import mean_and_error
 from fabula.models.batch import StoryDataset
 from fabula.models.slds import SLDS
 from fabula.training.checkpoint import load

@@ -7,14 +7,14 @@ import itertools
 import torch
 
 from fabula.corpus.states import Factor, StateSpace
-from fabula.infill.batch import InfillBatch, evidence, infill_batch
-from fabula.infill.noise import Noise, seeded
-from fabula.infill.tags import infer_tags, tags_to_write
 from fabula.models.batch import Batch
 from fabula.models.build import build
 from fabula.models.protocol import Model
 from fabula.models.scaffold import Scaffold
 from fabula.models.settings import DynamicsSettings, LanguageSettings, ModelSettings, RecognitionSettings
+from fabula.sampling.batch import InfillBatch, evidence, infill_batch
+from fabula.sampling.noise import Noise, seeded
+from fabula.sampling.tags import infer_tags, tags_to_write
 
 STATES = StateSpace((Factor("sentiment", ("negative", "positive")), Factor("emotion", ("joy", "fear", "none"))))
 K, CHAINS = STATES.K, 20_000

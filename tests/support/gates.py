@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from fabula.studio import attention
+from fabula.apps.studio import attention
 
 SECONDS = 60.0
 """What a condition may take on a busy machine, at most."""

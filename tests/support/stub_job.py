@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 
 import stub_narrator
-from fabula.fleet.job import Job, run
-from fabula.infill.many import TOGETHER
+from fabula.apps.fleet.job import Job, run
+from fabula.sampling.many import TOGETHER
 
 if __name__ == "__main__":
     source, out, engine, workers, size = sys.argv[1:6]

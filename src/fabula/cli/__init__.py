@@ -11,6 +11,7 @@ import importlib
 import os
 import sys
 from collections.abc import Sequence
+from importlib import metadata
 from typing import NoReturn
 
 from fabula import __version__
@@ -20,20 +21,18 @@ COMMANDS = {
     "prepare": "turn story files into a prepared corpus",
     "train": "train a model by a recipe",
     "evaluate": "measure a model",
-    "reproduce": "every table of the paper side by side with ours",
     "fill": "write the missing sentences of a story",
-    "fill-many": "fill in the stories of a file, millions if need be",
     "write": "write a story from nothing but its length and its arc",
     "tag": "say the arc of a story",
     "score": "say how probable a story is",
     "models": "list the installed models",
     "demo": "fill in a story; trains a toy model first where none is installed",
-    "studio": "write along an arc in the browser",
-    "serve": "fill in for other programs, by OpenAI's completions API",
-    "mcp": "tools for assistants that speak the Model Context Protocol",
-    "judge": "let people judge two stories side by side",
 }
 """The files of this folder with what the help says of each, in its order; they are imported when they are needed."""
+
+GROUP = "fabula.commands"
+"""The entry points of further commands: the apps', the paper's, a plug-in's. Each names a module with `ABOUT`, what the
+help says of it, and `add_parser`."""
 
 FULL = (errno.ENOSPC, errno.EDQUOT)
 """A disk with no room left: nobody's fault in the code, wherever it happens."""
@@ -57,10 +56,20 @@ def build_parser(only: str | None = None) -> argparse.ArgumentParser:
     subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for name, about in COMMANDS.items():
         if only is None or name == only:
-            importlib.import_module(f"fabula.cli.{name.replace('-', '_')}").add_parser(subparsers)
+            importlib.import_module(f"fabula.cli.{name}").add_parser(subparsers)
         else:
             subparsers.add_parser(name, help=about)
+    for name, module in further_commands().items():
+        if only is None or name == only:
+            importlib.import_module(module).add_parser(subparsers)
+        else:
+            subparsers.add_parser(name, help=importlib.import_module(module).ABOUT if only.startswith("-") else None)
     return parser
+
+
+def further_commands() -> dict[str, str]:
+    """The module of every command that is installed beside those of this folder, by name."""
+    return {entry.name: entry.value for entry in sorted(metadata.entry_points(group=GROUP), key=lambda e: e.name)}
 
 
 def arcs(argv: Sequence[str]) -> list[str]:
@@ -77,7 +86,7 @@ def arcs(argv: Sequence[str]) -> list[str]:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; every mistake of the user's ends here as one line."""
     words = arcs(sys.argv[1:] if argv is None else argv)
-    alone = words and (words[0] in COMMANDS or words[0] in ("-h", "--help", "--version"))
+    alone = words and (words[0] in {*COMMANDS, *further_commands()} or words[0] in ("-h", "--help", "--version"))
     args = build_parser(words[0] if alone else None).parse_args(words)
     try:
         code: int = args.run(args)

@@ -49,7 +49,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 def run(args: argparse.Namespace) -> int:
     from fabula.api import find
     from fabula.device import use_threads
-    from fabula.evaluation.measure import measure_likelihood
+    from fabula.metrics.measure import measure_likelihood
 
     use_threads(args.threads)
     record = measure_likelihood(

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 from fabula.errors import UserError
-from fabula.infill.protocol import DEFAULT, samplers
-from fabula.infill.settings import choices, declared, offered, types_of
-from fabula.infill.task import is_blank
+from fabula.sampling.protocol import DEFAULT, samplers
+from fabula.sampling.settings import choices, declared, offered, types_of
+from fabula.sampling.task import is_blank
 
 if TYPE_CHECKING:
     from fabula.api import Narrator
@@ -70,7 +70,7 @@ def add_sampler(parser: argparse.ArgumentParser, candidates: int, defaults: Mapp
 
 
 def add_settings(parser: argparse.ArgumentParser, defaults: Mapping[str, object]) -> None:
-    """An option for every setting of a sampler that the command line offers (`infill/settings.py`)."""
+    """An option for every setting of a sampler that the command line offers (`sampling/settings.py`)."""
     shown: dict[str, dict[str, list[str]]] = {}  # setting -> default -> the samplers that have it
     about: dict[str, tuple[str, Any]] = {}
     for name, sampler in samplers().items():

@@ -61,7 +61,7 @@ def run(args: argparse.Namespace) -> int:
             raise UserError(f"{'RECIPE.toml' if name == 'recipe' else '--' + name} is missing; see fabula train --help")
     from fabula.corpus.dataset import Corpus
     from fabula.device import pick_device, use_threads
-    from fabula.evaluation.measure import calibrate_run
+    from fabula.metrics.measure import calibrate_run
     from fabula.training.loop import train
     from fabula.training.narrator import kind_of
     from fabula.training.recipe import read_recipe

@@ -1,0 +1,160 @@
+"""What a unit works with: the corpus, the chosen test stories, and the model of its system, loaded once."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from fabula.corpus.dataset import Corpus, Stories
+from fabula.device import pick_device
+from fabula.errors import UserError
+from fabula.metrics.lookahead import choose_stories
+from fabula.metrics.measure import check_same_corpus
+from fabula.models.decoders.words import WordTokenizer
+from fabula.sampling.rules import WordRules
+from fabula.training.checkpoint import Checkpoint, load, read_config
+from fabula.training.recipe import Recipe, read_recipe, recipe_from
+from fabula_paper.plan import BY_NAME, FULL, SENTENCES, Scale, System, Unit
+from fabula_paper.records import Records
+
+
+class OutOfTimeError(Exception):
+    """The deadline has passed; what is not done stays undone, and can be resumed."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """One call of `fabula reproduce`; it travels to worker processes."""
+
+    data: Path
+    out: Path
+    recipes: Path
+    scale: Scale = FULL
+    device: str = "auto"
+    models: Mapping[str, Path] = field(default_factory=dict)
+    """Checkpoints that are there already, by system."""
+    changes: Mapping[str, Any] = field(default_factory=dict)
+    """Settings changed in every recipe that is trained, or, as `system:key`, in one system's; recorded."""
+    cloze: Path | None = None
+    seed: int = 0
+    deadline: float | None = None
+    """On the clock of `time.time`: after it no unit begins, and training stops at the end of its epoch."""
+    train_until: float | None = None
+    """On the same clock: training ends at its next epoch, and what it has is the system."""
+    memory_gib: float = 2.0
+    """Scores a sampler may hold at once."""
+
+    def check_time(self) -> None:
+        if self.deadline is not None and time.time() >= self.deadline:
+            raise OutOfTimeError
+
+
+@dataclass
+class Bench:
+    """A process's workplace."""
+
+    job: Job
+
+    @cached_property
+    def records(self) -> Records:
+        return Records(self.job.out)
+
+    @cached_property
+    def device(self) -> torch.device:
+        return pick_device(self.job.device)
+
+    @cached_property
+    def corpus(self) -> Corpus:
+        return Corpus.open(self.job.data)
+
+    @cached_property
+    def test(self) -> Stories:
+        return self.corpus.split("test")
+
+    @cached_property
+    def rows(self) -> list[int]:
+        """The test stories that everyone fills in."""
+        return choose_stories(self.test, self.job.scale.stories, SENTENCES, self.job.seed)
+
+    @cached_property
+    def rules(self) -> WordRules:
+        return WordRules.of(WordTokenizer(self.corpus.vocabulary), self.device)
+
+    def words(self, row: int) -> list[list[int]]:
+        """A test story as word ids."""
+        return [sentence.tolist() for sentence in self.test.sentences(row)]
+
+    def tags(self, row: int) -> list[int]:
+        return [int(tag) for tag in self.test.story_tags(row)]
+
+    def folder(self, system: System) -> Path:
+        """Where the system's checkpoint is or will be."""
+        return Path(self.job.models.get(system.name) or self.job.out / "runs" / system.name)
+
+    def changes(self, system: System) -> dict[str, Any]:
+        """What differs from the recipe's file: the scale's changes, the caller's, those for this system, its own."""
+        general = {key: value for key, value in self.job.changes.items() if ":" not in key}
+        special = {key.partition(":")[2]: v for key, v in self.job.changes.items() if key.startswith(f"{system.name}:")}
+        return {**self.job.scale.changes, **general, **special, **system.changes}
+
+    def recipe(self, system: System) -> Recipe:
+        """The system's recipe, changed."""
+        content = read_recipe(self.job.recipes / system.recipe).to_dict()
+        for path, value in self.changes(system).items():
+            change(content, path, value)
+        content["name"] = system.name if system.changes else content["name"]
+        return recipe_from(content)
+
+    _held: dict[str, Checkpoint] = field(default_factory=dict)
+
+    def checkpoint(self, system: System) -> Checkpoint:
+        """The system's model; the last two loaded stay: units come system by system, the judge beside them."""
+        if system.name not in self._held:
+            while len(self._held) > 1:
+                self._held.pop(next(iter(self._held)))
+            found = load(self.folder(system), self.device)
+            check_same_corpus(found, self.corpus)
+            found.model.requires_grad_(False)
+            self._held[system.name] = found
+        return self._held[system.name]
+
+    def common(self, unit: Unit, *, n: int, kind: str, began: float) -> dict[str, Any]:
+        """What every record of a model's figures carries."""
+        if self.device.type == "cuda":
+            torch.cuda.synchronize()
+        system = BY_NAME.get(unit.system)
+        return {
+            "stage": unit.stage, "system": unit.system, "detail": unit.detail, "scale": self.job.scale.name,
+            "recipe": None if system is None else self.checkpoint(system).recipe.name,
+            "weights": None if system is None else weights_of(self.folder(system)),
+            "seed": self.job.seed, "n": n, "kind": kind, "data_hash": self.corpus.hash,
+            "device": device_name(self.device),
+            "seconds": round(time.perf_counter() - began, 2),
+        }  # fmt: skip
+
+
+def device_name(device: torch.device) -> str:
+    """The machine, for a record."""
+    return torch.cuda.get_device_name() if device.type == "cuda" else "cpu"
+
+
+def weights_of(folder: Path) -> str:
+    """Which weights a figure is of: the beginning of their digest."""
+    return ",".join(sorted(entry["sha256"][:12] for entry in read_config(folder)["weights"].values()))
+
+
+def change(content: dict[str, Any], path: str, value: Any) -> None:
+    """One setting of a recipe by its path; a path that leads nowhere is the caller's mistake."""
+    *parents, last = path.split(".")
+    table = content
+    for parent in parents:
+        table = table.get(parent, {})
+    if not isinstance(table, dict) or last not in table:
+        raise UserError(f"no recipe has a setting {path}", field="set")
+    table[last] = value

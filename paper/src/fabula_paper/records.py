@@ -1,0 +1,169 @@
+"""Record files: one JSON for each unit, written whole or not at all, and the texts that belong to it.
+
+    REPORT/records/<stage>/<system>[.<detail>].json     figures, with commit, recipe, seed, n, data hash, kind
+    REPORT/texts/<stage>/<system>[.<detail>].jsonl      what was written, by story ids; never a sentence of the corpus
+    REPORT/runs/<system>/                               checkpoints; they stay on the machine that trained them
+    REPORT/records.jsonl.xz                             all records in one file, a line each (`fabula reproduce --pack`)
+
+A unit is done when its record is there and its texts are what the record says. Folders of several machines are merged
+by copying their files together; a record that has a file of its own goes before the packed one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import lzma
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from fabula.errors import UserError
+from fabula.metrics.record import commit
+from fabula.training.checkpoint import write_file
+from fabula_paper.plan import MIDDLE
+
+COMMIT_VARIABLE = "FABULA_COMMIT"
+"""Names the commit on a machine that has the code but no repository."""
+
+
+@dataclass(frozen=True)
+class Records:
+    """The record and text files below one report folder."""
+
+    folder: Path
+
+    def path(self, name: str) -> Path:
+        return self.folder / "records" / f"{name}.json"
+
+    def texts_path(self, name: str) -> Path:
+        return self.folder / "texts" / f"{name}.jsonl"
+
+    def read(self, name: str) -> dict[str, Any] | None:
+        """A unit's record; None where it is not done."""
+        path = self.path(name)
+        try:
+            record = json.loads(path.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            return self.packed().get(name)
+        except (OSError, ValueError) as error:
+            raise UserError(f"{path} is damaged: {error}; delete it to do its unit again") from error
+        if not isinstance(record, dict) or record.get("unit") != name:
+            raise UserError(f"{path} is not the record of {name}; delete it to do its unit again")
+        return record
+
+    @property
+    def archive(self) -> Path:
+        return self.folder / "records.jsonl.xz"
+
+    def packed(self) -> dict[str, dict[str, Any]]:
+        """The records of the packed file, by their units."""
+        try:
+            stat = self.archive.stat()
+        except OSError:
+            return {}
+        return unpacked(self.archive, stat.st_mtime_ns, stat.st_size)
+
+    def pack(self, shown: int) -> int:
+        """Every record into the packed file, with the first `shown` texts of what the report shows; then the records'
+        own files go."""
+        found: dict[str, dict[str, Any]] = {}
+        for name in self.names():
+            record = self.read(name)
+            assert record is not None
+            record = dict(record)
+            if name.startswith("sample/"):
+                texts = self.texts(name) if self.done(name) else record.pop("shown", [])
+                record |= {"shown": texts[:shown]} if f".{MIDDLE}." in name else {}
+            if name.startswith("likelihood/"):  # a hundredth of a nat a story: the means keep their digits
+                record["stories"] = {key: rounded_list(own, 2) for key, own in record["stories"].items()}
+            found[name] = record
+        lines = (json.dumps(record, ensure_ascii=False, separators=(",", ":")) for record in found.values())
+        self._put(self.archive, lzma.compress(("\n".join(lines) + "\n").encode(), preset=9 | lzma.PRESET_EXTREME))
+        for path in (self.folder / "records").glob("*/*.json"):
+            path.unlink()
+            if not any(path.parent.iterdir()):
+                path.parent.rmdir()
+        return len(found)
+
+    def shown(self, name: str) -> list[dict[str, Any]]:
+        """What may be shown of what a unit wrote: its texts, or the first of them that were packed with its record."""
+        if self.texts_path(name).exists():
+            return self.texts(name)
+        record = self.read(name)
+        return [] if record is None else list(record.get("shown", ()))
+
+    def done(self, name: str) -> bool:
+        """Whether the record is there, and with it the texts that it names."""
+        record = self.read(name)
+        if record is None:
+            return False
+        return "texts_sha256" not in record or self.texts_path(name).exists()
+
+    def write(self, name: str, record: dict[str, Any], texts: Iterable[dict[str, Any]] | None = None) -> None:
+        """The texts first, then the record: whoever sees the record finds the texts."""
+        content = {"unit": name, **record, "commit": this_commit()}
+        if texts is not None:
+            lines = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in texts).encode()
+            content["texts_sha256"] = hashlib.sha256(lines).hexdigest()
+            self._put(self.texts_path(name), lines)
+        self._put(self.path(name), compact(content).encode())
+
+    def texts(self, name: str) -> list[dict[str, Any]]:
+        """What a unit wrote; texts that are not those of the record say so."""
+        record = self.read(name)
+        path = self.texts_path(name)
+        try:
+            content = path.read_bytes()
+        except OSError as error:
+            raise UserError(f"{path} cannot be read: {error.strerror}") from error
+        if record is None or hashlib.sha256(content).hexdigest() != record.get("texts_sha256"):
+            raise UserError(f"{path} is not what its record says; delete the record to do {name} again")
+        return [json.loads(line) for line in content.decode("utf-8").splitlines()]
+
+    def names(self) -> list[str]:
+        """Every unit that has a record."""
+        base = self.folder / "records"
+        own = {path.relative_to(base).as_posix().removesuffix(".json") for path in base.glob("*/*.json")}
+        return sorted(own | set(self.packed()))
+
+    def _put(self, path: Path, content: bytes) -> None:
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UserError(f"cannot write into {self.folder}: {error.strerror}", field="out") from error
+        write_file(path, content)
+
+
+@lru_cache(maxsize=4)
+def unpacked(path: Path, changed: int, size: int) -> dict[str, dict[str, Any]]:
+    """A packed file's records; read again only when the file has changed."""
+    try:
+        lines = lzma.decompress(path.read_bytes()).decode("utf-8").splitlines()
+        records = [json.loads(line) for line in lines]
+        return {record["unit"]: record for record in records}
+    except (OSError, ValueError, KeyError, TypeError, lzma.LZMAError) as error:
+        raise UserError(f"{path} is damaged: {error}") from error
+
+
+def compact(content: dict[str, Any]) -> str:
+    """A key a line; what belongs to it on the same line, so that arrays stay short."""
+
+    def written(value: Any) -> str:
+        return json.dumps(value, ensure_ascii=False, separators=(",", ": "))
+
+    lines = (f" {json.dumps(key)}: {written(value)}" for key, value in content.items())
+    return "{\n" + ",\n".join(lines) + "\n}\n"
+
+
+def this_commit() -> str:
+    """The commit of this code: from the repository, or as the caller says."""
+    return os.environ.get(COMMIT_VARIABLE) or commit()
+
+
+def rounded_list(values: Iterable[float], digits: int = 3) -> list[float]:
+    """An array for a record."""
+    return [round(float(value), digits) for value in values]

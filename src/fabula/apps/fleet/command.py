@@ -1,0 +1,75 @@
+"""`fabula fill-many`: a file of stories with blanks in, a folder of shards with complete stories out."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+from fabula.cli import options
+
+DESCRIPTION = """\
+Fill in the stories of files, batched, into numbered shards in DIR. A row has "id" and "sentences" (null where one is
+missing), and may have "arc", "starts", "people", "notes", "candidates", "sampler", "seed" and "settings". In CSV the
+sentences are columns sentence1, sentence2, ...; an empty cell is missing. A row that is wrong has its "error" in the
+output. Stopped anywhere and run again, it goes on, and every row is there once. The same seed and id give the same
+story on every engine, with any number of workers and any batch size.
+"""
+ABOUT = "fill in the stories of a file, millions if need be"
+EXAMPLES = """examples:
+  fabula fill-many stories.jsonl --out filled
+  fabula fill-many stories.jsonl --out filled --engine local --workers 2 --samples 16
+  fabula fill-many a.parquet b.parquet --out filled --format parquet --engine ray --address auto --device cuda
+"""
+
+
+def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = subparsers.add_parser(
+        "fill-many",
+        help=ABOUT,
+        description=DESCRIPTION,
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("files", nargs="+", type=Path, metavar="IN", help="rows, in .jsonl, .csv or .parquet")
+    parser.add_argument(
+        "--out", required=True, type=Path, metavar="DIR", help="where the shards go; a job in it goes on"
+    )
+    parser.add_argument("--format", default="jsonl", choices=("jsonl", "parquet"), help="of the shards (jsonl)")
+    parser.add_argument(
+        "--engine", default="inline", choices=("inline", "local", "ray"),
+        help="this process, worker processes, or a Ray cluster (inline)",
+    )  # fmt: skip
+    parser.add_argument("--workers", type=int, metavar="N", help="of local and ray (one for each core, or GPU)")
+    parser.add_argument("--address", metavar="HOST:PORT", help="of a Ray cluster; without it one is started here")
+    parser.add_argument(
+        "--batch-size", type=int, metavar="N", help="rows of a shard, which a worker takes at once (256; on a GPU 4096)"
+    )
+    parser.add_argument("--limit", type=int, metavar="N", help="read so many rows at most")
+    options.add_sampler(parser, candidates=3, defaults={})
+    options.add_model(parser)
+    parser.add_argument("--quiet", action="store_true", help="no progress bar")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    from fabula.apps.fleet.job import Job
+    from fabula.apps.fleet.job import run as work
+    from fabula.device import pick_device
+
+    # A GPU that is named may be another machine's.
+    device = str(pick_device("auto")) if args.device == "auto" else args.device
+    said = {key: getattr(args, key) for key in ("candidates", "sampler", *args.settings)}
+    job = Job(
+        files=args.files, out=args.out, model=args.model, device=device, threads=args.threads, seed=args.seed,
+        defaults={key: value for key, value in said.items() if value is not None}, format=args.format,
+        batch_size=args.batch_size, limit=args.limit, engine=args.engine, workers=args.workers, address=args.address,
+    )  # fmt: skip
+    told = work(job, bar=not args.quiet and not args.json and sys.stderr.isatty())
+    if args.json:
+        print(json.dumps(told))
+        return 0
+    wrong = f", {told['errors']:,} of them with an error" if told["errors"] else ""
+    print(f"{args.out}: {told['rows']:,} rows{wrong}; {told['rows_per_second']:.2f} rows/s")
+    return 0

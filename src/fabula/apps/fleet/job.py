@@ -1,0 +1,151 @@
+"""A job: rows in, shards out, on some engine; killed anywhere and run again, every row has its result once."""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from importlib import metadata
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from tqdm import tqdm
+
+from fabula import __version__
+from fabula.apps.fleet.cluster import Cluster
+from fabula.apps.fleet.engines import ENGINES, Engine, Inline
+from fabula.apps.fleet.local import Local
+from fabula.apps.fleet.rows import check_files, estimated_rows, fingerprint, read_items
+from fabula.apps.fleet.shards import Output
+from fabula.apps.fleet.work import Chunk, Work
+from fabula.corpus.encode import cores
+from fabula.errors import UserError
+from fabula.sampling.many import FillsTogether, together
+from fabula.sampling.settings import whole_number
+
+GROUPS = {"cpu": 8}
+"""Groups of rows in a chunk where nobody says otherwise, `GROUPS_ELSEWHERE` on a device that is not named: a chunk is
+to take about a minute, which is what a kill can cost."""
+GROUPS_ELSEWHERE = 8
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """What is to be done. Everything but engine, workers and address is part of the result."""
+
+    files: Sequence[Path]
+    out: Path
+    model: str = "default"
+    device: str = "cpu"
+    threads: int | None = None
+    seed: int = 0
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+    """Arguments of `fill` for rows that do not say them."""
+    format: str = "jsonl"
+    batch_size: int | None = None
+    """Rows of a shard, a multiple of the rows that are filled in together."""
+    limit: int | None = None
+    """Read so many rows at most."""
+    engine: str = "inline"
+    workers: int | None = None
+    address: str | None = None
+    """Of a Ray cluster; None starts one on this machine."""
+
+    def __post_init__(self) -> None:
+        if self.engine not in ENGINES:
+            raise UserError(f"engine must be {', '.join(ENGINES)}, not {self.engine}", field="engine")
+        if self.format not in ("jsonl", "parquet"):
+            raise UserError(f"format must be jsonl or parquet, not {self.format}", field="format")
+        for name in ("limit", "workers"):
+            if getattr(self, name) is not None:
+                whole_number(name, getattr(self, name), at_least=1)
+        if self.address is not None and self.engine != "ray":
+            raise UserError("an address is of a Ray cluster; use --engine ray", field="address")
+        if self.workers is not None and self.engine == "inline":
+            raise UserError("inline is this process alone; workers are for local and ray", field="workers")
+        if self.rows_of_a_shard() % together(self.device) or self.rows_of_a_shard() < 1:
+            raise UserError(
+                f"batch-size must be a multiple of {together(self.device)}, the rows that are filled in together on "
+                f"{self.device}, not {self.batch_size}", field="batch_size",
+            )  # fmt: skip
+
+    def rows_of_a_shard(self) -> int:
+        usual = together(self.device) * GROUPS.get(self.device.split(":")[0], GROUPS_ELSEWHERE)
+        return usual if self.batch_size is None else self.batch_size
+
+
+def run(job: Job, load: Callable[[], FillsTogether] | None = None, bar: bool = False) -> dict[str, Any]:
+    """Do what is left of a job; the manifest, with the time that this run took."""
+    check_files(job.files)
+    began = time.perf_counter()
+    size = job.rows_of_a_shard()
+    facts = {
+        "model": job.model, "model_hash": model_hash(job.model) if load is None else "", "device": job.device,
+        "seed": job.seed, "settings": dict(job.defaults), "format": job.format, "batch_size": size,
+        "together": together(job.device), "limit": job.limit, "input": [fingerprint(path) for path in job.files],
+    }  # fmt: skip
+    output = Output(job.out, job.format)
+    work = Work(
+        load=load or partial(load_model, job.model, job.device, job.threads), together=together(job.device),
+        seed=job.seed, defaults=job.defaults, format=job.format,
+    )  # fmt: skip
+    with output.opened(facts):
+        already = sum(rows for rows, _ in output.counts.values())
+        total = min(sum(map(estimated_rows, job.files)), job.limit or sys.maxsize) if bar else None
+        with tqdm(desc="filling in", unit=" rows", disable=not bar, initial=already, total=total) as shown:
+            for chunk, shard in engine_of(job).run(work, chunks(job, output, size)):
+                output.write(chunk.number, shard)
+                shown.update(shard.rows)
+        seconds = time.perf_counter() - began
+        made_with = {"fabula": __version__, "torch": metadata.version("torch"), "python": sys.version.split()[0]}
+        told = output.describe(facts, finished=True, made_with=made_with)
+    new = told["rows"] - already
+    return {**told, "already": already, "seconds": round(seconds, 3), "rows_per_second": round(new / seconds, 3)}
+
+
+def engine_of(job: Job) -> Engine:
+    if job.engine == "inline":
+        return Inline()
+    on_gpu = job.device.startswith("cuda")
+    if job.engine == "local":
+        # Workers share one GPU; a second one hides what the host does between two kernels.
+        return Local(job.workers or (1 if on_gpu else cores()))
+    return Cluster(job.workers or cores(), job.address, gpus=int(on_gpu))
+
+
+def chunks(job: Job, output: Output, size: int) -> Iterator[Chunk]:
+    """What is left to do, read as it is asked for."""
+    items = islice(read_items(job.files, output.folder), job.limit)
+    number = 0
+    while rows := list(islice(items, size)):
+        if number not in output.counts:
+            yield Chunk(number, rows)
+        number += 1
+
+
+def load_model(name: str, device: str, threads: int | None) -> FillsTogether:
+    """Imported where it is called: torch takes seconds to begin, and not every process of a job needs it."""
+    from fabula.api import load
+
+    return load(name, device, threads)
+
+
+def model_hash(name: str) -> str:
+    """Of every file that a model is made of; of a narrator also its base."""
+    from fabula.api import find
+    from fabula.models.decoders.base import find_base
+    from fabula.training.adapters import is_narrator
+
+    folder = find(name)
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    base = find_base(missing_ok=True) if is_narrator(folder) else None
+    found = hashlib.blake2b(digest_size=16)
+    for path in [*files, *([base] if base is not None else [])]:
+        found.update(path.name.encode())
+        with path.open("rb") as stream:
+            found.update(hashlib.file_digest(stream, "blake2b").digest())
+    return found.hexdigest()

@@ -1,0 +1,237 @@
+"""Rows from files as a stream: JSON lines, CSV or Parquet. A row that cannot be read is an item that says why.
+
+Memory is a line, or a few hundred rows of Parquet, however long the file is.
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import json
+import sqlite3
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from fabula.errors import UserError
+from fabula.sampling.many import Item, checked
+
+FORMATS = {".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl", ".csv": "csv", ".parquet": "parquet"}
+LINE_BYTES = 2 << 20
+"""Of a line of JSON or CSV. The longest story that is accepted has about one million bytes."""
+PARQUET_ROWS = 256
+"""Rows of Parquet that are read at a time."""
+NEEDS = "reading and writing Parquet needs pyarrow: install fabula-stories[fleet]"
+
+
+def format_of(path: Path) -> str:
+    try:
+        return FORMATS[path.suffix.lower()]
+    except KeyError:
+        raise UserError(f"{path}: rows come in .jsonl, .csv or .parquet", field="files") from None
+
+
+def check_files(files: Sequence[Path]) -> None:
+    """Files that are not there are a mistake of the call, and not of a row."""
+    for path in files:
+        format_of(path)
+        if not path.is_file():
+            raise UserError(f"{path} is not a file", field="files")
+
+
+def fingerprint(path: Path) -> dict[str, Any]:
+    """Enough to tell a changed input from the same one, without reading all of it."""
+    size = path.stat().st_size
+    with path.open("rb") as stream:
+        found = hashlib.blake2b(stream.read(1 << 20), digest_size=16)
+        stream.seek(max(0, size - (1 << 20)))
+        found.update(stream.read())
+    return {"name": path.name, "bytes": size, "ends": found.hexdigest()}
+
+
+def estimated_rows(path: Path) -> int:
+    """About how many rows a file has, Parquet says it, lines are counted at its beginning."""
+    if format_of(path) == "parquet":
+        try:
+            from pyarrow import parquet
+
+            return int(parquet.read_metadata(path).num_rows)
+        except Exception:
+            return 1  # said by the reader, as the error of a row
+    with path.open("rb") as stream:
+        beginning = stream.read(4 << 20)
+    return round(beginning.count(b"\n") * path.stat().st_size / max(1, len(beginning)))
+
+
+def read_items(files: Sequence[Path], folder: Path | None = None) -> Iterator[Item]:
+    """Every row of the files, numbered through from 1; an id that came before is an error of the later row.
+
+    The ids are remembered in a file in `folder`, without one not at all.
+    """
+    rows = (row for path in files for row in READERS[format_of(path)](path))
+    items = (row._replace(number=number) for number, row in enumerate(rows, start=1))
+    return items if folder is None else _first_of_each_id(items, folder)
+
+
+def _item(row: Any) -> Item:
+    return checked(0, row)
+
+
+def _broken(error: str, id: Any = None) -> Item:
+    return Item(0, id, None, error)
+
+
+def _lines(stream: BinaryIO) -> Iterator[bytes | None]:
+    """Lines of at most `LINE_BYTES`; None in place of a longer one."""
+    while line := stream.readline(LINE_BYTES):
+        if len(line) == LINE_BYTES and not line.endswith(b"\n"):
+            while (rest := stream.readline(LINE_BYTES)) and not rest.endswith(b"\n"):
+                pass
+            yield None
+        else:
+            yield line
+
+
+def _read_jsonl(path: Path) -> Iterator[Item]:
+    with path.open("rb") as stream:
+        for number, line in enumerate(_lines(stream)):
+            if line is None:
+                yield _broken(f"the row has more than {LINE_BYTES:,} bytes")
+                continue
+            if not line.strip():
+                continue
+            try:
+                yield _item(json.loads(line.decode("utf-8-sig" if number == 0 else "utf-8")))
+            except UnicodeDecodeError as error:
+                yield _broken(f"not valid UTF-8 at byte {error.start + 1} of the row", _id_of(line))
+            except (ValueError, RecursionError) as error:
+                yield _broken(f"not valid JSON: {str(error)[:200]}")
+
+
+def _id_of(line: bytes) -> Any:
+    """The id of a row of which some bytes are no text, if it can be made out."""
+    try:
+        item = _item(json.loads(line.decode("utf-8", errors="replace")))
+    except (ValueError, RecursionError):
+        return None
+    return None if "\ufffd" in str(item.id) else item.id
+
+
+def _read_csv(path: Path) -> Iterator[Item]:
+    """Columns id, sentence1 ... sentenceN (empty where missing) or `sentences` as a JSON list, and those of a row."""
+    csv.field_size_limit(LINE_BYTES)
+    with path.open("rb") as stream:
+        texts = (
+            ("" if line is None else line.decode("utf-8-sig" if n == 0 else "utf-8", errors="surrogateescape"))
+            for n, line in enumerate(_lines(stream))
+        )
+        reader = csv.reader(texts, strict=True)
+        header: list[str] | None = None
+        while True:
+            try:
+                cells = next(reader)
+            except StopIteration:
+                return
+            except csv.Error as error:
+                yield _broken(f"not valid CSV: {error}")
+                continue
+            if header is None:
+                header = [name.strip() for name in cells]
+            elif cells:
+                yield _csv_item(header, cells)
+
+
+def _csv_item(header: Sequence[str], cells: Sequence[str]) -> Item:
+    if len(cells) != len(header):
+        return _broken(f"{len(cells)} cells under {len(header)} columns")
+    row: dict[str, Any] = {}
+    sentences = []
+    for name, cell in zip(header, cells, strict=True):
+        if any("\udc80" <= c <= "\udcff" for c in cell):
+            id = row.get("id")
+            return _broken(f"not valid UTF-8 in column {name}", id)
+        if name.startswith("sentence") and name[8:].isdecimal():
+            sentences.append(cell if cell.strip() else None)
+        elif cell:
+            row[name] = cell
+    if sentences:
+        row["sentences"] = sentences
+    return _item(_parsed(row))
+
+
+def _parsed(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Columns of text that hold JSON (`sentences`, `settings` and the like) as what they hold."""
+    found = dict(row)
+    for name in ("sentences", "starts", "people", "notes", "settings", "candidates", "seed"):
+        if isinstance(found.get(name), str):
+            try:
+                found[name] = json.loads(found[name])
+            except (ValueError, RecursionError):
+                continue  # said when it is used: it is not of the right type
+    return found
+
+
+def _read_parquet(path: Path) -> Iterator[Item]:
+    """Row group by row group: one that is damaged is one item with an error, and the next is read."""
+    try:
+        import pyarrow
+        from pyarrow import parquet
+    except ImportError as error:
+        raise UserError(NEEDS, field="files") from error
+    try:
+        file = parquet.ParquetFile(path, memory_map=False)
+    except (pyarrow.ArrowException, OSError) as error:
+        yield _broken(f"{path.name} cannot be read as Parquet: {_one_line(error)}")
+        return
+    with file:
+        for group in range(file.num_row_groups):
+            try:
+                for batch in file.iter_batches(PARQUET_ROWS, row_groups=[group], use_threads=False):
+                    for number in range(batch.num_rows):
+                        yield _parquet_item({name: batch.column(name)[number] for name in batch.schema.names})
+            except (pyarrow.ArrowException, OSError) as error:
+                rows = file.metadata.row_group(group).num_rows
+                yield _broken(f"{path.name}, row group {group} (of {rows:,} rows) is damaged: {_one_line(error)}")
+
+
+def _parquet_item(cells: Mapping[str, Any]) -> Item:
+    row: dict[str, Any] = {}
+    for name, cell in cells.items():
+        try:
+            value = cell.as_py()
+        except UnicodeDecodeError:
+            return _broken(f"not valid UTF-8 in column {name}", row.get("id"))
+        if value is not None:
+            row[name] = value
+    return _item(_parsed(row))
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())[:200]
+
+
+READERS = {"jsonl": _read_jsonl, "csv": _read_csv, "parquet": _read_parquet}
+
+
+def _first_of_each_id(items: Iterable[Item], folder: Path) -> Iterator[Item]:
+    """Ids on disk, by a digest of 16 bytes: in memory they would grow with the input."""
+    path = folder / "ids.sqlite"
+    path.unlink(missing_ok=True)
+    with closing(sqlite3.connect(path, isolation_level=None)) as known:
+        # No journal: it is made anew by every run, which reads the input from its beginning.
+        known.execute("PRAGMA journal_mode = OFF")
+        known.execute("PRAGMA synchronous = OFF")
+        known.execute("CREATE TABLE ids (id BLOB PRIMARY KEY, row INTEGER) WITHOUT ROWID")
+        known.execute("BEGIN")
+        for item in items:
+            if item.row is None:
+                yield item
+                continue
+            key = hashlib.blake2b(str(item.id).encode("utf-8", "surrogatepass"), digest_size=16).digest()
+            if known.execute("INSERT OR IGNORE INTO ids VALUES (?, ?)", (key, item.number)).rowcount:
+                yield item
+            else:
+                first = known.execute("SELECT row FROM ids WHERE id = ?", (key,)).fetchone()[0]
+                yield item.wrong(f"the id stands already in row {first}")
+    path.unlink(missing_ok=True)

@@ -1,0 +1,169 @@
+"""The output folder: numbered shards that appear whole or not at all, and a manifest.
+
+    DIR/manifest.json          settings, model hash, input, counts; `finished` when every row has its result
+    DIR/part-000000.jsonl      results of the first chunk of rows, in the order of the input; or .parquet
+    DIR/shards.jsonl           rows and errors of each shard, so that a resumed run need not read them
+
+A shard is written under another name, flushed to the disk and renamed, so a name that is there is a chunk that is done:
+a run that was killed anywhere goes on with the chunks that have none.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import io
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from fabula.apps.fleet.rows import NEEDS
+from fabula.corpus.folder import faults_of, write_whole
+from fabula.errors import UserError
+
+MANIFEST, JOURNAL, LOCK = "manifest.json", "shards.jsonl", ".lock"
+
+
+class Encoded(NamedTuple):
+    """A shard's content, made where its rows were filled in."""
+
+    data: bytes
+    rows: int
+    errors: int
+
+
+def encode(results: Sequence[Mapping[str, Any]], format: str) -> Encoded:
+    errors = sum("error" in result for result in results)
+    if format == "jsonl":
+        data = "".join(json.dumps(result, ensure_ascii=False) + "\n" for result in results).encode("utf-8", "replace")
+        return Encoded(data, len(results), errors)
+    try:
+        import pyarrow
+        from pyarrow import parquet
+    except ImportError as error:
+        raise UserError(NEEDS, field="format") from error
+    text = pyarrow.string()
+    candidate = pyarrow.struct(
+        {
+            "sentences": pyarrow.list_(text),
+            "tags": pyarrow.list_(text),
+            "score": pyarrow.float64(),
+            "factors": pyarrow.list_(pyarrow.map_(text, text)),
+        }
+    )
+    schema = pyarrow.schema(
+        {"row": pyarrow.int64(), "id": text, "candidates": pyarrow.list_(candidate), "notes": pyarrow.list_(text),
+         "error": text}
+    )  # fmt: skip
+    table = [{**result, "id": None if result["id"] is None else str(result["id"])} for result in results]
+    sink = io.BytesIO()
+    parquet.write_table(pyarrow.Table.from_pylist(table, schema), sink, compression="zstd")
+    return Encoded(sink.getvalue(), len(results), errors)
+
+
+class Output:
+    """The folder of one job."""
+
+    def __init__(self, folder: Path, format: str) -> None:
+        self.folder, self.format = folder, format
+        self.counts: dict[int, tuple[int, int]] = {}
+        """Rows and errors of each shard that is done."""
+
+    def path(self, number: int) -> Path:
+        return self.folder / f"part-{number:06d}.{self.format}"
+
+    @contextmanager
+    def opened(self, job: Mapping[str, Any]) -> Iterator[None]:
+        """Held by this process alone; what an earlier run of the same job has done is known afterwards."""
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            lock = (self.folder / LOCK).open("w")
+        except OSError as error:
+            raise UserError(f"cannot write into {self.folder}: {error.strerror}", field="out") from error
+        with lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise UserError(f"another run is writing into {self.folder}", field="out") from None
+            self._resume(job)
+            yield
+
+    def _resume(self, job: Mapping[str, Any]) -> None:
+        path = self.folder / MANIFEST
+        if not path.exists():
+            strange = [file.name for file in self.folder.iterdir() if not file.name.startswith(".")]
+            if strange:
+                raise UserError(f"{self.folder} is neither empty nor the folder of a job: {strange[0]}", field="out")
+            self.describe(job, finished=False)
+            return
+        try:
+            earlier = json.loads(path.read_text(encoding="utf-8"))["job"]
+        except (ValueError, KeyError, TypeError) as error:
+            raise UserError(f"{path} is damaged: {error}", field="out") from error
+        other = [key for key in {**earlier, **job} if earlier.get(key) != json.loads(json.dumps(job.get(key)))]
+        if other:
+            raise UserError(
+                f"{self.folder} holds a job with another {', '.join(other)}; go on with the same, or choose another "
+                "folder", field="out",
+            )  # fmt: skip
+        known = self._journal()
+        for file in self.folder.glob(f"part-*.{self.format}"):
+            if match := re.fullmatch(r"part-(\d+)\.\w+", file.name):
+                number = int(match[1])
+                self.counts[number] = known.get(number) or _count(file)
+        for left in self.folder.glob("*.tmp"):
+            left.unlink()
+
+    def _journal(self) -> dict[int, tuple[int, int]]:
+        found = {}
+        path = self.folder / JOURNAL
+        for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
+            try:
+                entry = json.loads(line)
+                found[int(entry["shard"])] = (int(entry["rows"]), int(entry["errors"]))
+            except (ValueError, KeyError, TypeError):
+                continue  # cut off by a kill: the shard itself is asked
+        return found
+
+    def write(self, number: int, shard: Encoded) -> None:
+        with faults_of(self.path(number)):
+            write_whole(self.path(number), shard.data)
+        self.counts[number] = (shard.rows, shard.errors)
+        with (self.folder / JOURNAL).open("a", encoding="utf-8") as stream:
+            # Begins with a new line, so that half a line of a killed run does not spoil this one.
+            stream.write("\n" + json.dumps({"shard": number, "rows": shard.rows, "errors": shard.errors}))
+
+    def describe(self, job: Mapping[str, Any], finished: bool, **more: Any) -> dict[str, Any]:
+        """Write the manifest."""
+        rows, errors = (sum(count[i] for count in self.counts.values()) for i in (0, 1))
+        counts = {"rows": rows, "errors": errors, "shards": len(self.counts)}
+        told = {"finished": finished, **counts, "job": dict(job), **more}
+        with faults_of(self.folder / MANIFEST):
+            write_whole(self.folder / MANIFEST, (json.dumps(told, ensure_ascii=False, indent=1) + "\n").encode())
+        return told
+
+
+def _count(path: Path) -> tuple[int, int]:
+    """Rows and errors of a shard that the journal does not know."""
+    if path.suffix == ".jsonl":
+        with path.open(encoding="utf-8") as stream:
+            wrong = ["error" in json.loads(line) for line in stream]
+    else:
+        from pyarrow import parquet
+
+        wrong = [error is not None for error in parquet.read_table(path, columns=["error"])["error"].to_pylist()]
+    return len(wrong), sum(wrong)
+
+
+def read_results(folder: Path) -> Iterator[dict[str, Any]]:
+    """The results of a job in the order of the input."""
+    for path in sorted(folder.glob("part-*"), key=lambda path: int(re.sub(r"\D", "", path.stem))):
+        if path.suffix == ".jsonl":
+            with path.open(encoding="utf-8") as stream:
+                yield from map(json.loads, stream)
+        elif path.suffix == ".parquet":
+            from pyarrow import parquet
+
+            yield from parquet.read_table(path).to_pylist()

@@ -1,0 +1,57 @@
+"""`fabula serve`: fill in for other programs, by OpenAI's completions API and by Fabula's own routes."""
+
+from __future__ import annotations
+
+import argparse
+
+from fabula.apps.studio.command import EXTRA, add_address, add_door
+from fabula.cli import options
+from fabula.errors import UserError
+
+ABOUT = "fill in for other programs, by OpenAI's completions API"
+EXAMPLES = """examples:
+  fabula serve
+  fabula serve --port 0 --model small
+  fabula serve --allow-origin http://localhost:3000          a web page of that address may ask
+  fabula serve --host 0.0.0.0 --token-file token.txt         clients send the token as their API key
+"""
+
+
+def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = subparsers.add_parser(
+        "serve",
+        help=ABOUT,
+        description="Serve /v1/completions and /v1/models as OpenAI's clients ask for them (prompt: the opening, "
+        "suffix: the ending), and Fabula's own routes below /api, without a page: on this machine only, unless a "
+        "token is given.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add_address(parser, port=8001)
+    add_door(parser)
+    parser.add_argument(
+        "--allow-origin", action="append", default=[], metavar="URL",
+        help="a web page's address (scheme, host and port) that may ask from a browser; may be said more than once",
+    )  # fmt: skip
+    options.add_device(parser, "cpu")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    try:
+        from fabula.apps.studio.server import create_server
+        from fabula.apps.studio.settings import StudioSettings
+        from fabula.apps.web.serve import bind, check, serve, token_of
+    except ModuleNotFoundError as error:
+        if error.name not in EXTRA:
+            raise
+        raise UserError(f"the server needs {error.name}: pip install 'fabula-stories[studio]'") from error
+    token = token_of(args.token, args.token_file)
+    check(args.host, token)
+    bind(args.host, args.port).close()  # told at once, not after a model has been loaded
+    settings = StudioSettings(
+        model=args.model, host=args.host, token=token, names=frozenset(args.allow_host),
+        origins=frozenset(origin.rstrip("/") for origin in args.allow_origin), device=args.device, threads=args.threads,
+    )  # fmt: skip
+    serve(create_server(settings), args.host, args.port, token, name="Fabula")
+    return 0

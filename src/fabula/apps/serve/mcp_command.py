@@ -1,0 +1,41 @@
+"""`fabula mcp`: tools for assistants that speak the Model Context Protocol, over standard input and output."""
+
+from __future__ import annotations
+
+import argparse
+
+from fabula.cli import options
+from fabula.errors import UserError
+
+ABOUT = "tools for assistants that speak the Model Context Protocol"
+EXAMPLES = """examples:
+  fabula mcp
+  fabula mcp --model small
+"""
+
+
+def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = subparsers.add_parser(
+        "mcp",
+        help=ABOUT,
+        description="Serve the tools fill, write, tag, score and explain to one assistant, by the Model Context "
+        "Protocol over standard input and output. Assistants start this command themselves: name it in their settings.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--model", default="default", metavar="NAME|DIR", help="an installed model or a checkpoint")
+    options.add_device(parser, "cpu")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    try:
+        import mcp  # noqa: F401 (asked for first, so that its absence is told in a line)
+    except ModuleNotFoundError as error:
+        raise UserError("the MCP server needs mcp: pip install 'fabula-stories[mcp]'") from error
+    from fabula.api import find
+    from fabula.apps.serve.mcp import create_mcp_server
+
+    find(args.model)  # a wrong name is told now, not at the first call
+    create_mcp_server(args.model, args.device, args.threads).run("stdio")
+    return 0

@@ -1,0 +1,94 @@
+"""The routes of stories and their branches."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Path, Query, Response
+from fastapi.responses import JSONResponse
+
+from fabula.apps.studio.answers import BranchAnswer, Branches, Stories, StoryAnswer, StoryMade, VersionAnswer, Versions
+from fabula.apps.studio.bodies import BranchChange, NewBranch, NewStory, StoryChange
+from fabula.apps.studio.settings import SEEDS
+from fabula.apps.studio.store import Record, Store
+from fabula.apps.web import errors
+
+StoryId = Annotated[int, Path(ge=1, le=SEEDS)]
+BranchId = Annotated[int, Path(ge=1, le=SEEDS)]
+REFUSALS = errors.responses(400, 401, 403, 404, 409, 413, 422, 503)
+
+
+def router(store: Store) -> APIRouter:
+    """The routes over this store. Plain functions: they run in threads, so that the disk holds nobody up."""
+    routes = APIRouter(prefix="/api/stories", tags=["stories"], responses=REFUSALS)
+
+    @routes.get("", summary="Stories, lately changed ones first", response_model=Stories)
+    def stories(
+        limit: Annotated[int, Query(ge=1, le=1000)] = 100,
+        offset: Annotated[int, Query(ge=0, le=SEEDS)] = 0,
+        query: Annotated[str, Query(max_length=200, description="Words in the title or in a line.")] = "",
+        trash: Annotated[bool, Query(description="Those that were deleted.")] = False,
+    ) -> JSONResponse:
+        return JSONResponse({"stories": store.stories(limit, offset, query, trash)})
+
+    @routes.post("", status_code=201, summary="Begin a story", response_model=StoryMade)
+    def new_story(body: NewStory) -> JSONResponse:
+        """The story with its first branch, on disk."""
+        return JSONResponse(store.new_story(body.title, body.state.model_dump(), body.automatic), 201)
+
+    @routes.get("/{story}", summary="A story and its branches", response_model=StoryAnswer)
+    def story(story: StoryId) -> JSONResponse:
+        return JSONResponse(store.story(story))
+
+    @routes.patch("/{story}", summary="Rename a story", response_model=StoryAnswer)
+    def rename(story: StoryId, body: StoryChange) -> JSONResponse:
+        return JSONResponse(store.rename(story, body.title, body.automatic))
+
+    @routes.delete("/{story}", status_code=204, summary="Put a story into the trash")
+    def delete_story(
+        story: StoryId, forever: Annotated[bool, Query(description="Out of the trash, with all its branches.")] = False
+    ) -> Response:
+        store.delete_story(story, forever)
+        return Response(status_code=204)
+
+    @routes.post("/{story}/restore", summary="Take a story out of the trash", response_model=StoryAnswer)
+    def restore_story(story: StoryId) -> JSONResponse:
+        return JSONResponse(store.restore_story(story))
+
+    @routes.post("/{story}/copy", status_code=201, summary="A story once more", response_model=StoryAnswer)
+    def copy_story(story: StoryId) -> JSONResponse:
+        return JSONResponse(store.copy_story(story), 201)
+
+    @routes.get("/{story}/branches", summary="The branches of a story, without their states", response_model=Branches)
+    def branches(story: StoryId) -> JSONResponse:
+        return JSONResponse({"branches": store.story(story)["tree"]})
+
+    @routes.post("/{story}/branches", status_code=201, summary="Grow a branch", response_model=BranchAnswer)
+    def new_branch(story: StoryId, body: NewBranch) -> JSONResponse:
+        return JSONResponse(store.new_branch(story, body.parent, body.name, body.state.model_dump()), 201)
+
+    @routes.get("/{story}/branches/{branch}", summary="A branch", response_model=BranchAnswer)
+    def branch(story: StoryId, branch: BranchId) -> JSONResponse:
+        return JSONResponse(store.branch(story, branch))
+
+    @routes.put("/{story}/branches/{branch}", summary="Save a branch", response_model=BranchAnswer)
+    def save(story: StoryId, branch: BranchId, body: BranchChange) -> JSONResponse:
+        """The branch as it is on disk, one revision on. A stale revision is refused with 409, and nothing written."""
+        saved: Record = store.save(story, branch, body.name, body.state.model_dump(), body.revision)
+        return JSONResponse(saved)
+
+    @routes.get("/{story}/branches/{branch}/versions", summary="What a branch was", response_model=Versions)
+    def versions(story: StoryId, branch: BranchId) -> JSONResponse:
+        return JSONResponse({"versions": store.versions(story, branch)})
+
+    @routes.get("/{story}/branches/{branch}/versions/{version}", summary="A version", response_model=VersionAnswer)
+    def version(story: StoryId, branch: BranchId, version: Annotated[int, Path(ge=1, le=SEEDS)]) -> JSONResponse:
+        return JSONResponse(store.version(story, branch, version))
+
+    @routes.delete("/{story}/branches/{branch}", status_code=204, summary="Delete a branch")
+    def delete_branch(story: StoryId, branch: BranchId) -> Response:
+        """Its children grow from its parent then."""
+        store.delete_branch(story, branch)
+        return Response(status_code=204)
+
+    return routes

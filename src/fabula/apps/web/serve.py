@@ -1,0 +1,124 @@
+"""Start a server: bind, say the address, serve until stopped."""
+
+from __future__ import annotations
+
+import errno
+import os
+import secrets
+import socket
+import sys
+import threading
+import webbrowser
+from pathlib import Path
+from urllib.parse import quote
+
+import uvicorn
+from fastapi import FastAPI
+
+from fabula.apps.web.door import BACKLOG, Connections, make_room, protocol, quieten
+from fabula.apps.web.guard import is_loopback
+from fabula.errors import UserError
+
+TOKEN_VARIABLE = "FABULA_TOKEN"
+TOKEN_BYTES = 24
+"""Of a token that is made here: 192 bits."""
+GRACE_SECONDS = 2
+"""How long an open stream may hold up the end."""
+
+
+def check(host: str, token: str | None) -> None:
+    """Whoever lets others in gives a token."""
+    if token is not None and (len(token) < 8 or not token.isascii() or not token.isprintable() or " " in token):
+        raise UserError("a token has at least 8 printable ASCII characters and no blank", field="token")
+    if token is None and not is_loopback(host):
+        raise UserError(f"{host} can be reached from other machines: give a --token to let only its holders in")
+
+
+def token_of(token: str | None, file: Path | None) -> str | None:
+    """The token from the command line, a file or the environment; a file that is not there is made with a new one."""
+    if token is not None and file is not None:
+        raise UserError("give --token or --token-file, not both", field="token")
+    if file is None:
+        return token if token is not None else os.environ.get(TOKEN_VARIABLE)
+    try:
+        if not file.exists():
+            with os.fdopen(os.open(file, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w", encoding="ascii") as made:
+                made.write(secrets.token_urlsafe(TOKEN_BYTES) + "\n")
+        return file.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeError) as error:
+        told = error.strerror if isinstance(error, OSError) and error.strerror else "it is no text"
+        raise UserError(f"cannot read a token from {file}: {told}", field="token_file") from error
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """A listening socket; what is in the way is one clear line."""
+    if not 0 <= port <= 65535:
+        raise UserError(f"a port is between 0 and 65535, not {port}", field="port")
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+    except (OSError, UnicodeError) as error:
+        raise UserError(f"no address is called {host!r}", field="host") from error
+    listening = socket.socket(family, kind, protocol)
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind(address)
+        listening.listen(socket.SOMAXCONN)
+    except OSError as error:
+        listening.close()
+        if error.errno == errno.EADDRINUSE:
+            told = f"port {port} is taken: choose another with --port, or 0 for any that is free"
+            raise UserError(told, field="port") from error
+        if error.errno == errno.EACCES:
+            raise UserError(f"port {port} is not yours to take: choose one above 1023", field="port") from error
+        raise UserError(f"cannot listen at {host}: {error.strerror or error}", field="host") from error
+    listening.set_inheritable(True)
+    return listening
+
+
+def address(listening: socket.socket, host: str, token: str | None) -> str:
+    """What to type into a browser."""
+    name = {"0.0.0.0": socket.gethostname(), "::": socket.gethostname()}.get(host, host)
+    name = f"[{name}]" if ":" in name else name
+    return f"http://{name}:{listening.getsockname()[1]}/" + (f"?token={quote(token, safe='')}" if token else "")
+
+
+class Announcing(uvicorn.Server):
+    """Says where it is as soon as it answers there, and not before."""
+
+    line, page = "", ""
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self.started:
+            print(self.line, flush=True)
+            if self.page:
+                # In a thread: a browser in a terminal would hold up the server it wants to see.
+                threading.Thread(target=webbrowser.open, args=(self.page,), daemon=True).start()
+
+
+def has_screen() -> bool:
+    """Whether there is anything that a browser could open its window on."""
+    return sys.platform in ("darwin", "win32") or any(os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY"))
+
+
+def serve(
+    app: FastAPI, host: str, port: int, token: str | None = None, *, name: str = "Fabula studio", show: bool = False
+) -> None:
+    """Serve `app` until Ctrl-C; port 0 takes any that is free. `show` opens its page in the user's browser."""
+    check(host, token)
+    listening = bind(host, port)
+    config = uvicorn.Config(
+        app, log_level="warning", access_log=False, server_header=False, proxy_headers=False, ws="none",
+        timeout_graceful_shutdown=GRACE_SECONDS, http=protocol(Connections()), backlog=BACKLOG,
+    )  # fmt: skip
+    make_room()
+    quieten()
+    server = Announcing(config)
+    at = address(listening, host, token)
+    server.line, server.page = f"{name}: {at}   (Ctrl-C stops it)", at if show else ""
+    try:
+        server.run(sockets=[listening])
+    finally:
+        listening.close()

@@ -1,0 +1,111 @@
+"""The one driver of filling in: it runs the sampler that the settings are for and ranks what comes.
+
+`fill_batch` answers many tasks, in pieces that fit the memory; `fill_stories` answers the tasks of a batch again and
+again while their samples come. A task's answer depends neither on the tasks beside it nor on where the batch is cut.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Literal, NamedTuple
+
+import torch
+
+from fabula.models.protocol import Model
+from fabula.sampling.batch import InfillBatch
+from fabula.sampling.cast import Cast
+from fabula.sampling.consensus import by_consensus
+from fabula.sampling.protocol import sampler_of
+from fabula.sampling.rules import WordRules
+from fabula.sampling.samples import Diagnostics, SampledStories, SampledStory, best_stories
+from fabula.sampling.settings import FillSettings
+
+COPIES_OF_SCORES = 6
+"""Arrays of rows x vocabulary alive at once while a word is chosen, at most."""
+MEMORY_GIB = 2.0
+"""Scores held at once, at most."""
+
+
+class Answer(NamedTuple):
+    """The best stories for one task, and how its sampler moved."""
+
+    stories: list[SampledStory]
+    diagnostics: Diagnostics | None
+    drawn: int
+    """How many samples it rests on."""
+
+
+def draw(
+    model: Model, rules: WordRules, batch: InfillBatch, settings: FillSettings, generators: Sequence[torch.Generator],
+    gold: InfillBatch | None = None, cast: Cast | None = None,
+) -> Iterator[tuple[SampledStories, Diagnostics | None]]:  # fmt: skip
+    """Rounds of complete stories from the sampler that the settings are for."""
+    return sampler_of(settings).run(model, batch, settings, generators, rules=rules, cast=cast, gold=gold)
+
+
+def fill_stories(
+    model: Model, rules: WordRules, batch: InfillBatch, settings: FillSettings, generators: Sequence[torch.Generator],
+    candidates: Sequence[int], cast: Cast | None = None,
+) -> Iterator[list[Answer]]:  # fmt: skip
+    """An answer to every task of a batch, again and again, each from more samples than the one before.
+
+    `candidates` are the stories wanted for each task. The whole batch is worked on at once: it has to fit the memory.
+    Whoever waits for the last answer only says so in the settings (`FillSettings.for_last_answer`).
+    """
+    drawing = draw(model, rules, batch, settings, generators, cast=cast)
+    rounds: list[SampledStories] = []
+    while True:
+        # The mode is entered anew for each round: between answers the caller's own mode holds.
+        with torch.inference_mode():
+            stories, diagnostics = next(drawing, (None, None))
+        if stories is None:
+            return
+        # Ranking asks for every row on its own: of the host, not of a device that it would wait for each time.
+        rounds.append(stories.cpu())
+        drawn = min(settings.samples, sum(len(r.score) for r in rounds) // len(batch.X))
+        yield [
+            Answer(best_stories(rounds, story, batch.missing, n), _of_story(diagnostics, story), drawn)
+            for story, n in enumerate(candidates)
+        ]
+
+
+def _of_story(diagnostics: Diagnostics | None, story: int) -> Diagnostics | None:
+    return None if diagnostics is None else Diagnostics(*(figure[story : story + 1] for figure in diagnostics))
+
+
+@torch.inference_mode()
+def fill_batch(
+    model: Model, rules: WordRules, batch: InfillBatch, settings: FillSettings, generators: Sequence[torch.Generator],
+    candidates: int = 1, *, gold: InfillBatch | None = None, cast: Cast | None = None,
+    rank: Literal["score", "consensus"] = "score", memory_gib: float = MEMORY_GIB,
+) -> list[Answer]:  # fmt: skip
+    """The best stories for every task of a batch; `generators`: one for each task.
+
+    `rank` says which sample is the answer: the best by the sampler's score, or the one most like the others
+    (`consensus.py`).
+    """
+    answers: list[Answer] = []
+    settings = settings.for_last_answer()
+    for piece in pieces(len(batch.X), settings.rows, rules, memory_gib):
+        own, stories = batch.rows(piece.start, piece.stop), piece.stop - piece.start
+        truth = None if gold is None else gold.rows(piece.start, piece.stop)
+        rounds, movement = [], Diagnostics.none(stories, own.X.shape[1])
+        for drawn, diagnostics in draw(model, rules, own, settings, generators[piece], truth, cast):
+            rounds.append(drawn.cpu())
+            movement = diagnostics or movement
+        if rank == "consensus":
+            rounds = by_consensus(rounds, stories, own.missing)
+        for story in range(stories):
+            best = best_stories(rounds, story, own.missing, candidates)
+            answers.append(Answer(best, _of_story(movement, story), settings.samples))
+    return answers
+
+
+def pieces(tasks: int, rows: int, rules: WordRules, memory_gib: float = MEMORY_GIB) -> Iterator[slice]:
+    """The tasks in pieces whose scores fit the memory, where each task has so many rows at once."""
+    if memory_gib <= 0:
+        raise ValueError(f"memory_gib must be above 0, not {memory_gib}")
+    per_task = rows * len(rules.anywhere) * 4 * COPIES_OF_SCORES
+    at_once = max(1, int(memory_gib * 2**30 // per_task))
+    for start in range(0, tasks, at_once):
+        yield slice(start, min(start + at_once, tasks))

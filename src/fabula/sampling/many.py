@@ -1,0 +1,196 @@
+"""Many rows, each a story with blanks and settings of its own: checked one by one, filled in together.
+
+A row is a mapping with `id` and `sentences`, and if it likes with other arguments of `Narrator.fill` (`KEYS`) and with
+`settings`, those of the sampler. What is wrong with a row is said in its result, and the others are done.
+
+A story's draws come from (seed, id) alone. Its log-probabilities are sums of floats, whose last bit may differ with the
+matrices' sizes; so rows are filled in by the group, `TOGETHER` of them by their place in the input, and a group is made
+up alike wherever it is worked on. Then all results are equal to the bit, and not only nearly always.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+from fabula.corpus.read import MAX_CHARACTERS, MAX_SENTENCES, MIN_SENTENCES
+from fabula.errors import UserError
+from fabula.results import Filling, Sentence
+from fabula.sampling.settings import whole_number
+
+TOGETHER = {"cpu": 32}
+"""Stories that are filled in at once on a device, `TOGETHER_ELSEWHERE` on one that is not named."""
+TOGETHER_ELSEWHERE = 512
+"""More, because there the host's launches cost what they cost for eight stories or for 500 (benchmarks/README.md)."""
+KEYS = ("id", "sentences", "arc", "starts", "people", "notes", "candidates", "sampler", "seed", "settings")
+"""What a row may say."""
+MAX_ID = 500
+"""Characters of an id."""
+
+
+class Item(NamedTuple):
+    """One row of the input: what it says, or what is wrong with it."""
+
+    number: int
+    """Its place in the input, from 1."""
+    id: Any
+    row: Mapping[str, Any] | None
+    error: str | None = None
+
+    def wrong(self, error: str) -> Item:
+        return Item(self.number, self.id, None, error)
+
+
+@runtime_checkable
+class FillsTogether(Protocol):
+    """What is asked of a narrator."""
+
+    device: str
+
+    def fill_together(
+        self, calls: Sequence[Mapping[str, Any]], at_once: bool = False
+    ) -> Iterator[list[Filling | UserError]]: ...
+
+
+def together(device: str) -> int:
+    """Stories of a group on this device."""
+    return TOGETHER.get(device.split(":")[0], TOGETHER_ELSEWHERE)
+
+
+def row_seed(seed: int, id: Any) -> int:
+    """The seed of one row's story: `fill(..., seed=row_seed(seed, id))` draws what `fill_many` draws for it."""
+    return int.from_bytes(hashlib.blake2b(f"{seed}\0{id}".encode(), digest_size=8).digest()) >> 1
+
+
+def checked(number: int, row: Any) -> Item:
+    """A row whose form is right; whether its story can be filled in is found when it is."""
+    if not isinstance(row, Mapping):
+        return Item(number, None, None, 'not an object like {"id": ..., "sentences": [..., null, ...]}')
+    id = row.get("id")
+    if id is None or id == "":
+        return Item(number, None, None, "no id")
+    if isinstance(id, bool) or not isinstance(id, str | int):
+        return Item(number, None, None, f"the id is a text or a whole number, not {str(id)[:50]!r}")
+    if len(str(id)) > MAX_ID:
+        return Item(number, None, None, f"the id has {len(str(id)):,} characters; the most is {MAX_ID}")
+    item = Item(number, id, row)
+    unknown = [str(key) for key in row if key not in KEYS]
+    if unknown:
+        return item.wrong(f"unknown key {unknown[0][:50]!r}; a row has {', '.join(KEYS)}")
+    sentences = row.get("sentences")
+    if not isinstance(sentences, Sequence) or isinstance(sentences, str | bytes):
+        return item.wrong("no list `sentences`")
+    if not MIN_SENTENCES <= len(sentences) <= MAX_SENTENCES:
+        return item.wrong(f"a story has {MIN_SENTENCES} to {MAX_SENTENCES} sentences, not {len(sentences)}")
+    for i, sentence in enumerate(sentences, start=1):
+        if sentence is not None and not isinstance(sentence, str):
+            return item.wrong(f"sentence {i} is not a text")
+        # Long texts are left behind here: they are not to wait in memory for their turn.
+        if isinstance(sentence, str) and len(sentence) > MAX_CHARACTERS:
+            told = f"sentence {i} has {len(sentence):,} characters; the most is {MAX_CHARACTERS:,}"
+            return item.wrong(told)
+    return item
+
+
+def fill_rows(
+    narrator: FillsTogether, items: Sequence[Item], seed: int = 0, defaults: Mapping[str, Any] | None = None
+) -> list[dict[str, Any]]:
+    """A result for every row of one group; `defaults` are arguments of `fill` for rows that do not say them."""
+    found: dict[int, dict[str, Any]] = {}
+    groups: dict[str, list[tuple[Item, dict[str, Any]]]] = {}
+    for item in items:
+        try:
+            if item.row is None:
+                raise UserError(item.error or "no row")
+            call = _call(item.row, seed, defaults or {})
+            groups.setdefault(_alike(call), []).append((item, call))
+        except UserError as error:
+            found[item.number] = _failed(item, error)
+    for group in groups.values():
+        for (item, _), filling in zip(group, _fill(narrator, [call for _, call in group]), strict=True):
+            found[item.number] = (
+                _failed(item, filling) if isinstance(filling, Exception) else _result(item, filling)
+            )  # fmt: skip
+    return [found[item.number] for item in items]
+
+
+def fill_many(
+    narrator: FillsTogether, rows: Iterable[Mapping[str, Any]], seed: int, defaults: Mapping[str, Any]
+) -> Iterator[dict[str, Any]]:
+    """Results as they come, in the order of the rows; no more rows are taken than a group."""
+    items = (checked(number, row) for number, row in enumerate(rows, start=1))
+    while group := list(islice(items, together(narrator.device))):
+        yield from fill_rows(narrator, group, seed, defaults)
+
+
+def _call(row: Mapping[str, Any], seed: int, defaults: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments of `fill` for a row."""
+    settings = row.get("settings")
+    if settings is None:
+        settings = {}
+    if not isinstance(settings, Mapping):
+        raise UserError('settings is an object like {"samples": 16}', field="settings")
+    strange = [str(key) for key in settings if key in KEYS]
+    if strange:
+        raise UserError(f"{strange[0]!r} belongs into the row, not into its settings", field="settings")
+    said = {key: value for key, value in row.items() if key not in ("settings", "seed") and value is not None}
+    own = whole_number("seed", seed if row.get("seed") is None else row["seed"])
+    if isinstance(said.get("starts"), Mapping):
+        # In JSON keys are texts.
+        said["starts"] = {int(k) if str(k).isdecimal() else k: v for k, v in said["starts"].items()}
+    own_seed = row_seed(own, said.pop("id"))
+    return {**defaults, **settings, **said, "seed": own_seed}
+
+
+OF_A_STORY = ("sentences", "arc", "starts", "notes", "candidates", "seed")
+"""Arguments of `fill` that may differ among stories that are filled in together."""
+
+
+def _alike(call: Mapping[str, Any]) -> str:
+    """Calls with equal keys have equal settings and people."""
+    return repr(sorted((key, repr(value)) for key, value in call.items() if key not in OF_A_STORY))
+
+
+def _fill(narrator: FillsTogether, calls: Sequence[Mapping[str, Any]]) -> Sequence[Filling | Exception]:
+    """The answers of calls; where together they fail as nobody foresaw, one half and then the other.
+
+    So one story cannot spoil others, and a group that does not fit the memory is done in parts that do.
+    """
+    try:
+        *_, last = narrator.fill_together(calls, at_once=True)
+        return last
+    except UserError as error:
+        return [error] * len(calls)
+    except Exception as error:
+        if len(calls) == 1:
+            return [error]
+    half = len(calls) // 2
+    return [*_fill(narrator, calls[:half]), *_fill(narrator, calls[half:])]
+
+
+def _failed(item: Item, error: Exception) -> dict[str, Any]:
+    told = (
+        str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
+    )
+    return {"row": item.number, "id": item.id, "error": told}
+
+
+def further(sentences: Sequence[Sentence]) -> dict[str, Any]:
+    """The factors after the first, a mapping for each sentence; nothing where the model has none."""
+    told = [dict(sentence.factors) for sentence in sentences]
+    return {"factors": told} if any(told) else {}
+
+
+def _result(item: Item, filling: Filling) -> dict[str, Any]:
+    candidates = [
+        {
+            "sentences": [sentence.text for sentence in candidate.sentences],
+            "tags": [sentence.tag for sentence in candidate.sentences],
+            "score": round(candidate.score, 4),
+            **further(candidate.sentences),
+        }
+        for candidate in filling.candidates
+    ]
+    return {"row": item.number, "id": item.id, "candidates": candidates, "notes": list(filling.notes)}

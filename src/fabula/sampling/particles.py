@@ -1,0 +1,99 @@
+"""Particles of `bridge`: stories told part of the way, and the step that tells them one sentence further."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from fabula.errors import UserError
+from fabula.models.critic import Critic
+from fabula.models.decoders.protocol import Decoder, Given
+from fabula.models.protocol import Model
+from fabula.sampling import decode
+from fabula.sampling.batch import InfillBatch
+from fabula.sampling.decode import DecodingConfig
+from fabula.sampling.rules import WordRules
+
+
+class Particles(NamedTuple):
+    """Stories told part of the way, rows = stories x particles."""
+
+    state: Any
+    """The decoder's, under p."""
+    proposal: Any
+    """The decoder's, under r; None where sentences are written from p."""
+    S: Int[Tensor, "batch sent"]
+    Z: Float[Tensor, "batch sent latent"] | None
+    X: Int[Tensor, "batch sent word"]
+    lengths: Int[Tensor, "batch sent"]
+    log_p: Float[Tensor, "batch sent"]
+    log_w: Float[Tensor, " batch"]
+    twist: Float[Tensor, " batch"]
+    """What twisting has put into `log_w` so far, to be taken out at the next given sentence."""
+
+    def z(self, i: int) -> Float[Tensor, "batch latent"] | None:
+        return None if self.Z is None else self.Z[:, i]
+
+    def select(self, rows: Int[Tensor, " rows"]) -> Particles:
+        proposal, Z = self.proposal, self.Z
+        S, X, lengths, log_p, log_w, twist = (t[rows] for t in (self.S, *self[4:]))
+        proposal = None if proposal is None else proposal.select(rows)
+        Z = None if Z is None else Z[rows]
+        return Particles(self.state.select(rows), proposal, S, Z, X, lengths, log_p, log_w, twist)
+
+
+def decoder_of(model: Model) -> Decoder[Any]:
+    assert model.decoder is not None, "bridge needs a model that writes sentence by sentence"
+    return model.decoder
+
+
+def critic_of(model: Model) -> Critic:
+    if model.critic is None:
+        raise UserError("this model has no critic: rank by ending or density", field="rank")
+    return model.critic
+
+
+def start(
+    model: Model, blanks: InfillBatch, wide: InfillBatch, S: Tensor, Z: Tensor | None, decoding: DecodingConfig
+) -> Particles:
+    """Before the first sentence. What a decoder reads ahead it reads once for all particles of a story."""
+    decoder, rows, device = decoder_of(model), len(wide.X), wide.device
+    state = decoder.start(rows, None if Z is None else Z[:, 0], bf16=decoding.bf16)
+    proposal = None
+    if decoder.reads_ahead:
+        given = Given(blanks.X, blanks.lengths, blanks.present.to(device), blanks.missing.to(device))
+        copies = torch.arange(len(blanks.X), device=device).repeat_interleave(rows // len(blanks.X))
+        proposal = decoder.start(len(blanks.X), None, given, decoding.bf16).select(copies)
+    X = wide.X.new_zeros(rows, wide.X.shape[1], max(wide.X.shape[2], decoding.max_words))
+    log_p, nothing = torch.zeros(wide.lengths.shape, device=device), torch.zeros(rows, device=device)
+    return Particles(state, proposal, S, Z, X, torch.zeros_like(wide.lengths), log_p, nothing, nothing)
+
+
+def propose(
+    model: Model,
+    rules: WordRules,
+    decoding: DecodingConfig,
+    particles: Particles,
+    blanks: InfillBatch,
+    i: int,
+    uniform: Float[Tensor, "batch word"] | None,
+) -> tuple[Particles, decode.Sentences]:
+    """Sentence i of every particle, written where missing; its `log_p` is under p, its `log_q` under its proposal."""
+    decoder, s, z = decoder_of(model), particles.S[:, i], particles.z(i)
+    # Where nothing is left to write the proposal has served.
+    state, proposal = particles.state, particles.proposal if blanks.missing[:, i:].any() else None
+    drawn_from = state if proposal is None else proposal
+    drawn_from, new = decode.sentence(
+        decoder, rules, decoding, drawn_from, blanks, i, s, z, uniform, particles.X
+    )  # fmt: skip
+    if proposal is None:
+        state = drawn_from
+    else:
+        state, log_p = decoder.read(decoder.begin_sentence(state, s), new.words, new.lengths, z)
+        new, proposal = new._replace(log_p=log_p), drawn_from
+    X, lengths, log_p = particles.X.clone(), particles.lengths.clone(), particles.log_p.clone()
+    X[:, i], lengths[:, i], log_p[:, i] = new.words, new.lengths, new.log_p
+    return particles._replace(state=state, proposal=proposal, X=X, lengths=lengths, log_p=log_p), new

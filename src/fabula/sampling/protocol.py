@@ -1,0 +1,119 @@
+"""What a sampler must provide, and the registry of samplers.
+
+A new sampler is one file with a settings class and a class with `name`, `about`, `settings`, `runs_on` and `run`, and
+one line that registers it: `register_sampler(MySampler())`, or in another package's pyproject.toml
+
+    [project.entry-points."fabula.samplers"]
+    mine = "my_package.my_file:MySampler"
+
+Command line, HTTP and Python offer every registered sampler with its settings. Nothing here imports torch, and a
+sampler's file should import it inside `run`: the command line loads all samplers to print its help.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Sequence
+from functools import cache
+from importlib.metadata import entry_points
+from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
+
+from fabula.errors import UserError
+from fabula.sampling.settings import FillSettings
+
+if TYPE_CHECKING:
+    import torch
+
+    from fabula.models.protocol import Model
+    from fabula.sampling.batch import InfillBatch
+    from fabula.sampling.cast import Cast
+    from fabula.sampling.rules import WordRules
+    from fabula.sampling.samples import Diagnostics, SampledStories
+
+DEFAULT = "bridge"
+GROUP = "fabula.samplers"
+
+
+@runtime_checkable
+class Sampler(Protocol):
+    """A way of drawing the missing sentences of stories."""
+
+    @property
+    def name(self) -> str:
+        """As the user types it."""
+
+    @property
+    def about(self) -> str:
+        """A few words for the help page."""
+
+    @property
+    def settings(self) -> type[FillSettings]:
+        """Its settings, in a class that no other sampler has."""
+
+    @property
+    def runs_on(self) -> Literal["latent", "no latent", "looks ahead", "any"]:
+        """The models it can sample from: those with latent variables, those without, those whose latents or decoder
+        look ahead to given lines, or all."""
+
+    def run(
+        self,
+        model: Model,
+        batch: InfillBatch,
+        settings: Any,
+        generators: Sequence[torch.Generator],
+        *,
+        rules: WordRules,
+        cast: Cast | None = None,
+        gold: InfillBatch | None = None,
+    ) -> Iterator[tuple[SampledStories, Diagnostics | None]]:
+        """Rounds of complete stories, `settings.samples` for each task in all; diagnostics come with the last round.
+
+        `generators` has one generator for each task, and a task's stories may depend on its own alone. `rules` says
+        which words may stand where, `cast` who is named; `gold` is the true story, for `tags="peek"`.
+        """
+
+
+_registered: dict[str, Sampler] = {}
+
+
+def register_sampler(sampler: Sampler) -> Sampler:
+    """Make a sampler known under its name; a second one of the same name or settings class is refused."""
+    for other in _registered.values():
+        if other.name == sampler.name or other.settings is sampler.settings:
+            raise ValueError(f"the sampler {other.name} has this name or this settings class already")
+    _registered[sampler.name] = sampler
+    return sampler
+
+
+def samplers() -> dict[str, Sampler]:
+    """Every registered sampler by name: Fabula's own first, then those of installed packages."""
+    from fabula.sampling import samplers as own  # registers Fabula's
+
+    assert own
+    _load_entry_points()
+    return _registered
+
+
+@cache
+def _load_entry_points() -> None:
+    for entry in entry_points(group=GROUP):
+        try:
+            register_sampler(entry.load()())
+        except Exception as error:  # another package's mistake must not take the whole command line down
+            warnings.warn(f"the sampler {entry.name} of {entry.value} cannot be loaded: {error}", stacklevel=2)
+
+
+def sampler_named(name: object) -> Sampler:
+    """The sampler of this name, or a `UserError` that names all."""
+    known = samplers()
+    if not isinstance(name, str) or name not in known:
+        raise UserError(f"unknown sampler {name!r}; there are {', '.join(known)}", field="sampler")
+    return known[name]
+
+
+def sampler_of(settings: FillSettings) -> Sampler:
+    """The sampler that these settings are for."""
+    for sampler in samplers().values():
+        if sampler.settings is type(settings):
+            return sampler
+    raise ValueError(f"no sampler is registered for {type(settings).__name__}")

@@ -1,0 +1,141 @@
+"""The baselines' stand-in for interpolation: many samples left to right, the one that suits the clamped sentences wins.
+
+The paper draws 1,000 with top-k 15, each conditioned on the sentences before it, and keeps the one that maximises the
+probability of the given sentences. Any mask will do: a given sentence is read where it stands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from fabula.corpus.states import UNKNOWN
+from fabula.corpus.vocabulary import BOS, EOS, PAD
+from fabula.models.protocol import Model
+from fabula.models.s2s import S2S
+from fabula.sampling import decode
+from fabula.sampling.batch import InfillBatch
+from fabula.sampling.decode import DecodingConfig
+from fabula.sampling.noise import Noise
+from fabula.sampling.rules import WordRules
+from fabula.sampling.samples import Diagnostics, SampledStories, score_following
+from fabula.sampling.settings import WAVE
+from fabula.sampling.tags import tags_to_write
+
+
+def run(
+    model: Model,
+    rules: WordRules,
+    blanks: InfillBatch,
+    samples: int,
+    decoding: DecodingConfig,
+    generators: list[torch.Generator],
+) -> Iterator[tuple[SampledStories, Diagnostics | None]]:
+    """All samples, a wave at a time, ranked by log p of the given sentences that what was written can change."""
+    stories, N = blanks.X.shape[:2]
+    left = samples
+    while left:
+        chains = min(WAVE, left)
+        left -= chains
+        wide = blanks.repeat(chains)
+        noise = Noise(generators, blanks.sentences, chains, blanks.device)
+        told = model.reads_tags or model.K > 1
+        S = tags_to_write(model, blanks, noise) if told else torch.full_like(wide.lengths, UNKNOWN)
+        uniform = noise.uniform(decoding.max_words)
+        written = write_left_to_right(model, rules, decoding, wide, S, None, uniform)
+        score = score_following(written.log_p, written.lengths, wide)
+        found = SampledStories(written.X, written.lengths, S, written.log_p, score, torch.zeros_like(score))
+        yield found, None if left else Diagnostics.none(stories, N)
+
+
+def write_left_to_right(
+    model: Model,
+    rules: WordRules,
+    decoding: DecodingConfig,
+    blanks: InfillBatch,
+    S: Int[Tensor, "batch sent"] | None,
+    Z: Float[Tensor, "batch sent latent"] | None,
+    uniform: Float[Tensor, "batch sent word"],
+) -> decode.Written:
+    """Every missing sentence given those before it and Z, by whichever decoder the model has; top-k 1 is greedy."""
+    if model.story_decoder is not None:
+        return write_joined(model.story_decoder, rules, decoding, blanks, S, uniform)
+    assert model.decoder is not None, "a model without latents writes by a decoder"
+    return decode.story(model.decoder, rules, decoding, blanks, S, Z, None if decoding.top_k == 1 else uniform)
+
+
+def write_joined(
+    model: S2S,
+    rules: WordRules,
+    decoding: DecodingConfig,
+    blanks: InfillBatch,
+    S: Int[Tensor, "batch sent"] | None,
+    uniform: Float[Tensor, "batch sent word"],
+) -> decode.Written:
+    """Stories from p(X | S), whose sentences are joined: there is an `<eos>` only at the very end.
+
+    A written sentence ends after its first word that ends one (`. ! ?`), with the quotation closed if one is open; near
+    the limit such a word is forced. Given words are read in their places, without their inner `<eos>`.
+    All rows take a word at a time, each at its own place of its own story; a row whose story is told leaves, and only
+    rows that are free to choose look for a word in the whole vocabulary.
+    """
+    rows, N, W = blanks.X.shape
+    V, device = len(rules.anywhere), blanks.device
+    present, missing = blanks.present.to(device), blanks.missing.to(device)
+    memory, state = model.encode(torch.full_like(blanks.lengths, UNKNOWN) if S is None else S, present)
+    width = max(W, decoding.max_words + 1)
+    X = torch.nn.functional.pad(blanks.X, (0, width - W))
+    log_p, log_q = (torch.zeros(rows, N, device=device) for _ in range(2))
+    no_end = rules.anywhere.clone()
+    no_end[EOS] = float("-inf")
+    allowed = torch.stack([no_end, rules.first, rules.ending])
+    here = torch.arange(rows, device=device)
+    last = present.sum(1) - 1
+    i, t, quotes = (torch.zeros_like(here) for _ in range(3))
+    previous = torch.full_like(here, BOS)
+    done, closing, ended = (torch.zeros_like(here, dtype=torch.bool) for _ in range(3))
+    while True:
+        logits, state = model.write(previous[:, None], memory, present, state)
+        scores = logits[:, 0, :V].float()
+        own = missing[here, i]
+        word, log_q_word = X[here, i, t], torch.zeros(len(here), device=device)
+        word = torch.where(own, torch.where(closing, rules.quote, EOS), word)
+        free = own & ~closing & ~ended & ~done
+        if blanks.opening.shape[2]:
+            opening = blanks.opening[here, i, t.clamp(max=blanks.opening.shape[2] - 1)]
+            begun = free & (t < blanks.opening.shape[2]) & (opening != PAD)
+            word, free = torch.where(begun, opening, word), free & ~begun
+        who = free.nonzero().squeeze(1)
+        if len(who):
+            rule = (t[who] == 0) + 2 * (t[who] >= decoding.max_words - 2)
+            drawn = uniform[here[who], i[who], t[who]]
+            word[who], log_q_word[who] = decode.choose(scores[who] + allowed[rule], decoding, drawn)
+        log_p_word = scores.gather(1, word[:, None]).squeeze(1) - scores.logsumexp(-1)
+        log_p[here, i] += log_p_word.masked_fill(done, 0.0)
+        log_q[here, i] += log_q_word
+        X[here, i, t] = torch.where(done, X[here, i, t], word)
+        t, previous = t + (~done).long(), word
+        quotes = quotes + ((word == rules.quote) & ~done).long()
+        # Where the sentence now stands: a written one may want its quotation closed, the last one its `<eos>`.
+        final = own & (rules.is_final[word] | closing | (t >= decoding.max_words - 1))
+        closing = final & (quotes % 2 == 1) & ~closing
+        whole = torch.where(own, final & ~closing, t >= blanks.lengths[here, i] - 1)
+        ended = whole & (i == last) & ~ended & own
+        whole = torch.where(i == last, word == EOS, whole)
+        done = done | (whole & (i == last))
+        onward = whole & (i < last)
+        X[here, i, t.clamp(max=width - 1)] = torch.where(onward, EOS, X[here, i, t.clamp(max=width - 1)])
+        i, t = i + onward.long(), t.masked_fill(onward, 0)
+        quotes = quotes.masked_fill(onward, 0)
+        on = (~done).nonzero().squeeze(1)
+        if not len(on):
+            break
+        # Copying what stays costs something too: rows leave in eighths.
+        if len(on) <= 7 * len(here) // 8:
+            here, last, i, t, quotes, previous = (x[on] for x in (here, last, i, t, quotes, previous))
+            done, closing, ended = done[on], closing[on], ended[on]
+            memory, present, state = memory[on], present[on], state[:, on].contiguous()
+    return decode.Written(X, (X != PAD).sum(2), log_p, log_q)

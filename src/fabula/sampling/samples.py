@@ -1,0 +1,193 @@
+"""What samplers yield: complete stories with their scores, the choice among them, and how well the sampler moved."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from fabula.sampling.batch import InfillBatch
+from fabula.ties import RELATIVE, ranking
+
+
+class SampledStory(NamedTuple):
+    """One complete story, on the host."""
+
+    X: Int[Tensor, "sent word"]
+    lengths: Int[Tensor, " sent"]
+    S: Int[Tensor, " sent"]
+    log_p: Float[Tensor, " sent"]
+    score: float
+    verdict: Float[Tensor, " sent"] | None = None
+
+
+class SampledStories(NamedTuple):
+    """One complete story for every row, rows = stories x chains."""
+
+    X: Int[Tensor, "batch sent word"]
+    lengths: Int[Tensor, "batch sent"]
+    S: Int[Tensor, "batch sent"]
+    """The tags it was written under; -1 for a model that has none."""
+    log_p: Float[Tensor, "batch sent"]
+    """log p(X_i | X_:i, Z_i) of every sentence, given or written."""
+    score: Float[Tensor, " batch"]
+    """What stories are ranked by, larger is better."""
+    log_weight: Float[Tensor, " batch"]
+    """The log of the importance weight that makes the story a draw from the sampler's target; 0 for a Markov chain."""
+    verdict: Float[Tensor, "batch sent"] | None = None
+    """The critic's, if it was asked: first of the whole story, then what each later line did to it."""
+
+    def row(self, row: int) -> SampledStory:
+        """One of the stories."""
+        X, lengths, S, log_p = (tensor[row].cpu() for tensor in self[:4])
+        verdict = None if self.verdict is None else self.verdict[row].cpu()
+        return SampledStory(X, lengths, S, log_p, float(self.score[row]), verdict)
+
+    def cpu(self) -> SampledStories:
+        return self._each(lambda tensor: tensor.cpu())
+
+    def first_chains(self, chains: int, kept: int) -> SampledStories:
+        """The first `kept` of every story's `chains`."""
+        if kept == chains:
+            return self
+        return self._each(lambda tensor: tensor.unflatten(0, (-1, chains))[:, :kept].flatten(0, 1))
+
+    def _each(self, change: Callable[[Tensor], Tensor]) -> SampledStories:
+        X, lengths, S, log_p, score, log_weight = (change(tensor) for tensor in self[:6])
+        verdict = None if self.verdict is None else change(self.verdict)
+        return SampledStories(X, lengths, S, log_p, score, log_weight, verdict)
+
+
+class Diagnostics(NamedTuple):
+    """How a sampler moved, per story; NaN where a figure has no meaning for the sampler."""
+
+    changed: Float[Tensor, "story sent"]
+    """How often each missing sentence changed from one sweep to the next (or, without sweeps, differs from another
+    sample's); NaN for given ones."""
+    acceptance: Float[Tensor, " story"]
+    """The share of sentences that the X step replaced."""
+    ess: Float[Tensor, " story"]
+    """The smallest effective sample size of the importance weights."""
+    r_hat: Float[Tensor, " story"]
+    """Split-R-hat of Z over chains, the largest of all coordinates of all sentences."""
+    tag_ess: Float[Tensor, " story"]
+    """How many draws of S the tag paths are worth, where they were too many to enumerate and were sampled."""
+
+    @staticmethod
+    def none(stories: int, sentences: int) -> Diagnostics:
+        blank = torch.full((stories,), float("nan"))
+        return Diagnostics(torch.full((stories, sentences), float("nan")), blank, blank, blank, blank)
+
+
+def score_given(log_p: Float[Tensor, "batch sent"], blanks: InfillBatch) -> Float[Tensor, " batch"]:
+    """log p of all given sentences (the paper)."""
+    return (log_p * blanks.given.to(log_p.device)).sum(-1)
+
+
+def score_last(log_p: Float[Tensor, "batch sent"], blanks: InfillBatch) -> Float[Tensor, " batch"]:
+    """log p of the last sentence alone (the authors' code)."""
+    last = (blanks.present.sum(1) - 1).to(log_p.device)
+    return log_p.gather(1, last[:, None]).squeeze(1)
+
+
+def score_following(
+    log_p: Float[Tensor, "batch sent"], lengths: Int[Tensor, "batch sent"], blanks: InfillBatch, fluency: float = 0.0
+) -> Float[Tensor, " batch"]:
+    """log p of the given sentences that follow a missing one: the others' words do not depend on what was written.
+
+    `fluency` adds so many times the writing's own mean log p per word. Where no given sentence follows there is nothing
+    else to choose by.
+    """
+    following = (blanks.given & (blanks.missing.cumsum(1) > 0)).any(1).to(log_p.device)
+    parts = score_parts(log_p, lengths, blanks)
+    return torch.where(following, parts.ending + fluency * parts.density, parts.density)
+
+
+class ScoreParts(NamedTuple):
+    """What a ranking is made of."""
+
+    ending: Float[Tensor, " batch"]
+    """log p of the given sentences that follow a missing one; 0 where there is none."""
+    written: Float[Tensor, " batch"]
+    """log p of the written sentences."""
+    density: Float[Tensor, " batch"]
+    """Mean log p of a written word."""
+
+
+def score_parts(
+    log_p: Float[Tensor, "batch sent"], lengths: Int[Tensor, "batch sent"], blanks: InfillBatch
+) -> ScoreParts:
+    following = (blanks.given & (blanks.missing.cumsum(1) > 0)).to(log_p.device)
+    missing = blanks.missing.to(log_p.device)
+    written = (log_p * missing).sum(-1)
+    return ScoreParts((log_p * following).sum(-1), written, written / (lengths * missing).sum(-1).clamp(min=1))
+
+
+def changes(
+    before: SampledStories, after: SampledStories, missing: Bool[Tensor, "batch sent"]
+) -> Float[Tensor, "batch sent"]:
+    """1 where a missing sentence is another than before, NaN where nothing was missing."""
+    moved = (before.X != after.X).any(-1).float()
+    return moved.masked_fill(~missing.to(moved.device), float("nan"))
+
+
+def split_r_hat(draws: Float[Tensor, "sample sweep ..."]) -> Float[Tensor, "..."]:
+    """Gelman and Rubin's potential scale reduction over chains, each cut into halves; NaN below four sweeps."""
+    sweeps = draws.shape[1] // 2
+    if sweeps < 2:
+        return torch.full(draws.shape[2:], float("nan"))
+    halves = torch.cat([draws[:, :sweeps], draws[:, -sweeps:]])
+    within = halves.var(1).mean(0)
+    between = halves.mean(1).var(0)
+    # A coordinate that never moves in any chain (a given tag) is not evidence of bad mixing.
+    still = within + between <= RELATIVE**2 * halves.square().mean((0, 1))
+    return ((sweeps - 1) / sweeps + between / within).sqrt().masked_fill(still, 1.0)
+
+
+def effective_size(log_weights: Float[Tensor, "*batch sample"]) -> Float[Tensor, "*batch"]:
+    """(sum w)^2 / sum w^2: how many equally weighted samples the weighted ones are worth."""
+    return 1 / log_weights.softmax(-1).square().sum(-1)
+
+
+def best_stories(
+    rounds: Sequence[SampledStories], story: int, missing: Bool[Tensor, "story sent"], n: int
+) -> list[SampledStory]:
+    """n of one story's samples, best first, no text twice; scores tied up to rounding in the order they were drawn.
+
+    A sample that begins as a better one does, or has more than half its written sentences in common with one, is kept
+    only where there are not enough others.
+    """
+    places: list[tuple[SampledStories, int]] = []
+    scores: list[float] = []
+    for r in rounds:
+        chains = len(r.score) // len(missing)
+        own = range(story * chains, (story + 1) * chains)
+        places += [(r, row) for row in own]
+        scores += r.score[own.start : own.stop].tolist()
+    order = ranking(scores)
+    lines = missing[story].nonzero().flatten().tolist()
+    texts: set[tuple[bytes, ...]] = set()
+    different: dict[int, tuple[bytes, ...]] = {}
+    alike: list[int] = []
+    for rank, place in enumerate(order):
+        r, row = places[place]
+        text = tuple(words.tobytes() for words in r.X[row, lines].cpu().numpy())
+        if text not in texts:
+            texts.add(text)
+            if any(_alike(text, other) for other in different.values()):
+                alike.append(rank)
+            else:
+                different[rank] = text
+        if len(different) == n:
+            break
+    kept = sorted([*different, *alike[: n - len(different)]])
+    return [r.row(row) for r, row in (places[order[rank]] for rank in kept)]
+
+
+def _alike(one: Sequence[bytes], other: Sequence[bytes]) -> bool:
+    """Whether two tellings begin with the same sentence, or share more than half of all."""
+    same = [a == b for a, b in zip(one, other, strict=True)]
+    return same[0] or 2 * sum(same) > len(same)

@@ -1,0 +1,62 @@
+"""Which tags a sampler starts from, where the user did not give them all."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+from fabula.models.decoders.rows import TagTokens
+from fabula.models.protocol import Model
+from fabula.models.scaffold import Scaffold, allowed_states, clamp
+from fabula.models.slds import SLDS
+from fabula.sampling.batch import InfillBatch, evidence
+from fabula.sampling.noise import Noise
+from fabula.sampling.settings import TagSource
+
+__all__ = ["TagSource", "infer_tags", "tags_to_write"]
+
+
+def infer_tags(model: SLDS, blanks: InfillBatch, source: TagSource, gold: InfillBatch | None = None) -> InfillBatch:
+    """The batch with the tags that their source decides, among the allowed states; all else is left open."""
+    allowed = blanks.allowed_of(model.K)
+    blanks = replace(blanks, allowed=allowed)
+    if model.K == 1 or source == "free":
+        return blanks
+    if source == "peek" and gold is None:
+        raise ValueError('tags="peek" needs the true story')
+    seen = blanks if source == "read" or gold is None else gold
+    if not (seen.lengths > 0).any():
+        return blanks
+    likeliest = clamp(evidence(model, seen.X, seen.lengths).log_q_S, allowed).argmax(-1)
+    readable = (seen.lengths > 0).unsqueeze(-1)
+    return replace(blanks, allowed=torch.where(readable, allowed_states(likeliest, model.K), allowed))
+
+
+def tags_to_write(model: Model, blanks: InfillBatch, noise: Noise) -> Int[Tensor, "batch sent"]:
+    """The tags that a model without latents writes under, for every chain of every story.
+
+    A tag that is wholly free stays so (-1): the decoder has S_i summed out. Where the arc fixes one factor and leaves
+    another free, a decoder with tokens for each factor is told as much (`StateSpace.number`). For any other
+    S ~ p(S | arc) decides; a model that has no p(S) takes the open states for equally likely.
+    """
+    S, allowed = blanks.S.repeat_interleave(noise.chains, 0), blanks.allowed
+    K, count = allowed.shape[2], allowed.sum(2)
+    partly = (count > 1) & (count < K)
+    tokens = getattr(model.decoder, "tags", None)
+    if isinstance(tokens, TagTokens) and tokens.states.K == K:
+        numbers = tokens.states.number(tokens.states.common(allowed.cpu().numpy()))
+        return torch.from_numpy(numbers).to(S.device).repeat_interleave(noise.chains, 0)
+    stories = partly.any(1).nonzero().flatten().tolist()
+    if stories:
+        scaffold = getattr(model, "scaffold", None)
+        if not isinstance(scaffold, Scaffold):
+            scaffold = Scaffold(torch.full((K,), 1 / K), torch.full((K, K), 1 / K)).to(blanks.device)
+        rows = torch.arange(len(S), device=blanks.device).view(-1, noise.chains)[stories].flatten()
+        open_states, here = (t.repeat_interleave(noise.chains, 0)[rows] for t in (allowed, blanks.present.to(S.device)))
+        flat = torch.zeros(open_states.shape, device=blanks.device)
+        drawn = scaffold.sample(clamp(flat, open_states), here, noise.of(stories).uniform())
+        S[rows] = torch.where(partly.repeat_interleave(noise.chains, 0)[rows], drawn, S[rows])
+    return S

@@ -1,0 +1,110 @@
+"""Many stories written by a narrator at once, for training a critic and for learning from its choices.
+
+Plain draws from r(X_missing | X_given) or p(X_missing | X_:i), without the rules about words that `fabula fill` keeps.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from fabula.models.decoders.narrator import NarratorDecoder
+from fabula.models.decoders.protocol import Given
+from fabula.models.decoders.rows import END
+from fabula.sampling.batch import InfillBatch, infill_batch
+
+Ids = Sequence[int]
+
+
+@torch.inference_mode()
+def write_missing(
+    decoder: NarratorDecoder, stories: Sequence[Sequence[Ids | None]], *, temperature: float, top_k: int = 0,
+    reads_ahead: bool = True, tokens: int = 32, rows: int = 2048, seed: int = 0,
+) -> list[list[list[int]]]:  # fmt: skip
+    """One telling of each story, whose missing sentences are None; `tokens` of a sentence at most."""
+    generator = torch.Generator(decoder.network.device).manual_seed(seed)
+    patterns = defaultdict(list)
+    for number, story in enumerate(stories):
+        patterns[tuple(sentence is None for sentence in story)].append(number)
+    told: list[list[list[int]]] = [[] for _ in stories]
+    for pattern, numbers in patterns.items():
+        # Stories of like lengths together, so that little is padded.
+        numbers.sort(key=lambda n: sum(len(sentence or ()) for sentence in stories[n]))
+        for first in range(0, len(numbers), rows):
+            part = numbers[first : first + rows]
+            batch = infill_batch([stories[n] for n in part], device=decoder.network.device, end=END)
+            given = Given(batch.X, batch.lengths, batch.present, batch.missing) if reads_ahead else None
+            found = _write(decoder, batch, given, pattern, temperature, top_k, tokens, generator)
+            for n, sentences in zip(part, found, strict=True):
+                told[n] = sentences
+    return told
+
+
+def _write(
+    decoder: NarratorDecoder, batch: InfillBatch, given: Given | None, pattern: tuple[bool, ...], temperature: float,
+    top_k: int, tokens: int, generator: torch.Generator,
+) -> list[list[list[int]]]:  # fmt: skip
+    state = decoder.start(len(batch.X), None, given)
+    found: list[list[list[int]]] = [[] for _ in range(len(batch.X))]
+    for i, missing in enumerate(pattern):
+        state = decoder.begin_sentence(state, None)
+        if missing:
+            written = []
+            done = torch.zeros(len(batch.X), dtype=torch.bool, device=batch.device)
+            for place in range(tokens + 1):
+                scores, state = decoder.step(state, None, done)
+                chosen = draw(scores, temperature, top_k, generator, end_barred=place == 0)
+                chosen = torch.where(done | (place == tokens), END, chosen)
+                state = state.then(chosen)
+                written.append(chosen)
+                done = done | (chosen == END)
+                if bool(done.all()):
+                    break
+            sentences = torch.stack(written, 1).tolist()
+        else:
+            state, _ = decoder.read(state, batch.X[:, i], batch.lengths[:, i])
+            sentences = batch.X[:, i].tolist()
+        for row, sentence in enumerate(sentences):
+            found[row].append(sentence[: sentence.index(END)])
+    return found
+
+
+def draw(
+    scores: Float[Tensor, "batch vocab"], temperature: float, top_k: int, generator: torch.Generator,
+    end_barred: bool = False,
+) -> Int[Tensor, " batch"]:  # fmt: skip
+    """A token of each row, among its `top_k` best (0: all)."""
+    if end_barred:  # no sentence is empty
+        scores = scores.index_fill(1, torch.tensor([END], device=scores.device), float("-inf"))
+    if top_k:
+        best, which = scores.topk(top_k)
+        place = torch.multinomial((best / temperature).softmax(-1), 1, generator=generator)
+        return which.gather(1, place).squeeze(1)
+    return torch.multinomial((scores / temperature).softmax(-1), 1, generator=generator).squeeze(1)
+
+
+@torch.inference_mode()
+def log_p_lines(
+    decoder: NarratorDecoder, stories: Sequence[Sequence[Ids]], missing: Sequence[bool] | None = None, rows: int = 1024
+) -> Float[Tensor, "story sent"]:
+    """log p of every sentence of stories of one length; with `missing`, under r, which is told the others."""
+    order = sorted(range(len(stories)), key=lambda n: sum(len(sentence) for sentence in stories[n]))
+    found = torch.zeros(len(stories), len(stories[0]))
+    for first in range(0, len(order), rows):
+        part = order[first : first + rows]
+        batch = infill_batch([stories[n] for n in part], device=decoder.network.device, end=END)
+        given = None
+        if missing is not None:
+            blank = torch.tensor(missing).expand_as(batch.missing)
+            given = Given(batch.X, batch.lengths, batch.present, blank)
+        state = decoder.start(len(part), None, given)
+        log_p = []
+        for i in range(batch.X.shape[1]):
+            state, new = decoder.read(decoder.begin_sentence(state, None), batch.X[:, i], batch.lengths[:, i])
+            log_p.append(new)
+        found[part] = torch.stack(log_p, 1).cpu()
+    return found

@@ -1,0 +1,101 @@
+"""ROUGE and METEOR: by hand, on the same text, and the paper's program against the quick one.
+
+`make test` installs Perl's XML::Parser and Java (`make scorers`); only where they cannot be had are these skipped.
+"""
+
+from __future__ import annotations
+
+import random
+import shutil
+import subprocess
+
+import numpy as np
+import pytest
+
+from fabula.errors import UserError
+from fabula_paper.scores.overlap import meteor, rouge, rouge_paper
+
+perl = pytest.mark.skipif(
+    shutil.which("perl") is None
+    or subprocess.run(["perl", "-MXML::Parser", "-MDB_File", "-e", "1"], capture_output=True, check=False).returncode
+    > 0,
+    reason="ROUGE-1.5.5 needs Perl's XML::Parser: make scorers",
+)
+java = pytest.mark.skipif(shutil.which("java") is None, reason="METEOR needs Java: make scorers")
+TEXT = """the dog ran to a house and cried because he was very happy with his new friends children walking played games
+went studies at night . , she took them home again"""
+WORDS = TEXT.split()
+
+
+def pairs(n: int) -> tuple[list[str], list[str]]:
+    """Made-up sentences, and the same with two words of five changed."""
+    rng = random.Random(0)
+    true = [" ".join(rng.choices(WORDS, k=rng.randint(4, 16))) + "." for _ in range(n)]
+    changed = [" ".join(rng.choice(WORDS) if rng.random() < 0.4 else word for word in t.split()) for t in true]
+    return changed, true
+
+
+def test_rouge_by_hand() -> None:
+    """the cat sat / the cat ran off: 2 of 3 and 2 of 4 words, 1 of 2 and 1 of 3 pairs, `the cat` in order."""
+    found = rouge(["the cat sat"], ["the cat ran off"])
+    assert found.rouge1[0] == pytest.approx(2 * (2 / 3) * (2 / 4) / (2 / 3 + 2 / 4))
+    assert found.rouge2[0] == pytest.approx(2 * (1 / 2) * (1 / 3) / (1 / 2 + 1 / 3))
+    assert found.rougeL[0] == pytest.approx(2 * (2 / 3) * (2 / 4) / (2 / 3 + 2 / 4))
+    assert rouge(["dogs"], ["dog"]).rouge1[0] == 1  # stemmed
+
+
+@perl
+def test_both_routes_to_rouge_agree() -> None:
+    """To 0.002: the paper's program averages over 1,000 bootstrap draws, and knows WordNet's irregular forms."""
+    written, true = pairs(200)
+    quick, paper = rouge(written, true).means(), rouge_paper(written, true)
+    for kind, figure in quick.items():
+        assert getattr(paper, kind) == pytest.approx(figure, abs=0.002), kind
+        low, high = paper.intervals[kind]
+        assert low < figure < high
+    assert paper.n == 200
+
+
+@perl
+def test_the_same_text_has_all_of_it() -> None:
+    _, true = pairs(20)
+    assert rouge(true, true).means() == {"rouge1": 1, "rouge2": 1, "rougeL": 1}
+    # Every pair by itself, in its place: the mean is the aggregate up to the program's resampling.
+    mixed = rouge_paper([*true[:-1], "nothing alike"], true)
+    assert mixed.stories["rouge1"][:-1].tolist() == [1.0] * (len(true) - 1)
+    assert mixed.stories["rouge1"][-1] < 1
+    assert float(mixed.stories["rougeL"].mean()) == pytest.approx(mixed.rougeL, abs=0.02)
+    paper = rouge_paper(true, true)
+    assert (paper.rouge1, paper.rouge2, paper.rougeL) == (1, 1, 1)
+
+
+@java
+def test_meteor_of_every_pair() -> None:
+    """An identical text scores 1, a synonym more than a stranger, and each pair's figure is its own."""
+    written = ["a big dog ran home", "the vehicle was quick", "the vehicle was quick", "."]
+    true = ["a big dog ran home", "the car was fast", "my aunt likes soup", "a dog"]
+    (found,) = meteor((written, true))
+    assert found.scores[0] == pytest.approx(1)
+    assert found.scores[0] > found.scores[1] > found.scores[2]
+    assert found.scores[3] == 0
+    assert found.scores.min() < found.aggregate < found.scores.max()
+    (alone,) = meteor((written[1:2], true[1:2]))
+    np.testing.assert_allclose(alone.scores, found.scores[1:2])
+
+
+def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shutil, "which", lambda name: None)
+    with pytest.raises(UserError, match="apt-get install perl"):
+        rouge_paper(["a"], ["a"])
+    with pytest.raises(UserError, match="Java"):
+        meteor((["a"], ["a"]))
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(UserError, match=r"pycocoevalcap not found: .*scorers\.txt"):
+        meteor((["a"], ["a"]))
+
+
+def test_pairs_are_pairs() -> None:
+    with pytest.raises(ValueError, match="2 written texts for 1"):
+        rouge(["a", "b"], ["a"])
+    with pytest.raises(ValueError, match="no pairs"):
+        meteor(([], []))
