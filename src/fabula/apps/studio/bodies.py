@@ -201,8 +201,14 @@ class Line(Body):
     tag: Tag | None = None
 
 
+CONTENT_FIELDS = ("lines", "people", "notes")
+"""Fields of `State` that a writer fills: a story with any of them is saved, and a version brings all of them back."""
+HISTORY_FIELDS = ("undo", "redo")
+"""Fields of `State` that change only with others: they are stored, but neither compared nor kept in versions."""
+
+
 class State(Body):
-    """What a branch keeps: the story on the page, and how to go back."""
+    """The story document of a branch. schema/make.py writes page/schema.js, the page's list of fields, from it."""
 
     lines: list[Line] = Field(min_length=SENTENCES[0], max_length=SENTENCES[1])
     seed: Seed = 0

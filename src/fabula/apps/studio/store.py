@@ -9,6 +9,7 @@ from itertools import pairwise, zip_longest
 from pathlib import Path
 from typing import Any
 
+from fabula.apps.studio.bodies import HISTORY_FIELDS
 from fabula.apps.web.database import Database
 from fabula.apps.web.errors import RefusedError
 
@@ -236,7 +237,7 @@ def _keep_version(connection: sqlite3.Connection, branch: Record) -> None:
     last = _all(connection, "SELECT saved FROM version WHERE branch = ? ORDER BY id DESC LIMIT 1", branch["id"])
     if last and datetime.now(UTC) - datetime.fromisoformat(last[0]["saved"]) < VERSION_EVERY:
         return
-    bare = {**branch["state"], "undo": [], "redo": []}  # the way back is the version itself
+    bare = {**branch["state"], **{name: [] for name in HISTORY_FIELDS}}
     connection.execute(
         "INSERT INTO version (branch, revision, saved, state) VALUES (?, ?, ?, ?)",
         (branch["id"], branch["revision"], branch["updated"], _text(bare)),

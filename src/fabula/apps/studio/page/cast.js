@@ -6,12 +6,13 @@ import { $, h, keep, pictured } from "./dom.js";
 import { aside, usable } from "./filling.js";
 import { named, noted } from "./people.js";
 import { say } from "./messages.js";
+import { PERSON, STORY } from "./schema.js";
 import { set } from "./state.js";
 import { change, show, store, subscribe } from "./store.js";
 
 /** A moment after the last change of the lines. */
 const PAUSE = 900;
-const MOST = 20;
+const MOST = STORY.people.maxItems;
 const PRONOUNS = [["", "–"], ["he", "he"], ["she", "she"], ["they", "they"]];
 
 export function start() {
@@ -58,9 +59,9 @@ function row(i) {
   return h(
     "li",
     { class: "person" },
-    h("input", { type: "text", "aria-label": `Name of person ${i + 1}`, placeholder: "Name", maxLength: 60, autocomplete: "off", oninput: (event) => edit(i, { name: event.target.value }) }),
+    h("input", { type: "text", "aria-label": `Name of person ${i + 1}`, placeholder: "Name", maxLength: PERSON.name.maxLength, autocomplete: "off", oninput: (event) => edit(i, { name: event.target.value }) }),
     h("select", { "aria-label": `Pronoun of person ${i + 1}`, onchange: (event) => edit(i, { pronoun: event.target.value || null }) }, PRONOUNS.map(([value, label]) => h("option", { value }, label))),
-    h("input", { type: "text", class: "about", "aria-label": `Who person ${i + 1} is`, placeholder: "a shy baker", maxLength: 200, autocomplete: "off", oninput: (event) => edit(i, { about: event.target.value }) }),
+    h("input", { type: "text", class: "about", "aria-label": `Who person ${i + 1} is`, placeholder: "a shy baker", maxLength: PERSON.about.maxLength, autocomplete: "off", oninput: (event) => edit(i, { about: event.target.value }) }),
     pictured("close", `Remove person ${i + 1}`, { onclick: () => remove(i) }),
   );
 }

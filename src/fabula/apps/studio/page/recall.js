@@ -4,7 +4,7 @@
 import * as api from "./api.js";
 import * as drafts from "./drafts.js";
 import { clear, note, warn } from "./messages.js";
-import { isBlank, restored } from "./state.js";
+import { isBlank, restored, sameState } from "./state.js";
 import { show, store } from "./store.js";
 import { titled } from "./titles.js";
 
@@ -41,13 +41,13 @@ export function offer(begin) {
   ]);
 }
 
-/** Words of a stored branch; `same` compares two states, `grow(name)` makes a branch of what is on the page. */
-export function recall(story, branch, same, grow) {
+/** Words of a stored branch; `grow(name)` makes a branch of what is on the page. */
+export function recall(story, branch, grow) {
   const name = drafts.nameOf(story, branch);
   const told = drafts.found(name);
   const doc = told && restored(told.state);
   if (!doc) return undefined;
-  if (same(told.state, branch.state)) return drafts.forget(name);
+  if (sameState(told.state, branch.state)) return drafts.forget(name);
   if (told.revision === branch.revision) {
     put(doc, told.title);
     return note("Words that had not been saved were found in this browser.");

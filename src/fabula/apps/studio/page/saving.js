@@ -6,7 +6,8 @@ import { stop, usable } from "./filling.js";
 import { announce, listen } from "./live.js";
 import { clear, note, warn } from "./messages.js";
 import { offer, recall } from "./recall.js";
-import { empty, isBlank, restored, stored } from "./state.js";
+import { SAVED_FIELDS } from "./schema.js";
+import { empty, isBlank, restored, sameState, stored } from "./state.js";
 import { show, store, subscribe } from "./store.js";
 import { titled } from "./titles.js";
 
@@ -15,7 +16,6 @@ const SOON = 500;
 const LATEST = 1500;
 const COPY = 300;
 const RETRY = [2000, 4000, 8000, 15000];
-const KEPT = ["lines", "seed", "candidates", "temperature", "model", "taken", "tray"];
 
 /** What the server has: the document and title of the last acknowledged save. */
 let clean = { doc: store.doc, title: "" };
@@ -38,7 +38,7 @@ export const titleOf = (doc, title = store.ui.title) => titled(doc, title);
 const automatic = () => !store.ui.title.trim();
 /** Candidates alone make no story worth keeping: those of a link are only looked at. */
 const counts = (key) => key !== "tray" || store.ui.story !== null;
-const changed = (from) => KEPT.some((key) => counts(key) && store.doc[key] !== from.doc[key]) || titleOf(store.doc) !== from.title;
+const changed = (from) => SAVED_FIELDS.some((key) => counts(key) && store.doc[key] !== from.doc[key]) || titleOf(store.doc) !== from.title;
 const dirty = () => changed(clean);
 const holdsWithheld = () => store.doc.lines.some((line) => withheld.has(line.text));
 const nothing = () => !store.ui.story && isBlank(store.doc) && automatic();
@@ -54,7 +54,9 @@ export function start() {
     if (refused && !changed(refused)) return;
     if (scheduled && !changed(scheduled)) return; // only something beside the story was shown: the timer runs on
     scheduled = { doc, title: titleOf(doc) };
+    // The header has been drawn already: it is drawn again, so that it never says "Saved" of words that are not.
     ui.saved = "unsaved";
+    queueMicrotask(() => show({}));
     since ??= performance.now();
     clearTimeout(timer);
     timer = setTimeout(save, Math.max(0, Math.min(SOON, since + LATEST - performance.now())));
@@ -153,7 +155,7 @@ async function attempt() {
       arrived(made, made.branch);
     } else {
       const { story, branch } = store.ui;
-      if (KEPT.some((key) => doc[key] !== clean.doc[key])) {
+      if (SAVED_FIELDS.some((key) => doc[key] !== clean.doc[key])) {
         const saved = await api.saveBranch(story.id, branch.id, { state: sendable(doc), revision: branch.revision });
         store.ui.branch = saved;
       }
@@ -208,7 +210,7 @@ async function conflict(error, doc) {
   if (error.status === 409) {
     // The answer to our own save may have been lost on its way: then what is there is what we sent.
     const theirs = await api.branch(story.id, branch.id).catch(() => null);
-    if (theirs && same(theirs.state, sendable(doc))) {
+    if (theirs && sameState(theirs.state, sendable(doc))) {
       clean = { doc, title: clean.title };
       store.ui.branch = theirs;
       return show({ saved: dirty() ? "unsaved" : "saved" });
@@ -227,8 +229,6 @@ async function conflict(error, doc) {
     { label: "Keep mine as a new story", act: asStory },
   ]);
 }
-
-const same = (a, b) => KEPT.every((key) => JSON.stringify(a[key] ?? null) === JSON.stringify(b[key] ?? null));
 
 /** What is on the page is given up on purpose. */
 function discard(then) {
@@ -279,7 +279,7 @@ async function load(storyId, branchId = null, push = false) {
     address(`#s=${story.id}&b=${branch.id}`, push);
     arrived(story, branch);
     show({ saved: "saved" });
-    recall(story, branch, same, (name) => grow(name, branch.id));
+    recall(story, branch, (name) => grow(name, branch.id));
     return true;
   } catch (error) {
     warn("loading", `Could not open it: ${error.message}`);

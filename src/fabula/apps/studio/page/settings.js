@@ -2,12 +2,12 @@
 
 import { $, h, keep } from "./dom.js";
 import { note } from "./messages.js";
+import { STORY } from "./schema.js";
 import { FEWEST, MOST, resize, set } from "./state.js";
 import { change, show, store, subscribe } from "./store.js";
 
 export function start() {
-  typed($("candidates"), 1, 10, (candidates) => change(set, { candidates }));
-  typed($("seed"), 0, Number.MAX_SAFE_INTEGER, (seed) => change(set, { seed }));
+  for (const name of ["candidates", "seed"]) typed($(name), STORY[name].minimum, STORY[name].maximum, (value) => change(set, { [name]: value }));
   // A length counts when it is finished: on the way to 12 stands a 1.
   $("length").addEventListener("change", () => {
     const count = Number($("length").value);

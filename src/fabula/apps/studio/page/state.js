@@ -1,38 +1,39 @@
 // The story being written, as plain values, and every way to change it: pure functions from a document to the next.
 //
-// A document is what a branch stores (see the server's `state`) plus `burst`, which says that the next keystroke belongs
-// to the same step of undo. Nothing here touches the page.
+// A document has the fields that a branch stores (schema.js) and `burst`, which says that the next keystroke belongs to
+// the same step of undo. Nothing here touches the page.
 
-export const FEWEST = 2;
-export const MOST = 64;
-/** Characters of one line, as the server has it. */
-export const LONGEST = 4_000;
-const STEPS = 100;
-/** What the steps of undo may weigh together when stored, in characters: a save stays quick however long the session. */
+import { CONTENT_FIELDS, LINE, PERSON, SAVED_FIELDS, STORY } from "./schema.js";
+
+export const FEWEST = STORY.lines.minItems;
+export const MOST = STORY.lines.maxItems;
+/** Characters of one line, at most. */
+export const LONGEST = LINE.text.maxLength;
+const STEPS = STORY.undo.maxItems;
+/** Characters that the stored steps of undo have together, at most: a save stays quick in a long session. */
 const STORED = 200_000;
 
-export const blank = () => ({ text: "", write: false, locked: false, start: "", tag: null });
+const defaults = (fields) => Object.fromEntries(Object.entries(fields).map(([name, rule]) => [name, structuredClone(rule.default)]));
 
-export const empty = (count = 5) => ({
-  lines: Array.from({ length: count }, blank),
-  seed: 0,
-  candidates: 3,
-  temperature: null,
-  model: null,
-  undo: [],
-  redo: [],
-  taken: [],
-  tray: [],
-  people: [],
-  notes: "",
-  burst: null,
-});
+export const blank = () => defaults(LINE);
+
+export const empty = (count = 5) => ({ ...defaults(STORY), lines: Array.from({ length: count }, blank), burst: null });
 
 /** Whether the model is to write this line: a blank one, or one so marked; never a locked one. */
 export const isWritten = (line) => !line.text.trim() || (line.write && !line.locked);
 
-/** Whether nothing has been said yet. */
-export const isBlank = (doc) => doc.lines.every((line) => !line.text.trim() && !line.start && line.tag === null);
+const hasBlankLines = (doc) => doc.lines.every((line) => !line.text.trim() && !line.start && line.tag === null);
+
+const equal = (a, b) => JSON.stringify(a) === JSON.stringify(b);
+
+/** Whether the writer has filled in nothing: no line, no cast, no notes. */
+export function isBlank(doc) {
+  const state = stored(doc);
+  return hasBlankLines(doc) && CONTENT_FIELDS.every((name) => name === "lines" || equal(state[name], STORY[name].default));
+}
+
+/** Whether two stored states say the same; a state of an older version has the default where it lacks a field. */
+export const sameState = (a, b) => SAVED_FIELDS.every((name) => equal(a[name] ?? STORY[name].default, b[name] ?? STORY[name].default));
 
 // Every change of the lines goes through here: the lines before it are one step of undo.
 function edit(doc, lines, what, burst = null) {
@@ -128,7 +129,7 @@ export function reorder(doc, i, to) {
 /** Sentences pasted at line i: into it if it is blank, else after it; in a blank story they are the story. */
 export function paste(doc, i, sentences) {
   const pasted = sentences.map((text) => ({ ...blank(), text }));
-  const all = isBlank(doc);
+  const all = hasBlankLines(doc);
   const into = !doc.lines[i].text.trim();
   const before = all ? [] : doc.lines.slice(0, into ? i : i + 1);
   let after = all ? [] : doc.lines.slice(i + 1);
@@ -152,56 +153,70 @@ export function take(doc, sentences, entry) {
   return { ...edit(doc, lines, "taking a candidate"), taken: [...doc.taken, entry].slice(-STEPS) };
 }
 
-/** The lines as a version had them. */
-export function revert(doc, lines) {
-  return JSON.stringify(lines) === JSON.stringify(doc.lines) ? doc : edit(doc, lines, "going back to a version");
+/** The writer's fields as a version has them; a version of an older Fabula may not have all. */
+export function revert(doc, version) {
+  const names = Object.keys(content(version));
+  if (names.every((name) => equal(version[name], doc[name]))) return doc;
+  const undo = [...doc.undo, step("going back to a version", doc, names)].slice(-STEPS);
+  return { ...doc, ...content(version), undo, redo: [], burst: null };
+}
+
+export const content = (doc, names = CONTENT_FIELDS) => Object.fromEntries(names.filter((name) => name in doc).map((name) => [name, doc[name]]));
+
+/** A step of undo: the fields as they are in `doc`. Most steps have `lines` alone. */
+const step = (what, doc, names = CONTENT_FIELDS) => ({ what, ...content(doc, names) });
+
+/** The document after the last of `doc[from]`, whose way back is then the last of `doc[to]`. */
+function travel(doc, from, to) {
+  const last = doc[from].at(-1);
+  if (!last) return doc;
+  const back = step(last.what, doc, Object.keys(content(last)));
+  return { ...doc, ...content(last), [from]: doc[from].slice(0, -1), [to]: [...doc[to], back], burst: null };
 }
 
 export const set = (doc, settings) => ({ ...doc, ...settings });
-
-export function undo(doc) {
-  const last = doc.undo.at(-1);
-  if (!last) return doc;
-  const redo = [...doc.redo, { what: last.what, lines: doc.lines }];
-  return { ...doc, lines: last.lines, undo: doc.undo.slice(0, -1), redo, burst: null };
-}
-
-export function redo(doc) {
-  const next = doc.redo.at(-1);
-  if (!next) return doc;
-  const undo = [...doc.undo, { what: next.what, lines: doc.lines }];
-  return { ...doc, lines: next.lines, undo, redo: doc.redo.slice(0, -1), burst: null };
-}
+export const undo = (doc) => travel(doc, "undo", "redo");
+export const redo = (doc) => travel(doc, "redo", "undo");
 
 /** What a branch stores of a document: the oldest steps are dropped where they would weigh too much. */
-export function stored({ lines, seed, candidates, temperature, model, undo, redo, taken, tray, people, notes }) {
-  const lighter = (steps, budget) => {
+export function stored(doc) {
+  const lighter = (steps) => {
     let at = steps.length;
     for (let weight = 0; at > 0; at -= 1) {
       weight += JSON.stringify(steps[at - 1]).length;
-      if (weight > budget) break;
+      if (weight > STORED / 2) break;
     }
     return steps.slice(at);
   };
-  const half = STORED / 2;
-  return {
-    lines, seed, candidates, temperature, model, tray, people, notes,
-    undo: lighter(undo, half), redo: lighter(redo, half), taken: lighter(taken, half),
-  };
+  const state = Object.fromEntries(Object.keys(STORY).map((name) => [name, doc[name]]));
+  // A person without a name is a row that the writer has only begun.
+  const people = doc.people.filter((person) => person.name.trim());
+  return { ...state, people, undo: lighter(doc.undo), redo: lighter(doc.redo), taken: lighter(doc.taken) };
 }
 
 const isLine = (line) =>
   line !== null && typeof line === "object" && typeof line.text === "string" && typeof line.start === "string";
 
-const asLine = ({ text, write, locked, start, tag }) => ({
-  text, start, write: Boolean(write), locked: Boolean(locked) && text.trim() !== "", tag: typeof tag === "string" ? tag : null,
-});
+/** A value by its rule of schema.js, cut or clamped to its bounds; the default where it is of another type. */
+function conform({ type, nullable, default: otherwise, enum: options, minimum, maximum, maxLength, maxItems }, value) {
+  if (value === null && nullable) return null;
+  if (type === "array") return Array.isArray(value) ? value.slice(-maxItems) : [];
+  if (type === "boolean") return Boolean(value);
+  if (type === "string") return typeof value !== "string" || (options && !options.includes(value)) ? otherwise : value.slice(0, maxLength);
+  if (type === "integer" ? !Number.isSafeInteger(value) : typeof value !== "number") return otherwise;
+  return Math.min(maximum, Math.max(minimum, value));
+}
+
+const conformed = (fields, value) => Object.fromEntries(Object.entries(fields).map(([name, rule]) => [name, conform(rule, value[name])]));
+
+// Words that are too long are kept, for the server says which line it does not take.
+const asLine = (line) => ({ ...conformed(LINE, line), text: line.text, start: line.start, locked: Boolean(line.locked) && line.text.trim() !== "" });
 
 const asLines = (lines) =>
   Array.isArray(lines) && lines.length >= FEWEST && lines.length <= MOST && lines.every(isLine) ? lines.map(asLine) : null;
 
 /** Candidates that a branch keeps, favourites first to stay. */
-export const TRAY = 60;
+export const TRAY = STORY.tray.maxItems;
 
 const isKept = (entry) =>
   typeof entry?.id === "string" && Array.isArray(entry.lines) && Array.isArray(entry.sentences) &&
@@ -227,31 +242,21 @@ export function keepsake(doc, id, change) {
 const asPeople = (people) =>
   (Array.isArray(people) ? people : [])
     .filter((person) => typeof person?.name === "string")
-    .map(({ name, pronoun, about }) => ({ name: name.slice(0, 60), pronoun: ["he", "she", "they"].includes(pronoun) ? pronoun : null, about: typeof about === "string" ? about.slice(0, 200) : "" }))
-    .slice(0, 20);
+    .map((person) => conformed(PERSON, person))
+    .slice(0, STORY.people.maxItems);
+
+const asSteps = (steps) =>
+  (Array.isArray(steps) ? steps : [])
+    .map((one) => ({ ...step(String(one?.what ?? "a change"), one ?? {}), lines: asLines(one?.lines) }))
+    .filter((one) => one.lines)
+    .map((one) => ("people" in one ? { ...one, people: asPeople(one.people) } : one))
+    .map((one) => ("notes" in one ? { ...one, notes: conform(STORY.notes, one.notes) } : one))
+    .slice(-STEPS);
 
 /** A document out of what was stored or imported; null where it is none. */
 export function restored(state) {
   const lines = asLines(state?.lines);
   if (!lines) return null;
-  const steps = (list) =>
-    (Array.isArray(list) ? list : [])
-      .map((step) => ({ what: String(step?.what ?? "a change"), lines: asLines(step?.lines) }))
-      .filter((step) => step.lines)
-      .slice(-STEPS);
-  const whole = (value, otherwise) => (Number.isSafeInteger(value) && value >= 0 ? value : otherwise);
-  return {
-    ...empty(),
-    lines,
-    seed: whole(state.seed, 0),
-    candidates: Math.min(10, Math.max(1, whole(state.candidates, 3))),
-    temperature: typeof state.temperature === "number" ? state.temperature : null,
-    model: typeof state.model === "string" ? state.model : null,
-    undo: steps(state.undo),
-    redo: steps(state.redo),
-    taken: Array.isArray(state.taken) ? state.taken.slice(-STEPS) : [],
-    people: asPeople(state.people),
-    notes: typeof state.notes === "string" ? state.notes.slice(0, LONGEST) : "",
-    tray: Array.isArray(state.tray) ? state.tray.filter(isKept).slice(0, TRAY) : [],
-  };
+  const tray = (Array.isArray(state.tray) ? state.tray.filter(isKept) : []).slice(0, TRAY);
+  return { ...empty(), ...conformed(STORY, state), lines, people: asPeople(state.people), undo: asSteps(state.undo), redo: asSteps(state.redo), tray };
 }

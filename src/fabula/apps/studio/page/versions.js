@@ -4,7 +4,7 @@ import * as api from "./api.js";
 import { h, pictured } from "./dom.js";
 import { note } from "./messages.js";
 import { flush } from "./saving.js";
-import { restored, revert } from "./state.js";
+import { content, restored, revert } from "./state.js";
 import { change, store } from "./store.js";
 import { ago } from "./stories.js";
 
@@ -35,8 +35,8 @@ export async function show() {
       const doc = restored(state);
       if (!doc) throw new Error("this version cannot be read");
       dialog.close();
-      if (change(revert, doc.lines)) note(`The lines are as they were ${ago(saved)}. Control Z takes that back.`);
-      else note("That is how the lines are now.");
+      if (change(revert, content(doc, Object.keys(content(state))))) note(`The story is as it was ${ago(saved)}. Control Z takes that back.`);
+      else note("That is how the story is now.");
     } catch (error) {
       told.textContent = error.message;
     }
