@@ -10,7 +10,8 @@ from fastapi import FastAPI
 from sphinx.application import Sphinx
 
 import fabula
-from fabula.apps.studio import completions, stories, writing
+from fabula.apps.serve import completions
+from fabula.apps.studio import stories, writing
 from fabula.cli import build_parser
 
 HERE = Path(__file__).parent

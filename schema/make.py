@@ -77,7 +77,10 @@ def page_schema() -> str:
         "CONTENT_FIELDS": bodies.CONTENT_FIELDS,
         "SAVED_FIELDS": [name for name in State.model_fields if name not in bodies.HISTORY_FIELDS],
     }
-    lines = ["// Written by schema/make.py from fabula.apps.studio.bodies: change the story's fields there, not here.", ""]
+    lines = [
+        "// Written by schema/make.py from fabula.apps.studio.bodies: change the story's fields there, not here.",
+        "",
+    ]
     for name, value in constants.items():
         if isinstance(value, dict):
             fields = [f"  {field}: {json.dumps(rule)}," for field, rule in value.items()]

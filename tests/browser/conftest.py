@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from desk import WAIT_MS, Desk
 from machinery import Server, Watch
 from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
 
+from fabula.apps.studio.app import create_app
+from fabula.apps.studio.settings import StudioSettings
 from fabula.corpus.dataset import Corpus
 from fabula.training.checkpoint import save
 from fabula.training.loop import train
@@ -62,6 +66,18 @@ def studio(small_model: Path, start_server: Callable[..., Server], tmp_path_fact
     """A studio that all tests share; its stories are told apart by their titles."""
     db = tmp_path_factory.mktemp("studio") / "studio.db"
     return start_server("studio", "--port", "0", "--model", str(small_model), "--db", str(db))
+
+
+@pytest.fixture(scope="session")
+def quick_studio(
+    serving: Callable[[Any], AbstractContextManager[str]], random_models: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[str]:
+    """The address of a studio in this process, with an untrained model that answers at once."""
+    settings = StudioSettings(
+        model=str(random_models / "default"), db=tmp_path_factory.mktemp("quick") / "studio.db", workers=1
+    )
+    with serving(create_app(settings)) as url:
+        yield url
 
 
 @pytest.fixture(scope="session")

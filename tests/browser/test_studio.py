@@ -8,28 +8,11 @@ import pytest
 from desk import Desk
 from playwright.sync_api import Page, expect
 
+pytestmark = pytest.mark.system
+
 FIRST = "Karl rented a green boat for one day."
 LAST = "The new plank was tight, and Karl thanked his neighbour."
 STORY = (FIRST, "", "", "", LAST)
-
-
-def test_fill_in_by_mouse(desk: Desk) -> None:
-    """First and last line given: candidates come, are seen in place, and stand in the story only when taken."""
-    desk.type(*STORY).fill()
-    assert desk.texts == [*STORY]  # nothing was inserted by itself
-    offered = desk.offered()
-    assert all(len(card) == 3 and all(card) for card in offered)
-    assert len({tuple(card) for card in offered}) == 3
-
-    desk.cards.nth(1).hover()
-    previews = desk.page.locator("#lines .preview:visible")
-    expect(previews).to_have_text(offered[1])
-    desk.away()
-    expect(previews).to_have_count(0)
-    assert desk.texts == [*STORY]
-
-    desk.cards.nth(1).locator(".words").first.click()
-    assert desk.texts == [FIRST, *offered[1], LAST]
 
 
 def focused(page: Page) -> str:

@@ -11,6 +11,8 @@ from lanes import three_lanes
 from machinery import Server, Watch
 from playwright.sync_api import Browser, Page, expect
 
+pytestmark = pytest.mark.system
+
 GRAVE = ("serious", "critical")
 
 
@@ -39,8 +41,6 @@ JUDGE = """async () => {
     [
         ("light", 360),
         ("dark", 1440),
-        pytest.param("light", 1440, marks=pytest.mark.long),
-        pytest.param("dark", 360, marks=pytest.mark.long),
     ],
 )
 def test_axe(browser: Browser, studio: Server, watch: Watch, scheme: str, width: int) -> None:

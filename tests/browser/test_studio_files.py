@@ -10,6 +10,8 @@ from desk import Desk
 from machinery import Watch
 from playwright.sync_api import expect
 
+pytestmark = pytest.mark.system
+
 LINES = ("Karl rented a *green* boat.", "", "He said: <b>wow</b> & _hm_ #1 -->.", "- Karl's boat was [safe] \\ dry.")
 
 

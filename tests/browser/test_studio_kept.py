@@ -7,9 +7,12 @@ import re
 from pathlib import Path
 
 import httpx
+import pytest
 from desk import Desk
 from machinery import Watch
 from playwright.sync_api import Browser, Dialog, Request, Route, expect
+
+pytestmark = pytest.mark.system
 
 FIRST = "Karl rented a green boat for one day."
 LAST = "The new plank was tight, and Karl thanked his neighbour."

@@ -5,8 +5,11 @@ from __future__ import annotations
 import json
 import re
 
+import pytest
 from desk import Desk
 from playwright.sync_api import Route, expect
+
+pytestmark = pytest.mark.system
 
 FIRST = "Karl rented a green boat for one day."
 LAST = "The new plank was tight, and Karl thanked his neighbour."
@@ -95,19 +98,6 @@ def test_stories_are_searched_renamed_duplicated_and_thrown_away(desk: Desk) -> 
     expect(entries).to_have_count(2)
     page.get_by_role("button", name="Close").click()
     expect(page.locator("#title")).to_have_value("The walrus")
-
-
-def test_a_version_can_be_had_back(desk: Desk) -> None:
-    page = desk.page
-    desk.type(FIRST).saved()
-    desk.line(1).fill("Something worse.")
-    desk.saved()
-    page.locator("#tree .leaf").get_by_role("button", name="More for main").click()
-    page.get_by_role("menuitem", name="Versions…").click()
-    page.get_by_role("dialog", name="Versions of").locator(".open").filter(has_text=FIRST).click()
-    expect(desk.line(1)).to_have_value(FIRST)
-    page.get_by_role("button", name="Undo going back to a version").click()
-    expect(desk.line(1)).to_have_value("Something worse.")
 
 
 def test_the_cast_is_found_edited_kept_and_read(desk: Desk) -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
 from desk import Desk
 from machinery import Watch
 from playwright.sync_api import Page, Route, expect
+
+pytestmark = pytest.mark.system
 
 FIRST = "Karl rented a green boat for one day."
 LAST = "The new plank was tight, and Karl thanked his neighbour."

@@ -12,6 +12,8 @@ from desk import Desk
 from lanes import VERBS, expects, three_lanes
 from playwright.sync_api import Route, expect
 
+pytestmark = pytest.mark.system
+
 FIRST = "Karl rented a green boat for one day."
 SECOND = "A plank of the green boat broke, and he was scared."
 LAST = "The new plank was tight, and Karl thanked his neighbour."

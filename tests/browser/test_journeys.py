@@ -1,0 +1,145 @@
+"""Six journeys through the studio in a real browser. Each waits for states that the page shows, never for time."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe  # type: ignore[import-untyped]
+from desk import Desk
+from lanes import three_lanes
+from machinery import Watch
+from playwright.sync_api import Browser, Page, expect
+
+FIRST, LAST = "Mia was sad.", "Tom made it to work on time."
+STORY = (FIRST, "", "", "", LAST)
+
+
+@pytest.fixture
+def desk(page: Page, quick_studio: str) -> Desk:
+    return Desk(page, quick_studio).open()
+
+
+def test_write_and_fill(desk: Desk) -> None:
+    """Candidates are previewed in place, stand in the story only when taken, and are there after a reload."""
+    desk.type(*STORY).fill()
+    assert desk.texts == [*STORY]
+    candidates = desk.offered()
+    assert all(len(card) == 3 and all(card) for card in candidates)
+    desk.cards.nth(1).hover()
+    expect(desk.page.locator("#lines .preview:visible")).to_have_text(candidates[1])
+    desk.away().take(2)
+    assert desk.texts == [FIRST, *candidates[1], LAST]
+    desk.saved().reload()
+    assert desk.texts == [FIRST, *candidates[1], LAST]
+
+
+def test_take_a_line_and_undo(desk: Desk) -> None:
+    desk.type(*STORY).tool(3, "Regenerate this line").click()
+    (candidate,) = desk.done().card(1)
+    desk.take(1)
+    assert desk.texts == [FIRST, "", candidate, "", LAST]
+    desk.page.get_by_role("button", name="Undo taking a candidate").click()
+    assert desk.texts == [*STORY]
+    desk.page.get_by_role("button", name="Redo taking a candidate").click()
+    assert desk.texts == [FIRST, "", candidate, "", LAST]
+
+
+def test_arc_and_lanes(desk: Desk) -> None:
+    """The mood of a point is the mood of the candidates; other lanes ask for the same line beside it."""
+    desk.type(*STORY).point(3).press("End")
+    expect(desk.point(3)).to_have_attribute("aria-valuetext", "glad, fixed")
+    desk.fill()
+    assert {card.locator(".words").nth(1).get_attribute("data-tag") for card in desk.cards.all()} == {"positive"}
+    desk.saved()
+    three_lanes(desk)
+    desk.page.get_by_role("button", name="verb", exact=True).click()
+    verb = desk.page.get_by_role("combobox", name="verb of sentence 3")
+    verb.select_option("forgive")
+    expect(desk.row(3).locator(".asked")).to_have_text("glad")
+    desk.saved().reload().page.get_by_role("button", name="verb", exact=True).click()
+    expect(verb).to_have_value("forgive")
+
+
+def test_cast_and_notes_are_kept(desk: Desk, browser: Browser, watch: Watch) -> None:
+    """An edit of the cast alone or of the notes alone is saved, and another person's is never written over."""
+    watch.allow("409")
+    page = desk.page
+    desk.type(FIRST).saved()
+    page.get_by_text("Cast and notes").click()
+    page.get_by_role("button", name="Add a person").click()
+    page.get_by_label("Name of person 1").fill("Ann")
+    desk.saved().reload().page.get_by_text("Cast and notes (1)").click()
+    expect(page.get_by_label("Name of person 1")).to_have_value("Ann")
+    notes = page.get_by_label("Places and facts")
+    notes.fill("It is set in Oslo.")
+    desk.saved().reload().page.get_by_text("Cast and notes (2)").click()
+    expect(notes).to_have_value("It is set in Oslo.")
+    with browser.new_context() as other:
+        theirs = Desk(other.new_page(), desk.url).open(page.url.removeprefix(desk.url))
+        theirs.page.get_by_text("Cast and notes (2)").click()
+        theirs.page.get_by_label("Places and facts").fill("It is set in Rome.")
+        theirs.saved()
+    page.get_by_label("Who person 1 is").fill("a baker")
+    expect(page.get_by_role("alert")).to_contain_text("changed in another window")
+
+
+def test_branch_version_and_restore(desk: Desk) -> None:
+    """A branch leaves the other as it was; a version brings back the lines with the cast, and undo takes that back."""
+    page = desk.page
+    page.get_by_text("Cast and notes").click()
+    page.get_by_label("Places and facts").fill("It is set in Oslo.")
+    desk.type(FIRST).saved()
+    page.get_by_role("button", name="Branch here").click()
+    tree = page.locator("#tree button.name")
+    expect(tree).to_have_text(["main", "branch 2"])
+    page.get_by_label("Places and facts").fill("")
+    desk.type(LAST).saved()
+    page.get_by_role("button", name="More for branch 2").click()
+    page.get_by_role("menuitem", name="Versions…").click()
+    page.get_by_role("dialog", name="Versions of").locator(".open").filter(has_text=FIRST).click()
+    expect(desk.line(1)).to_have_value(FIRST)
+    expect(page.get_by_label("Places and facts")).to_have_value("It is set in Oslo.")
+    page.get_by_role("button", name="Undo going back to a version").click()
+    expect(page.get_by_label("Places and facts")).to_have_value("")
+    desk.saved().reload()
+    assert desk.texts[0] == LAST
+    tree.first.click()
+    expect(desk.line(1)).to_have_value(FIRST)
+
+
+def focused(page: Page) -> str:
+    """The name of what has the focus."""
+    name = page.evaluate("() => (({ ariaLabel, textContent }) => ariaLabel ?? textContent)(document.activeElement)")
+    assert isinstance(name, str)
+    return name
+
+
+def tab_to(page: Page, pattern: str, key: str = "Tab") -> None:
+    for _ in range(80):
+        if re.search(pattern, focused(page)):
+            return
+        page.keyboard.press(key)
+    pytest.fail(f"{key} never came to {pattern}")
+
+
+def test_keyboard_and_axe(desk: Desk) -> None:
+    """A story is written, bent, filled in and taken by keys alone, and axe finds nothing serious on the page."""
+    keyboard = desk.page.keyboard
+    tab_to(desk.page, "^Sentence 1 of 5$")
+    keyboard.type(FIRST)
+    for _ in range(4):
+        keyboard.press("Enter")
+    keyboard.type(LAST)
+    tab_to(desk.page, "^Mood of sentence 4$", "Shift+Tab")
+    keyboard.press("End")
+    keyboard.press("Control+Enter")
+    candidates = desk.done().offered()
+    tab_to(desk.page, "^Take candidate 2$")
+    keyboard.press("Enter")
+    assert desk.texts == [FIRST, *candidates[1], LAST]
+    assert focused(desk.page) == "Take candidate 2"
+    violations = Axe().run(desk.page).response["violations"]
+    assert not [one["id"] for one in violations if one["impact"] in ("serious", "critical")]
+    keyboard.press("Control+z")
+    assert desk.texts == [*STORY]
