@@ -51,9 +51,7 @@ if [ "$part" = alive ]; then
             "$@" > "$work/report/$name.log" 2>&1
     }
     for alpha in ${ALPHAS:-1 10 100}; do
-        one "alpha$alpha-taught" --set slds-1:objective.labelled_share=0.0 \
-            --set slds-1:objective.labelled_per_step=64 --set slds-1:objective.alpha="$alpha" "$@" &
-        one "alpha$alpha-shared" --set slds-1:objective.labelled_share=0.125 --set slds-1:objective.alpha="$alpha" "$@" &
+        one "alpha$alpha-taught" --set slds-1:objective.labelled_per_step=64 --set slds-1:objective.alpha="$alpha" "$@" &
     done
     wait
     headline=()

@@ -84,7 +84,7 @@ def train(model: SLDS, stories: StoryDataset, args: argparse.Namespace) -> int:
             if progress >= 1:
                 return done
             batch = stories.batch(rows)
-            t, _ = terms(model, batch, objective, half=stories.device.type == "cuda")
+            t = terms(model, batch, objective, half=stories.device.type == "cuda")
             weight = min(1.0, 3 * progress)  # of the KL, which would else close Z at once
             loss = weight * t.kl_Z.mean().clamp(min=args.free) - t.log_p_X.mean() - t.log_q_S.mean()
             for group in optimiser.param_groups:

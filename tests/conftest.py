@@ -55,7 +55,6 @@ def tiny_recipe() -> dict[str, Any]:
             "posterior": "smoothing",
             "evidence_dropout": 0.5,
             "target_kl": 1.0,
-            "other_words": 0.1,
         },
         "train": {"epochs": 2, "batch": 32, "learning_rate": 5e-3, "average": 0.9},
     }

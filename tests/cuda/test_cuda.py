@@ -81,7 +81,7 @@ def one_step(kind: str, objective: dict[str, Any], corpus: Corpus, out: Path, de
     run = Run(recipe, corpus, out, torch.device(device))
     with noise_of_the_cpu(4):
         run.step(np.arange(24), 10)
-    named = [*run.model.named_parameters(), *run.heads.named_parameters()]
+    named = list(run.model.named_parameters())
     found = {f"{name}.grad": p.grad for name, p in named if p.grad is not None} | dict(named)
     return {name: tensor.detach().cpu() for name, tensor in found.items()}
 
@@ -91,7 +91,7 @@ def one_step(kind: str, objective: dict[str, Any], corpus: Corpus, out: Path, de
     ("kind", "objective"),
     [
         ("lm", {}),
-        ("slds", {"posterior": "smoothing", "evidence_dropout": 0.5, "other_words": 0.1}),
+        ("slds", {"posterior": "smoothing", "evidence_dropout": 0.5}),
         ("slds", {"kind": "paper", "labelled": 0.5}),
     ],
     ids=["lm", "collapsed", "paper"],

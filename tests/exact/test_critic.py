@@ -22,7 +22,8 @@ from fabula.models.decoders.rows import END, FREE, row
 from fabula.models.decoders.transformer import Sizes
 from fabula.models.narrator import NarratorModel
 from fabula.models.scaffold import Scaffold
-from fabula.training.critic import CriticNetwork, CriticRecipe, Pair, cloze_pairs, loss_of, pairs_of, train_critic
+from fabula.training.critic import CriticNetwork, Pair, cloze_pairs, loss_of, pairs_of, train_critic
+from fabula.training.recipe import CriticRecipe
 from gguf_writer import write_tiny_base
 
 GOOD = ["Tom was sad.", "Tom lost a hat.", "He saw the hat.", "He took the hat.", "Tom was glad."]

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
 
 from fabula.corpus.dataset import Corpus
 from fabula.models.protocol import Terms
@@ -56,65 +55,24 @@ def test_loss_is_the_weighted_sum(
     """-E log p(X) + weight (max(KL Z, target) + KL S) - log p(S) - alpha log q(S), means over the batch; 10 steps."""
     run = a_run(toy_corpus, tmp_path, objective)
     run.progress.step = step
-    batch = run.train_stories.batch(np.arange(2))
-    assert run.loss(TERMS, batch, None, 10).item() == pytest.approx(expected)
+    assert run.loss(TERMS, 10).item() == pytest.approx(expected)
 
 
-def test_head_labels_and_sparsity_enter_the_loss(toy_corpus: Path, tmp_path: Path) -> None:
-    """Each extra is its own term: the head's words, the labelled stories met again, the sparse word weights."""
+def test_labels_and_sparsity_enter_the_loss(toy_corpus: Path, tmp_path: Path) -> None:
+    """Each is a term of its own: the labelled stories read again, and the sparse word weights."""
     base = {"kl_warmup": 0.0}
-    run = a_run(toy_corpus, tmp_path, {**base, "other_words": 0.3, "labelled_per_step": 5})
+    run = a_run(toy_corpus, tmp_path, {**base, "labelled_per_step": 5})
     assert isinstance(run.model, SLDS)
     run.model.eval()
-    batch = run.train_stories.batch(np.arange(2))
-    Z = torch.randn(*batch.S.shape, 2, generator=torch.Generator().manual_seed(0))
-    words = 0.3 * run.heads["other_words"](Z, batch)
     rows = np.random.default_rng([0, 1, 0]).choice(run.labelled, size=5, replace=False)
     again = run.train_stories.batch(rows)
     taught = log_q_of(run.model.evidence(again), again.S).mean()
-    expected = 7 + (2 + 1) + 3 + 2 - words.mean().item() - taught.item()
-    assert run.loss(TERMS, batch, Z, 10).item() == pytest.approx(expected, rel=1e-6)
+    assert run.loss(TERMS, 10).item() == pytest.approx(7 + (2 + 1) + 3 + 2 - taught.item(), rel=1e-6)
     sparse = a_run(toy_corpus, tmp_path, {**base, "valence_penalty": 0.1})
     assert isinstance(sparse.model, SLDS)
     with torch.no_grad():
         sparse.model.recognition.valence.free.weight[3, 1] = -2.0
-    assert sparse.loss(TERMS, batch, None, 10).item() == pytest.approx(15 + 0.1 * 2)
-
-
-def test_labelled_stories_are_added_to_every_batch(toy_corpus: Path, tmp_path: Path) -> None:
-    """A quarter more stories, all labelled, others at every step; no share, no change."""
-    run = a_run(toy_corpus, tmp_path, {"labelled": 0.2, "labelled_share": 0.25})
-    rows = np.arange(20)
-    first = run.with_labelled(rows)
-    assert first[:20].tolist() == rows.tolist()
-    assert len(first) == 25
-    assert set(first[20:].tolist()) <= set(run.labelled.tolist())
-    run.progress.step = 1
-    assert run.with_labelled(rows).tolist() != first.tolist()
-    plain = a_run(toy_corpus, tmp_path, {"labelled": 0.2})
-    assert plain.with_labelled(rows) is rows
-
-
-def test_the_head_reads_the_words_of_the_other_sentences(toy_corpus: Path, tmp_path: Path) -> None:
-    """Mean log p of content words, by hand."""
-    run = a_run(toy_corpus, tmp_path, {"other_words": 1.0})
-    head = run.heads["other_words"]
-    batch = run.train_stories.batch(np.arange(3))
-    Z = torch.randn(*batch.S.shape, 2, generator=torch.Generator().manual_seed(0))
-    log_p: Tensor = head.net(Z).log_softmax(-1)  # type: ignore[operator]
-    expected = []
-    for row in range(3):
-        total = 0.0
-        N = int(batch.present[row].sum())
-        for i in range(N):
-            chosen = [
-                int(word) - int(head.first)  # type: ignore[arg-type]
-                for word, sentence in zip(batch.tokens[row], batch.sentence[row], strict=True)
-                if int(word) >= int(head.first) and int(sentence) != i  # type: ignore[arg-type]
-            ]
-            total += log_p[row, i, chosen].mean().item() if chosen else 0.0
-        expected.append(total)
-    assert head(Z, batch).tolist() == pytest.approx(expected, rel=1e-5)
+    assert sparse.loss(TERMS, 10).item() == pytest.approx(15 + 0.1 * 2)
 
 
 def test_rates_warm_up_and_fall(toy_corpus: Path, tmp_path: Path) -> None:
@@ -131,16 +89,7 @@ def test_rates_warm_up_and_fall(toy_corpus: Path, tmp_path: Path) -> None:
     slow = {id(parameter) for parameter in run.optimiser.param_groups[1]["params"]}
     assert slow == {id(parameter) for parameter in run.model.dynamics.parameters()}
     every = [p for group in run.optimiser.param_groups for p in group["params"]]
-    assert len(every) == len({id(p) for p in every}) == len([*run.model.parameters(), *run.heads.parameters()])
-
-
-def test_the_heads_gradients_are_clipped_with_the_models(toy_corpus: Path, tmp_path: Path) -> None:
-    """A head with a weight of a million: the norm over all that the optimiser moves is what `clip` says, no more."""
-    run = a_run(toy_corpus, tmp_path, {"other_words": 1e6}, {"clip": 0.5})
-    run.step(np.arange(8), 10)
-    gradients = [p.grad for group in run.optimiser.param_groups for p in group["params"] if p.grad is not None]
-    assert any(p.grad is not None and p.grad.abs().max() > 0 for p in run.heads.parameters())
-    assert float(torch.cat([g.flatten() for g in gradients]).norm()) == pytest.approx(0.5, rel=1e-3)
+    assert len(every) == len({id(p) for p in every}) == len(list(run.model.parameters()))
 
 
 def test_a_plateau_slows_down_and_patience_ends(

@@ -140,7 +140,7 @@ def draws_of(model: SLDS, batch: Batch, settings: ObjectiveSettings, training: b
     """Terms of many draws, all of the first story's first."""
     torch.manual_seed(11)
     model.train(training)
-    found, _ = terms(model, batch.repeat(DRAWS), settings)
+    found = terms(model, batch.repeat(DRAWS), settings)
     model.eval()
     return found
 
@@ -330,7 +330,7 @@ def test_a_bound_that_commits_to_states_is_one(model: SLDS) -> None:
     log_p_X = truth([enumerate_story(model, row) for row in range(2)], None)
     settings = ObjectiveSettings(kind="collapsed", clamp_tags=False)
     generator = torch.Generator().manual_seed(6)
-    found, _ = terms(model, a_batch().repeat(DRAWS), settings, generator=generator, law="switching")
+    found = terms(model, a_batch().repeat(DRAWS), settings, generator=generator, law="switching")
     unbiased(found.bound().view(2, DRAWS), log_p_X)
     below(found.bound().view(2, DRAWS), log_p_X)
 
@@ -404,7 +404,7 @@ class _Objective(nn.Module):
         self.model, self.batch, self.settings = model, batch, settings
 
     def forward(self) -> tuple[Tensor, Tensor]:
-        found, _ = terms(self.model, self.batch, self.settings, generator=torch.Generator().manual_seed(1))
+        found = terms(self.model, self.batch, self.settings, generator=torch.Generator().manual_seed(1))
         return found.bound(), found.log_q_S
 
 
@@ -441,7 +441,7 @@ def test_gradients_of_the_objective(kind: str, posterior: str) -> None:
 def test_labels_alone_teach_q_of_s_where_there_are_any(labelled: float) -> None:
     """The collapsed bound has no gradient into q(S | X) as soon as some stories are labelled."""
     model = tiny()
-    found, _ = terms(model, a_batch(), ObjectiveSettings(labelled=labelled), generator=torch.Generator().manual_seed(0))
+    found = terms(model, a_batch(), ObjectiveSettings(labelled=labelled), generator=torch.Generator().manual_seed(0))
     found.bound().sum().backward()
     gradient: Tensor | None = model.recognition.tag_of_words[0].weight.grad  # type: ignore[assignment]
     moved = gradient is not None and bool((gradient != 0).any())

@@ -17,8 +17,9 @@ from fabula.models.decoders.base import CACHE_VARIABLE
 from fabula.models.decoders.gguf import read_gguf
 from fabula.models.decoders.rows import FREE, Row, row
 from fabula.models.decoders.tokenizer import SubwordTokenizer
-from fabula.training.critic import CriticNetwork, CriticRecipe, train_critic
+from fabula.training.critic import CriticNetwork, train_critic
 from fabula.training.readings import Reading, endless, hold_out, loss_of_readings, read_readings
+from fabula.training.recipe import CriticRecipe
 from gguf_writer import write_tiny_base
 
 LIKED = ["Tom was sad.", "Tom lost a hat.", "He saw the hat.", "He took the hat.", "Tom was glad."]
@@ -97,7 +98,7 @@ def test_a_critic_learns_the_readers_order_against_its_pairs(base: Path, tmp_pat
     (tmp_path / "train.csv").write_text("\n".join(csv) + "\n")
     told = [{"of": i, "first": 1, "kind": "toy", "sentences": [LIKED[0], *["glad glad sad"] * 4]} for i in range(8)]
     (tmp_path / "negatives-toy.jsonl").write_text("".join(json.dumps(line) + "\n" for line in told))
-    how: dict[str, Any] = {"base": str(base), "rank": 2, "batch": 4, "learning_rate": 1e-2, "corrupted": 0}
+    how: dict[str, Any] = {"base": str(base), "rank": 2, "batch": 4, "learning_rate": 1e-2, "without": "corrupted"}
     train_critic(CriticRecipe(name="a", epochs=2, **how), tmp_path, tmp_path / "a", bar=False)
     with pytest.raises(UserError, match="readings"):
         train_critic(CriticRecipe(name="b", readings=8, **how), tmp_path, tmp_path / "b", bar=False)

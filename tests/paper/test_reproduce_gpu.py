@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[2]
 @pytest.mark.parametrize(
     ("part", "wanted"),
     [
-        ("alive", {"./alpha10-taught/records/write/slds-1.json", "./alpha10-shared/records/likelihood/slds-1.json"}),
+        ("alive", {"./alpha10-taught/records/write/slds-1.json", "./alpha10-taught/records/likelihood/slds-1.json"}),
         ("latents", {"./records/likelihood/slds-1-seed2.json", "./records/likelihood/slds.json", "./packed.sha256"}),
     ],
 )

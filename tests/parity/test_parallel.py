@@ -62,7 +62,7 @@ def check(recipe: Path, data: Path, tmp_path: Path, parameters: Callable[[Path],
 def test_a_gru_recipe(
     toy_corpus: Path, tiny_recipe: dict[str, Any], to_toml: Callable[[dict[str, Any]], str], tmp_path: Path
 ) -> None:
-    # Dropout, evidence dropout, a training head, an average: everything that draws or sums. 216 stories: 10 steps.
+    # Dropout, evidence dropout, an average: everything that draws or sums. 216 stories: 10 steps.
     tiny_recipe["train"] |= {"batch": 22, "epochs": 2, "parts": 2, "keep": "last"}
     (tmp_path / "recipe.toml").write_text(to_toml(tiny_recipe), encoding="utf-8")
     check(tmp_path / "recipe.toml", toy_corpus, tmp_path, lambda run: dict(load(run).model.state_dict()))
@@ -77,7 +77,7 @@ def test_an_adapters_recipe(to_toml: Callable[[dict[str, Any]], str], tmp_path: 
             writer.writerows([number, "toy", *sentences] for number, sentences in enumerate(some))
     base = str(write_tiny_base(tmp_path / "tiny.gguf"))
     recipe = {
-        "kind": "narrator", "base": base, "rank": 4, "dropout": 0.1, "epochs": 2, "batch": 3, "parts": 2,
+        "kind": "narrator", "base": base, "rank": 4, "epochs": 2, "batch": 3, "parts": 2,
         "learning_rate": 1e-2,
     }  # fmt: skip
     (tmp_path / "recipe.toml").write_text(to_toml(recipe), encoding="utf-8")

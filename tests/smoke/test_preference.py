@@ -17,8 +17,9 @@ from fabula.models.decoders.load import load_narrator
 from fabula.models.decoders.narrator import NarratorDecoder
 from fabula.models.decoders.rows import END
 from fabula.sampling.tellings import draw, log_p_lines, write_missing
-from fabula.training.narrator import NarratorRecipe, train_narrator
-from fabula.training.preference import PreferenceRecipe, read_preferences, train_on_preferences
+from fabula.training.narrator import train_narrator
+from fabula.training.preference import read_preferences, train_on_preferences
+from fabula.training.recipe import NarratorRecipe, PreferenceRecipe
 from fabula.training.stories import Stories, save_tags
 from gguf_writer import write_tiny_base
 
@@ -132,7 +133,7 @@ def test_a_recipe_of_preferences_names_its_beginning(folder: Path, tmp_path: Pat
         PreferenceRecipe(name="x")
     decoder = load_narrator(folder / "run", base=folder / "tiny.gguf")
     with pytest.raises(UserError, match="No such file"):
-        read_preferences(tmp_path / "none.jsonl", decoder.tokenizer, 40)
+        read_preferences(tmp_path / "none.jsonl", decoder.tokenizer)
 
 
 def test_tags_kept_beside_the_stories_are_the_taggers(folder: Path, tmp_path: Path, decoder: NarratorDecoder) -> None:

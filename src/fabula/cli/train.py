@@ -16,6 +16,7 @@ from fabula.errors import UserError
 
 if TYPE_CHECKING:
     from fabula.training.checkpoint import Checkpoint
+    from fabula.training.recipe import AdapterRecipe
 
 EXAMPLES = """examples:
   fabula train recipes/slds.toml --data prepared/roc --out runs/slds --device cuda
@@ -63,17 +64,16 @@ def run(args: argparse.Namespace) -> int:
     from fabula.device import pick_device, use_threads
     from fabula.metrics.measure import calibrate_run
     from fabula.training.loop import train
-    from fabula.training.narrator import kind_of
-    from fabula.training.recipe import read_recipe
+    from fabula.training.recipe import Recipe, read_any_recipe
 
     use_threads(args.threads)
-    kind = kind_of(args.recipe) if args.recipe is not None else ""
-    if kind in ADAPTERS:
-        return train_adapter(args, kind)
-    if kind:
-        raise UserError(f"{args.recipe} is of kind {kind}: {ELSEWHERE.get(kind, NO_SUCH_KIND)}", field="recipe")
+    recipe = read_any_recipe(args.recipe) if args.recipe is not None else None
+    if recipe is not None and not isinstance(recipe, Recipe):
+        return train_adapter(args, recipe)
     start = starting_point(args.start) if args.start is not None else None
-    recipe = read_recipe(args.recipe) if args.recipe is not None or start is None else start.recipe
+    if recipe is None:
+        assert start is not None
+        recipe = start.recipe
     corpus = Corpus.open(args.data)
     check_free(args)
     # Before anything of an earlier run is touched.
@@ -132,33 +132,26 @@ def starting_point(name: str) -> Checkpoint:
     return checkpoint.load(folder)
 
 
-ADAPTERS = ("narrator", "preference", "critic")
-"""Kinds of recipes that adapt the pretrained base, on raw stories: --data is a folder with train.csv and valid.csv."""
-
-
-NO_SUCH_KIND = f"there are {', '.join(ADAPTERS)}; a recipe of the paper's models names none"
-ELSEWHERE = {
-    "slds-narrator": "an experiment that benchmarks/narrator_latent.sh DATA OUT trains and measures, way by way"
-}
-
-
-def train_adapter(args: argparse.Namespace, kind: str) -> int:
-    from fabula.training.critic import read_critic_recipe, train_critic
-    from fabula.training.narrator import read_narrator_recipe, train_narrator
-    from fabula.training.preference import read_preference_recipe, train_on_preferences
+def train_adapter(args: argparse.Namespace, recipe: AdapterRecipe) -> int:
+    """Adapt the pretrained base to raw stories: --data is a folder with train.csv and valid.csv."""
+    from fabula.training.critic import train_critic
+    from fabula.training.narrator import train_narrator
+    from fabula.training.preference import train_on_preferences
+    from fabula.training.recipe import CriticRecipe, NarratorRecipe, PreferenceRecipe
 
     check_free(args)
-    if args.resume and kind != "narrator":
-        raise UserError(f"a run of kind {kind} takes minutes and is not resumed; start again with --force")
+    if args.resume and recipe.kind != "narrator":
+        raise UserError(f"a run of kind {recipe.kind} takes minutes and is not resumed; start again with --force")
     how = {"device": args.device, "bar": not args.quiet}
     figures: dict[str, object]
     with run_folder(args.out, fresh=not args.resume):
-        if kind == "narrator":
-            figures = train_narrator(read_narrator_recipe(args.recipe), args.data, args.out, resume=args.resume, **how)
-        elif kind == "critic":
-            figures = train_critic(read_critic_recipe(args.recipe), args.data, args.out, **how)
+        if isinstance(recipe, PreferenceRecipe):
+            figures = train_on_preferences(recipe, args.data, args.out, **how)
+        elif isinstance(recipe, CriticRecipe):
+            figures = train_critic(recipe, args.data, args.out, **how)
         else:
-            figures = train_on_preferences(read_preference_recipe(args.recipe), args.data, args.out, **how)
+            assert isinstance(recipe, NarratorRecipe)
+            figures = train_narrator(recipe, args.data, args.out, resume=args.resume, **how)
     if not is_first():
         return 0
     if args.json:

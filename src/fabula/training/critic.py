@@ -14,11 +14,10 @@ from __future__ import annotations
 import csv
 import json
 import random
-import tomllib
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Float, Int
@@ -35,65 +34,20 @@ from fabula.models.decoders.gguf import read_gguf
 from fabula.models.decoders.rows import END, FREE, SPECIALS, Row, collate, row
 from fabula.models.decoders.tokenizer import SubwordTokenizer
 from fabula.models.decoders.transformer import Transformer, compile_blocks
-from fabula.models.settings import not_negative, positive, shares
 from fabula.training.checkpoint import write_file
 from fabula.training.corrupt import Corrupter
+from fabula.training.narrator import CLIP, WEIGHT_DECAY, WORDS
 from fabula.training.readings import endless, held_out_readings, hold_out, loss_of_readings, read_readings
-from fabula.training.recipe import parse
+from fabula.training.recipe import CriticRecipe
 from fabula.training.stories import read_text
 
 Story = list[list[int]]
 
 
-@dataclass(frozen=True, kw_only=True)
-class CriticRecipe:
-    """All that a run needs besides the stories; all values are ours."""
-
-    name: str
-    kind: Literal["critic"] = "critic"
-    base: str = ""
-    """A GGUF file to adapt; empty is the installed base."""
-    start: str = ""
-    """A critic's folder to begin from."""
-    rank: int = 8
-    scale: float = 2.0
-    layers: int = 0
-    """Layers of the base that are used, from the first; 0: all."""
-    corrupted: int = 30_000
-    """Stories broken on purpose; the other pairs are those of the data's negatives."""
-    cloze: int = 3
-    """How often each wrong ending of cloze_valid.csv is met."""
-    without: str = ""
-    """Kinds of negatives that are left out, with blanks between, so that a second critic may judge what the first one
-    chose: corrupted, cloze, and the kinds that the data's negatives have."""
-    share: float = 1.0
-    """Of the pairs, how many are met."""
-    batch: int = 64
-    """Pairs of a step."""
-    readings: int = 0
-    """Readings of a step, of the data's readings*.jsonl; 0: none are learnt from."""
-    epochs: int = 1
-    learning_rate: float = 3e-4
-    """Of a and the special tokens; b's is four times it."""
-    warmup: float = 0.05
-    weight_decay: float = 0.01
-    clip: float = 1.0
-    words: int = 40
-    """Tokens of a sentence at most."""
-    ending: float = 0.12
-    """Weight, when candidates are ranked, of log p of the given sentences that follow the writing."""
-    density: float = 0.12
-    """Weight, when candidates are ranked, of log p of what was written."""
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        positive(self, "rank", "scale", "share", "batch", "epochs", "learning_rate", "clip", "words")
-        not_negative(self, "layers", "corrupted", "cloze", "readings", "weight_decay", "seed")
-        shares(self, "warmup")
-
-
-def read_critic_recipe(path: Path) -> CriticRecipe:
-    return parse(CriticRecipe, {"name": Path(path).stem, **tomllib.loads(Path(path).read_text(encoding="utf-8"))}, "")
+CORRUPTED, CLOZE = 30_000, 3
+"""Stories corrupted on purpose; how often each wrong ending of cloze_valid.csv is used."""
+WARMUP = 0.05
+"""Share of the steps over which the rates rise."""
 
 
 class Pair(NamedTuple):
@@ -124,15 +78,15 @@ def pairs_of(recipe: CriticRecipe, data: Path, encode: SubwordTokenizer) -> list
                 found.append(Texts(people[told["of"]], told["sentences"], told["first"], told["kind"]))
     if "corrupted" not in without:
         corrupt = Corrupter(people, rng)
-        for number in rng.sample(range(len(people)), min(recipe.corrupted, len(people))):
+        for number in rng.sample(range(len(people)), min(CORRUPTED, len(people))):
             broken = corrupt(people[number])
             found.append(Texts(people[number], broken.sentences, broken.first, "corrupted"))
-    if recipe.cloze and (data / "cloze_valid.csv").is_file() and "cloze" not in without:
-        found += cloze_pairs(data / "cloze_valid.csv") * recipe.cloze
+    if (data / "cloze_valid.csv").is_file() and "cloze" not in without:
+        found += cloze_pairs(data / "cloze_valid.csv") * CLOZE
     if not found:
         raise UserError(f"{data}: nothing for a critic to learn from", field="data")
     flat = [sentence for texts in found for sentence in (*texts.good, *texts.bad)]
-    ids = iter([tokens[: recipe.words] for tokens in encode.encode_all(flat)])
+    ids = iter([tokens[:WORDS] for tokens in encode.encode_all(flat)])
     tokens = [([next(ids) for _ in t.good], [next(ids) for _ in t.bad]) for t in found]
     return [Pair(good, bad, t.first, t.kind) for (good, bad), t in zip(tokens, found, strict=True)]
 
@@ -221,7 +175,7 @@ def train_critic(
         compile_blocks(network.transformer)
     encode = SubwordTokenizer.from_metadata(read_gguf(path).metadata)
     pairs = pairs_of(recipe, data, encode)
-    held_readings, readings = hold_out(read_readings(data, encode, recipe.words) if recipe.readings else [])
+    held_readings, readings = hold_out(read_readings(data, encode, WORDS) if recipe.readings else [])
     if recipe.readings and not (readings and held_readings):
         raise UserError(f"{data}: no readings*.jsonl, or too few", field="data")
     read = endless(readings, recipe.readings, recipe.seed)
@@ -232,20 +186,20 @@ def train_critic(
     fast = [p for name, p in network.named_parameters() if name.endswith(".b")]
     slow = [p for name, p in network.named_parameters() if not name.endswith(".b")]
     groups = [{"params": slow, "peak": recipe.learning_rate}, {"params": fast, "peak": 4 * recipe.learning_rate}]
-    optimiser = torch.optim.AdamW(groups, lr=0.0, betas=(0.9, 0.98), weight_decay=recipe.weight_decay, fused=gpu)
+    optimiser = torch.optim.AdamW(groups, lr=0.0, betas=(0.9, 0.98), weight_decay=WEIGHT_DECAY, fused=gpu)
     per_epoch = -(-len(pairs) // recipe.batch)
     steps, step = per_epoch * recipe.epochs, 0
     for epoch in range(recipe.epochs):
         network.train()
         for batch in tqdm(batches(pairs, recipe, epoch), desc=f"epoch {epoch + 1}", disable=not bar, leave=False):
-            rate = min(1.0, (step + 1) / max(1.0, recipe.warmup * steps)) * (1 - 0.95 * step / steps)
+            rate = min(1.0, (step + 1) / max(1.0, WARMUP * steps)) * (1 - 0.95 * step / steps)
             for group in optimiser.param_groups:
                 group["lr"] = group["peak"] * rate
             loss, _ = loss_of(network, batch, gpu)
             if recipe.readings:
                 loss = loss + loss_of_readings(network, next(read), gpu)[0]
             loss.backward()
-            nn.utils.clip_grad_norm_(network.parameters(), recipe.clip)
+            nn.utils.clip_grad_norm_(network.parameters(), CLIP)
             optimiser.step()
             optimiser.zero_grad(set_to_none=True)
             step += 1

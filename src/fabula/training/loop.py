@@ -22,18 +22,16 @@ from fabula.corpus.people import People
 from fabula.corpus.states import UNKNOWN, Factor, StateSpace
 from fabula.device import pick_device
 from fabula.errors import UserError
-from fabula.models.batch import Batch, IntArray, StoryDataset
+from fabula.models.batch import IntArray, StoryDataset
 from fabula.models.build import build
 from fabula.models.protocol import Model, Terms
 from fabula.models.slds import SLDS
 from fabula.training.adopt import adopt
 from fabula.training.checkpoint import Checkpoint, load, owners, save, write_file
-from fabula.training.heads import WordHead
 from fabula.training.objective import log_q_of, terms
 from fabula.training.parallel import ALONE, Processes, joined, own_device, seed_part
 from fabula.training.recipe import ObjectiveSettings, Recipe
 from fabula.training.resume import Progress, interruptible, read_log, read_state, under, write_state
-from fabula.training.swap import NameSwap
 from fabula.training.tags import settle_tags
 
 CHECK_EVERY = 50
@@ -100,22 +98,18 @@ class Run:
         self.model: Model = build(recipe.model, len(corpus.vocabulary), p_initial, p_next).to(device)
         if start is not None:
             adopt(self.model, corpus.vocabulary, tuple(corpus.labels), start)
-        self.heads = self._heads().to(device)
-        processes.from_first([*self.model.state_dict().values(), *self.heads.state_dict().values()])
+        processes.from_first(list(self.model.state_dict().values()))
         self.train_stories = StoryDataset(corpus.split("train"), device)
         self.valid_stories = StoryDataset(corpus.split("valid"), device)
         self.labelled = labelled_rows(len(self.train_stories), recipe.objective)
         hide_tags(self.train_stories, self.labelled)
         hide_factors(self.train_stories, recipe)
-        groups = parameter_groups(self.model, self.heads, recipe)
+        groups = parameter_groups(self.model, recipe)
         fused = {"fused": True} if device.type == "cuda" else {}
         self.optimiser = torch.optim.AdamW(groups, weight_decay=settings.weight_decay, **fused)  # type: ignore[arg-type]
         self.average = {n: t.detach().clone() for n, t in self.model.named_parameters()} if settings.average else {}
         self.half = settings.precision == "bfloat16" and device.type == "cuda"
         self.people = People.count(corpus.split("train"), corpus.vocabulary)
-        self.swap: NameSwap | None = None
-        if settings.swap_names:
-            self.swap = NameSwap(self.people, corpus.vocabulary, settings.swap_names, device)
         self.progress = Progress()
         self.sums = torch.zeros(len(Terms._fields), device=device, dtype=torch.float64)
         self.first_bad = torch.full((), -1, device=device)
@@ -126,7 +120,6 @@ class Run:
         """One batch: the gradients of its parts, then the weights. Alone, nothing here waits for the device."""
         p, settings = self.progress, self.recipe.train
         self.model.train()
-        rows = self.with_labelled(rows)
         self._set_rates(per_epoch)
         self.optimiser.zero_grad(set_to_none=True)
         for part in self.processes.own(self.parts):
@@ -134,8 +127,7 @@ class Run:
                 seed_part(settings.seed, p.step, part)
             if len(own_rows := rows[part :: self.parts]):
                 self.learn(own_rows, len(own_rows) / len(rows), per_epoch)
-        # One norm over model and heads: a head's gradient reaches the model through Z, so both are bounded together.
-        learned = [*self.model.parameters(), *self.heads.parameters()]
+        learned = list(self.model.parameters())
         self.processes.add_gradients(learned)
         nn.utils.clip_grad_norm_(learned, settings.clip)
         self.optimiser.step()
@@ -152,18 +144,16 @@ class Run:
     def learn(self, rows: IntArray, share: float, per_epoch: int) -> None:
         """Terms, loss and gradients of one part, which is this share of its batch."""
         batch = self.train_stories.batch(rows)
-        if self.swap:
-            batch = self.swap(batch)
-        t, Z = terms(self.model, batch, self.recipe.objective, half=self.half)
-        loss = self.loss(t, batch, Z, per_epoch)
+        t = terms(self.model, batch, self.recipe.objective, half=self.half)
+        loss = self.loss(t, per_epoch)
         (loss if share == 1 else loss * share).backward()
         with torch.no_grad():
             bad = (self.first_bad < 0) & ~torch.isfinite(loss.detach())
             self.first_bad = torch.where(bad, torch.full_like(self.first_bad, self.progress.step), self.first_bad)
             self.sums += torch.stack([value.detach().double().sum() for value in t])
 
-    def loss(self, t: Terms, batch: Batch, Z: Tensor | None, per_epoch: int) -> Tensor:
-        """The negative objective per story, with the KL's target, warm-up and the training head."""
+    def loss(self, t: Terms, per_epoch: int) -> Tensor:
+        """The negative objective per story, with the KL's target and warm-up."""
         o = self.recipe.objective
         rise = min(1.0, (self.progress.step + 1) / max(1.0, o.kl_warmup * per_epoch))
         weight = o.kl_weight * rise
@@ -178,17 +168,7 @@ class Run:
             total = total + o.alpha * self.taught(model, o.labelled_per_step)
         if o.valence_penalty:
             total = total - o.valence_penalty * model.recognition.valence.free.weight.abs().sum()
-        if Z is not None and o.other_words:
-            total = total + o.other_words * self.heads["other_words"](Z, batch).mean()
         return -total
-
-    def with_labelled(self, rows: IntArray) -> IntArray:
-        """A batch with labelled stories added, drawn anew at every step, as many as `labelled_share` of it."""
-        extra = round(self.recipe.objective.labelled_share * len(rows))
-        if not extra:
-            return rows
-        rng = np.random.default_rng([self.recipe.train.seed, 2, self.progress.step])
-        return np.concatenate([rows, rng.choice(self.labelled, size=min(extra, len(self.labelled)), replace=False)])
 
     def taught(self, model: SLDS, n: int) -> Tensor:
         """log q(S_i) of labelled stories drawn for this term alone, so that 1 % of labels is met at every step."""
@@ -287,7 +267,7 @@ class Run:
         total = 0.0
         for rows in self.valid_stories.in_order(256):
             batch = self.valid_stories.batch(rows)
-            t, _ = terms(self.model, batch, honest, generator=generator, half=self.half, law=self.recipe.objective.law)
+            t = terms(self.model, batch, honest, generator=generator, half=self.half, law=self.recipe.objective.law)
             total -= float(t.bound().sum())
             for name, value in t._asdict().items():
                 sums[name] = sums.get(name, 0.0) + float(value.sum())
@@ -319,7 +299,6 @@ class Run:
     def tensors(self) -> dict[str, Tensor]:
         """Weights, averages, moments and the state of the random numbers."""
         tensors = {f"model.{n}": t.clone() for n, t in self.model.state_dict().items()}
-        tensors |= {f"heads.{n}": t for n, t in self.heads.state_dict().items()}
         tensors |= {f"average.{n}": t for n, t in self.average.items()}
         for index, moments in self.optimiser.state_dict()["state"].items():
             tensors |= {f"adam.{index}.{n}": t for n, t in moments.items()}
@@ -335,7 +314,6 @@ class Run:
         if self.processes.first:
             self.log([entry for entry in read_log(self.out) if entry["epoch"] <= self.progress.epoch])
         self.model.load_state_dict(under(tensors, "model."))
-        self.heads.load_state_dict(under(tensors, "heads."))
         for name, tensor in under(tensors, "average.").items():
             self.average[name].copy_(tensor)
         state: dict[int, dict[str, Tensor]] = {}
@@ -361,11 +339,6 @@ class Run:
             self.processes.wait()  # until all have read what is now replaced
             if self.processes.first:
                 save(self.out, self.checkpoint())
-
-    def _heads(self) -> nn.ModuleDict:
-        if not self.model.has_latent or not self.recipe.objective.other_words:
-            return nn.ModuleDict()
-        return nn.ModuleDict({"other_words": WordHead(self.model.D, len(self.corpus.vocabulary))})
 
 
 def labelled_rows(n: int, objective: ObjectiveSettings) -> IntArray:
@@ -403,10 +376,10 @@ def hide_factors(dataset: StoryDataset, recipe: Recipe) -> None:
     dataset.tags[:-1] = torch.from_numpy(space.number(values)).to(dataset.device)
 
 
-def parameter_groups(model: Model, heads: nn.Module, recipe: Recipe) -> list[dict[str, Any]]:
+def parameter_groups(model: Model, recipe: Recipe) -> list[dict[str, Any]]:
     """The networks at one rate, A, bias and B at another."""
     slow = {id(p) for p in model.latent.dynamics.parameters()} if model.latent is not None else set()
-    networks = [p for p in [*model.parameters(), *heads.parameters()] if id(p) not in slow]
+    networks = [p for p in model.parameters() if id(p) not in slow]
     groups = [{"params": networks, "full_rate": recipe.train.learning_rate}]
     if slow:
         dynamics = [p for p in model.parameters() if id(p) in slow]

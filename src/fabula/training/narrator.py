@@ -5,11 +5,9 @@ from __future__ import annotations
 import json
 import math
 import random
-import tomllib
-from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from jaxtyping import Float, Int
@@ -20,7 +18,7 @@ from torch.nn import functional as F
 from tqdm import tqdm
 
 from fabula.corpus.dataset import digest
-from fabula.corpus.taggers.protocol import DEFAULT_TAGGER, build_tagger, named, states_of
+from fabula.corpus.taggers.protocol import build_tagger, named, states_of
 from fabula.device import pick_device
 from fabula.errors import UserError
 from fabula.models.decoders.adapter import Adapter, AdapterConfig, load_adapter, save_adapter
@@ -28,12 +26,11 @@ from fabula.models.decoders.base import SHA256, check_base, find_base, sha256
 from fabula.models.decoders.gguf import read_gguf
 from fabula.models.decoders.rows import FREE, SPECIALS, Row, TagTokens, collate, random_row, row
 from fabula.models.decoders.tokenizer import SubwordTokenizer
-from fabula.models.decoders.transformer import AdaptedLinear, Sizes, Transformer, compile_blocks
-from fabula.models.settings import not_negative, positive, shares
+from fabula.models.decoders.transformer import Sizes, Transformer, compile_blocks
 from fabula.training.adapters import FACTS
 from fabula.training.checkpoint import write_file
 from fabula.training.parallel import ALONE, Processes, joined, own_device, seed_part
-from fabula.training.recipe import parse
+from fabula.training.recipe import NarratorRecipe
 from fabula.training.resume import interruptible
 from fabula.training.stories import Stories
 
@@ -41,74 +38,21 @@ POOL = 8
 """Batches whose rows are sorted by length together, so that those of one batch are of like lengths."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class NarratorRecipe:
-    """All that a run needs besides the stories; all values are ours."""
-
-    name: str
-    kind: Literal["narrator"] = "narrator"
-    base: str = ""
-    """A GGUF file to adapt; empty is the installed base."""
-    start: str = ""
-    """The folder of an adapter of the same rank to begin from; empty: anew."""
-    tagger: str = DEFAULT_TAGGER
-    """Whose tags the rows carry; several joined by commas, each a factor of the state (`vader,emotion,verb`)."""
-    rank: int = 16
-    """Of the adapters; 0: all linear maps are learnt whole."""
-    scale: float = 2.0
-    """What b a is multiplied by."""
-    dropout: float = 0.0
-    """Share of the adapter's inputs left out."""
-    epochs: int = 2
-    batch: int = 32
-    """Rows of a step."""
-    learning_rate: float = 4e-4
-    """Of a and the special tokens; b's is four times it (as LoRA+)."""
-    schedule: Literal["cosine", "wsd"] = "wsd"
-    """After the warm-up: a half cosine, or steady and then straight down over the last 30 %; both to a twentieth."""
-    warmup: float = 0.02
-    """Share of the steps over which the rates rise."""
-    weight_decay: float = 0.01
-    clip: float = 1.0
-    plain: float = 0.4
-    """Share of the rows without a header."""
-    middle: float = 0.4
-    """Share of the others whose inner sentences are all missing."""
-    words: int = 40
-    """Tokens of a sentence at most; longer ones are cut in training."""
-    seed: int = 0
-    parts: int = 0
-    """Parts that a batch is worked on in, which processes share (`training/parallel.py`); 0: one for each process."""
-
-    def __post_init__(self) -> None:
-        positive(self, "scale", "epochs", "batch", "learning_rate", "clip", "words")
-        not_negative(self, "rank", "weight_decay", "seed", "parts")
-        shares(self, "dropout", "warmup", "plain", "middle")
+WARMUP = 0.02
+"""Share of the steps over which the rates rise."""
+WEIGHT_DECAY, CLIP = 0.01, 1.0
+WORDS = 40
+"""Tokens of a sentence at most; longer ones are cut in training."""
 
 
-def kind_of(path: Path) -> str:
-    """What a recipe trains where it says so; what is wrong with it otherwise is said when it is read."""
-    with suppress(OSError, tomllib.TOMLDecodeError, UnicodeDecodeError):
-        return str(tomllib.loads(Path(path).read_text(encoding="utf-8")).get("kind", ""))
-    return ""
-
-
-def read_narrator_recipe(path: Path) -> NarratorRecipe:
-    content = tomllib.loads(Path(path).read_text(encoding="utf-8"))
-    return parse(NarratorRecipe, {"name": Path(path).stem} | content, "")
-
-
-def factor(done: float, recipe: NarratorRecipe) -> float:
+def factor(done: float) -> float:
     """What the rates are multiplied by when this share of the steps is done."""
-    rise = min(1.0, done / recipe.warmup) if recipe.warmup else 1.0
-    if recipe.schedule == "cosine":
-        return rise * (0.05 + 0.95 * (0.5 + 0.5 * math.cos(math.pi * done)))
-    return rise * min(1.0, 0.05 + 0.95 * (1 - done) / 0.3)
+    return min(1.0, done / WARMUP) * (0.05 + 0.95 * (0.5 + 0.5 * math.cos(math.pi * done)))
 
 
 def random_row_of(stories: Stories, i: int, recipe: NarratorRecipe, rng: random.Random, tokens: TagTokens) -> Row:
     tags, further = stories.tags(i)
-    return random_row(stories.X[i], tags, rng, recipe.plain, recipe.middle, tokens, further)
+    return random_row(stories.X[i], tags, rng, recipe.plain, tokens=tokens, further=further)
 
 
 def batches_of(stories: Stories, recipe: NarratorRecipe, epoch: int, tokens: TagTokens) -> list[list[Row]]:
@@ -177,9 +121,6 @@ class Run:
             with torch.no_grad():
                 self.network.further_in.copy_(named_vectors(further, self.encode, self.network.embedding))
         self.network.to(device)
-        for module in self.network.modules():
-            if isinstance(module, AdaptedLinear):
-                module.dropout = recipe.dropout
         self.parameters = dict(self.network.named_parameters())
         if recipe.start:
             self.begin_from(load_adapter(Path(recipe.start)))
@@ -188,16 +129,14 @@ class Run:
             for fast, rate in ((False, recipe.learning_rate), (True, 4 * recipe.learning_rate))
         ]
         gpu = device.type == "cuda"
-        self.optimiser = torch.optim.AdamW(
-            groups, lr=0.0, betas=(0.9, 0.98), weight_decay=recipe.weight_decay, fused=gpu
-        )
+        self.optimiser = torch.optim.AdamW(groups, lr=0.0, betas=(0.9, 0.98), weight_decay=WEIGHT_DECAY, fused=gpu)
         if gpu:
             compile_blocks(self.network)
 
     def read_stories(self, data: Path) -> tuple[Stories, Stories]:
         """The splits for training and validation; what the corpus says is kept with the adapter."""
         splits = (data / f"{split}.csv" for split in ("train", "valid"))
-        train, valid = (Stories(file, self.encode, self.recipe.words, self.recipe.tagger) for file in splits)
+        train, valid = (Stories(file, self.encode, WORDS, self.recipe.tagger) for file in splits)
         corpus_hash = digest((data / "train.csv").read_bytes())
         self.facts = {"name": self.recipe.name, "figures": {}, "corpus_hash": corpus_hash, **train.facts}
         return train, valid
@@ -238,10 +177,10 @@ class Run:
     def descend(self, loss: Tensor | None, steps: int) -> None:
         """Down the gradient of a loss, or the one that is there, at the rates of this step."""
         for group in self.optimiser.param_groups:
-            group["lr"] = group["peak"] * factor((self.step + 1) / steps, self.recipe)
+            group["lr"] = group["peak"] * factor((self.step + 1) / steps)
         if loss is not None:
             loss.backward()
-        torch.nn.utils.clip_grad_norm_(self.parameters.values(), self.recipe.clip)
+        torch.nn.utils.clip_grad_norm_(self.parameters.values(), CLIP)
         self.optimiser.step()
         self.optimiser.zero_grad(set_to_none=True)
         self.step += 1

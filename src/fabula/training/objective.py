@@ -35,8 +35,8 @@ def terms(
     generator: torch.Generator | None = None,
     half: bool = False,
     law: Law | None = None,
-) -> tuple[Terms, Float[Tensor, "batch sent latent"] | None]:
-    """The objective's terms for a batch, and the draw of Z that they came from.
+) -> Terms:
+    """The objective's terms for a batch.
 
     `law` is the q(Z | X) of a bound that is only measured, where it is not the recipe's own posterior (`collapsed`);
     `half` runs the networks in bfloat16; densities of Z are always computed in the parameters' own precision.
@@ -44,7 +44,7 @@ def terms(
     networks = torch.autocast(batch.tokens.device.type, dtype=torch.bfloat16, enabled=half)
     if model.latent is None:
         with networks:
-            return model.training_terms(batch, settings.clamp_tags), None
+            return model.training_terms(batch, settings.clamp_tags)
     model = model.latent
     with networks:
         evidence = model.evidence(batch)
@@ -53,7 +53,7 @@ def terms(
     labelled = ((seen >= 0) | ~present).all(1)
     observed = present
     if model.training and settings.evidence_dropout:
-        observed = present & observe(present, settings)
+        observed = present & (torch.rand(present.shape, device=present.device) >= settings.evidence_dropout)
     if settings.kind == "paper":
         s = gumbel_softmax(evidence.log_q_S, settings.temperature, settings.gumbel == "hard", generator)
         s = torch.where(labelled[:, None, None], model.one_hot(seen), s)
@@ -76,16 +76,9 @@ def terms(
     if paper:
         kl_S = kl_of_tags(model, evidence, s, batch).masked_fill(labelled, 0.0)
         log_p_S = model.scaffold.log_prob(S, present).masked_fill(~labelled, 0.0)
-        return Terms(log_p_X, draw.kl, kl_S, log_p_S, log_q_of(evidence, S)), draw.Z
+        return Terms(log_p_X, draw.kl, kl_S, log_p_S, log_q_of(evidence, S))
     kl_Z = draw.log_q - model.log_p_Z(draw.Z, batch, seen)
-    return Terms(log_p_X, kl_Z, zero, zero, log_q_of(evidence, S, model.open_states(S))), draw.Z
-
-
-def observe(present: Bool[Tensor, "batch sent"], settings: ObjectiveSettings) -> Bool[Tensor, "batch sent"]:
-    """Which sentences q(Z | X) observes in this step: all of some stories, a random part of the others."""
-    observed = torch.rand(present.shape, device=present.device) >= settings.evidence_dropout
-    whole = torch.rand(len(present), 1, device=present.device) < settings.whole_stories
-    return observed | whole
+    return Terms(log_p_X, kl_Z, zero, zero, log_q_of(evidence, S, model.open_states(S)))
 
 
 def kl_of_tags(model: SLDS, evidence: Evidence, s: Float[Tensor, "batch sent state"], batch: Batch) -> Tensor:

@@ -16,11 +16,10 @@ from __future__ import annotations
 
 import json
 import random
-import tomllib
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Float
@@ -33,36 +32,9 @@ from fabula.errors import UserError
 from fabula.models.decoders.rows import FREE, Row, row
 from fabula.models.decoders.tokenizer import SubwordTokenizer
 from fabula.models.decoders.transformer import Transformer
-from fabula.models.settings import not_negative
-from fabula.training.narrator import NarratorRecipe, Run, log_p_of, logits_of, random_row_of
-from fabula.training.recipe import parse
+from fabula.training.narrator import WORDS, Run, log_p_of, logits_of, random_row_of
+from fabula.training.recipe import PreferenceRecipe
 from fabula.training.stories import Stories
-
-
-@dataclass(frozen=True, kw_only=True)
-class PreferenceRecipe(NarratorRecipe):
-    """As the narrator's recipe; `start` is the narrator that told the tellings, `batch` the pairs of a step."""
-
-    kind: Literal["preference"] = "preference"  # type: ignore[assignment]
-    beta: float = 0.1
-    imitation: float = 0.2
-    people: float = 1.0
-    anchor: float = 0.0
-    anchor_to: str = ""
-    """The folder of the narrator that the rows without a pair are held to; empty: `start`."""
-    human_rows: int = 64
-    """People's stories of a step."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        not_negative(self, "beta", "imitation", "people", "anchor", "human_rows")
-        if not self.start:
-            raise UserError("a recipe of kind preference begins from a narrator: give `start`", field="start")
-
-
-def read_preference_recipe(path: Path) -> PreferenceRecipe:
-    content = tomllib.loads(Path(path).read_text(encoding="utf-8"))
-    return parse(PreferenceRecipe, {"name": Path(path).stem, **content}, "")
 
 
 class Preference(NamedTuple):
@@ -72,7 +44,7 @@ class Preference(NamedTuple):
     worse: Row
 
 
-def read_preferences(file: Path, encode: SubwordTokenizer, words: int) -> list[Preference]:
+def read_preferences(file: Path, encode: SubwordTokenizer) -> list[Preference]:
     """Of lines {"missing": numbers, "better": sentences, "worse": sentences}."""
     try:
         lines = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
@@ -82,7 +54,7 @@ def read_preferences(file: Path, encode: SubwordTokenizer, words: int) -> list[P
     for line in lines:
         rows = []
         for telling in (line["better"], line["worse"]):
-            story = [tokens[:words] for tokens in encode.encode_all(telling)]
+            story = [tokens[:WORDS] for tokens in encode.encode_all(telling)]
             rows.append(row(story, [FREE] * len(story), line["missing"], line["missing"]))
         found.append(Preference(*rows))
     return found
@@ -101,7 +73,7 @@ def train_on_preferences(
     """One narrator more: `data` holds train.csv, valid.csv and preferences.jsonl."""
     run = Run(recipe, out, pick_device(device))
     train, valid = run.read_stories(data)
-    pairs = read_preferences(data / "preferences.jsonl", run.encode, recipe.words)
+    pairs = read_preferences(data / "preferences.jsonl", run.encode)
     pairs.sort(key=lambda pair: len(pair.better.ids))
     parts = [pairs[i : i + recipe.batch] for i in range(0, len(pairs), recipe.batch)]
     run.network.eval()

@@ -1,4 +1,8 @@
-"""A recipe: one TOML file that says everything about a training run."""
+"""A recipe: one TOML file that says everything about a training run besides its stories.
+
+Recipes of models that train on a prepared corpus have the tables [model], [objective] and [train]. Recipes that adapt
+the pretrained base are flat and name their `kind`: narrator, preference or critic.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +13,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
+from fabula.corpus.taggers.protocol import DEFAULT_TAGGER
 from fabula.errors import UserError
 from fabula.models.settings import ModelSettings, not_negative, positive, shares
 
 Law = Literal["filtering", "smoothing", "switching"]
-"""What q(Z | X) a bound is measured with; `switching` is filtering under a state that each sentence commits to."""
+"""The q(Z | X) that a bound is measured with; `switching` is filtering under one sampled state per sentence."""
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,7 +33,7 @@ class ObjectiveSettings:
     temperature: float = 1.0
     """Of the Gumbel-Softmax. The authors' code: 1."""
     labelled: float = 1.0
-    """Share of stories whose tags are seen; the rest are unlabelled. The paper: 1, 0.01, 0.1, 0.25, 0.5."""
+    """Share of stories whose tags are seen. The paper: 1, 0.01, 0.1, 0.25, 0.5."""
     factor_shares: str = ""
     """Of a state of several factors (`model.dynamics.factors`), the share of stories in which each is seen, such as
     "1,0.01"; empty: all that `labelled` leaves. Collapsed objective only. Ours."""
@@ -37,9 +43,6 @@ class ObjectiveSettings:
     """Weight of log q(S_i) where labelled. The paper: 1."""
     labelled_per_step: int = 0
     """Labelled stories read again at every step for the log q(S_i) term alone; for small shares. Ours."""
-    labelled_share: float = 0.0
-    """Labelled stories added to every batch, as a share of it, with all terms of L_S: at 1 % of labels the dynamics
-    would meet five labelled stories in a batch of 512. Ours."""
     valence_penalty: float = 0.0
     """Weight of the absolute value of each word's free weight towards a tag, which keeps them sparse. Ours."""
     clamp_tags: bool = True
@@ -47,53 +50,47 @@ class ObjectiveSettings:
     posterior: Literal["filtering", "smoothing"] = "filtering"
     """`filtering`: Z_i is given X_i and Z_{i-1} (the paper). `smoothing`: all Z jointly, given every sentence."""
     evidence_dropout: float = 0.0
-    """Share of sentences whose phi_i is left out of q(Z | X) in training: their words must then be told by the Z of
-    the others, which is what infilling asks. Any q gives a bound, so the objective stays one. Ours."""
-    whole_stories: float = 0.0
-    """Share of stories that evidence dropout leaves alone, so that q(Z | X) of a whole story is trained too. Ours."""
+    """Share of sentences whose phi_i is left out of q(Z | X) in training, as infilling leaves sentences out. Any q
+    gives a bound, so the objective stays one. Ours."""
     target_kl: float = 0.0
     """Nats of KL(Z) per story below which the KL costs nothing: max(KL, target). Ours."""
     kl_weight: float = 1.0
     """Final weight of KL(Z); 1 is the bound. The authors' code: about 0.8."""
     kl_warmup: float = 1.0
     """Epochs over which the KL's weight rises from 0."""
-    other_words: float = 0.0
-    """Weight of a head that predicts, from Z_i, the content words of the story's other sentences. Ours."""
 
     @property
     def law(self) -> Law:
-        """The q(Z | X) with which the trained model's bound is measured.
+        """The q(Z | X) with which the trained model's bound is measured: that of its training.
 
-        After training with a sampled S (`paper`), S is drawn for every sentence (`switching`). After training with S
-        summed out, q is as in training: the dynamics are mixed by q(S | X).
+        The paper's objective samples S, so its bound samples a state for every sentence (`switching`).
         """
         return "switching" if self.kind == "paper" and self.posterior == "filtering" else self.posterior
 
     def __post_init__(self) -> None:
         positive(self, "temperature")
         not_negative(self, "label_seed", "alpha", "labelled_per_step", "valence_penalty", "target_kl", "kl_weight")
-        not_negative(self, "kl_warmup", "other_words")
-        shares(self, "evidence_dropout", "whole_stories", "labelled_share")
+        not_negative(self, "kl_warmup")
+        shares(self, "evidence_dropout")
         if self.factor_shares and self.kind != "collapsed":
             raise ValueError("factor_shares needs the collapsed objective: the paper's samples whole states")
         if not 0 <= self.labelled <= 1:
             raise ValueError(f"labelled must be between 0 and 1, not {self.labelled}")
-        for name in ("labelled_per_step", "labelled_share"):
-            if getattr(self, name) and not self.labelled:
-                raise ValueError(f"{name} needs labelled stories: labelled is 0")
+        if self.labelled_per_step and not self.labelled:
+            raise ValueError("labelled_per_step needs labelled stories: labelled is 0")
 
 
 @dataclass(frozen=True, kw_only=True)
 class TrainSettings:
-    """How it is maximised."""
+    """How the objective is maximised."""
 
     epochs: int = 30
     """At most. The paper stops by patience alone."""
     patience: int = 3
     """Epochs without a better validation figure before stopping (the paper's rule)."""
     keep: Literal["best", "last"] = "best"
-    """Whose weights a run ends with. The figure pays for a hard S; where training mixes states softly it may rise while
-    the objective still improves: then `last` keeps what the objective made, and patience never stops a run."""
+    """Whose weights a run ends with. `last` suits objectives that mix states softly, whose validation figure may rise
+    while they improve; patience then never stops a run."""
     batch: int = 256
     """Stories per step. The authors' code: 100."""
     learning_rate: float = 1e-3
@@ -114,15 +111,12 @@ class TrainSettings:
     """Decay per step of the running average of the weights that is evaluated and kept; 0 keeps the last weights."""
     precision: Literal["float32", "bfloat16"] = "bfloat16"
     """Of the matrix products on CUDA; the CPU always computes in float32."""
-    swap_names: float = 0.0
-    """Share of stories in which every step trades names for others of like use and frequency. Ours."""
     seed: int = 0
     parts: int = 0
-    """Parts that a batch is worked on in, which processes share (`training/parallel.py`); 0: one for each process.
-    Ours: the same number gives the same parameters in any number of processes. The KL's target is each part's."""
+    """Parts that a batch is divided into, which processes share (`training/parallel.py`); 0: one for each process.
+    The same number gives the same parameters in any number of processes. The KL's target is each part's."""
 
     def __post_init__(self) -> None:
-        shares(self, "swap_names")
         positive(self, "epochs", "patience", "batch", "learning_rate", "learning_rate_dynamics", "clip", "decay")
         not_negative(self, "warmup_steps", "weight_decay", "seed", "parts")
         shares(self, "average")
@@ -130,7 +124,7 @@ class TrainSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
-    """Everything a run needs besides the corpus."""
+    """Everything that a model of a prepared corpus (SLDS, LDS, LM, S2S) needs besides the corpus."""
 
     name: str
     model: ModelSettings = field(default_factory=ModelSettings)
@@ -141,8 +135,124 @@ class Recipe:
         return dataclasses.asdict(self)
 
 
+@dataclass(frozen=True, kw_only=True)
+class AdapterRecipe:
+    """What all adapters of the pretrained base share; all values are ours."""
+
+    name: str
+    kind: str
+    base: str = ""
+    """A GGUF file to adapt; empty is the installed base."""
+    start: str = ""
+    """The folder of an adapter of the same rank and scale to begin from; empty: anew."""
+    rank: int = 16
+    """Of the adapters; 0: all linear maps are learnt whole."""
+    scale: float = 2.0
+    """What b a is multiplied by."""
+    epochs: int = 1
+    batch: int = 64
+    """Rows, or pairs, of a step."""
+    learning_rate: float = 3e-4
+    """Of a and the special tokens; b's is four times it (as LoRA+)."""
+    seed: int = 0
+    parts: int = 0
+    """Parts that a batch is divided into (`training/parallel.py`); 0: one for each process."""
+
+    def __post_init__(self) -> None:
+        positive(self, "scale", "epochs", "batch", "learning_rate")
+        not_negative(self, "rank", "seed", "parts")
+
+    def to_dict(self) -> dict[str, Any]:
+        return dataclasses.asdict(self)
+
+
+@dataclass(frozen=True, kw_only=True)
+class NarratorRecipe(AdapterRecipe):
+    """The narrator's adapter, trained on raw stories."""
+
+    kind: str = "narrator"
+    tagger: str = DEFAULT_TAGGER
+    """Whose tags the rows carry; several joined by commas, each a factor of the state (`vader,emotion,verb`)."""
+    epochs: int = 2
+    batch: int = 32
+    learning_rate: float = 4e-4
+    schedule: Literal["cosine"] = "cosine"
+    """After the warm-up a half cosine to a twentieth."""
+    plain: float = 0.4
+    """Share of the rows without a header."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        shares(self, "plain")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PreferenceRecipe(NarratorRecipe):
+    """A narrator that learns from the better and the worse of its samples; `start` is the narrator that wrote them."""
+
+    kind: str = "preference"
+    beta: float = 0.1
+    """Of DPO: how far the narrator may move from `start`."""
+    imitation: float = 0.2
+    """Weight of the log-likelihood of the better samples."""
+    people: float = 1.0
+    """Weight of the log-likelihood of people's stories."""
+    anchor: float = 0.0
+    """Weight of the divergence from `anchor_to` on people's stories."""
+    anchor_to: str = ""
+    """The folder of a narrator; empty: `start`."""
+    human_rows: int = 64
+    """People's stories of a step."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        not_negative(self, "beta", "imitation", "people", "anchor", "human_rows")
+        if not self.start:
+            raise UserError("a recipe of kind preference begins from a narrator: give `start`", field="start")
+
+
+@dataclass(frozen=True, kw_only=True)
+class CriticRecipe(AdapterRecipe):
+    """The critic: it tells people's stories from corrupted and machine-written ones."""
+
+    kind: str = "critic"
+    rank: int = 8
+    layers: int = 0
+    """Layers of the base that are used, from the first; 0: all."""
+    without: str = ""
+    """Kinds of negatives that are left out, with blanks between: corrupted, cloze, and those of the data."""
+    share: float = 1.0
+    """Share of the pairs that is used."""
+    readings: int = 0
+    """Readings of a step, of the data's readings*.jsonl; 0: none."""
+    ending: float = 0.12
+    """Weight, when candidates are ranked, of log p of the given sentences that follow the writing."""
+    density: float = 0.12
+    """Weight, when candidates are ranked, of log p of what was written."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        positive(self, "rank", "share")
+        not_negative(self, "layers", "readings")
+
+
+ADAPTERS: dict[str, type[AdapterRecipe]] = {
+    "narrator": NarratorRecipe,
+    "preference": PreferenceRecipe,
+    "critic": CriticRecipe,
+}
+
+
 def read_recipe(path: Path) -> Recipe:
-    """A recipe from its file; what is wrong in it is named by its path."""
+    """The recipe of a model of a prepared corpus, from its file."""
+    recipe = read_any_recipe(path)
+    if not isinstance(recipe, Recipe):
+        raise UserError(f"{path} is of kind {recipe.kind}: it adapts the pretrained base", field="recipe")
+    return recipe
+
+
+def read_any_recipe(path: Path) -> Recipe | AdapterRecipe:
+    """A recipe of any kind from its file; a mistake in it is named by its path."""
     try:
         content = tomllib.loads(Path(path).read_text(encoding="utf-8"))
     except OSError as error:
@@ -150,58 +260,41 @@ def read_recipe(path: Path) -> Recipe:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise UserError(f"{path} is not valid TOML: {error}") from error
     content.setdefault("name", Path(path).stem)
-    return recipe_from(content)
-
-
-RETIRED: dict[str, Any] = {
-    "model.language.word_dropout": 0.0,
-    "model.language.history_dropout": 0.0,
-    "model.scaffold": {"learn": False},
-    "objective.hide_tags": 0.0,
-    "objective.own_gain": 1.0,
-    "objective.link_gain": 1.0,
-    "objective.contrast": 0.0,
-    "objective.own_words": 0.0,
-}
-"""Settings of training that did not help (docs/log.md), each with the value at which it did nothing."""
+    if "kind" not in content:
+        return recipe_from(content)
+    kind = str(content["kind"])
+    if kind not in ADAPTERS:
+        kinds = f"there are {', '.join(ADAPTERS)}; a recipe of the paper's models names none"
+        raise UserError(f"{path} is of kind {kind}: {kinds}", field="recipe")
+    return parse(ADAPTERS[kind], content, "")
 
 
 def recipe_from(content: Any, *, trained: bool = False) -> Recipe:
-    """A recipe from plain data, which may be older than this code.
-
-    Retired settings are dropped where they did nothing. With another value they are an error, but not in the recipe of
-    a model that is `trained` already: they changed its weights, not the way it is used.
-    """
+    """A recipe from plain data; settings that an older Fabula had are ignored if the model is `trained` already."""
     return parse(Recipe, content, "", trained)
 
 
-T = TypeVar("T")
-
-
-def parse(kind: type[T], content: Any, path: str, trained: bool = False) -> T:
-    """A frozen settings dataclass from plain data, strictly: unknown keys and wrong types fail with their path."""
+def parse(kind: type[T], content: Any, path: str, ignore_unknown: bool = False) -> T:
+    """A frozen settings dataclass from plain data; an unknown key and a wrong type fail with their path."""
     if not isinstance(content, dict):
         raise UserError(f"setting {path} must be a table")
     hints = typing.get_type_hints(kind)
-    known = {f.name for f in dataclasses.fields(kind)}  # type: ignore[arg-type]
+    names = {f.name for f in dataclasses.fields(kind)}  # type: ignore[arg-type]
     values = {}
     for key, value in content.items():
-        place = _join(path, key)
-        if key in known:
-            values[key] = _value(hints[key], value, place, trained)
-        elif place not in RETIRED:
-            raise UserError(f"unknown setting {place}; known here: {', '.join(sorted(known))}")
-        elif not trained and value != RETIRED[place]:
-            raise UserError(f"setting {place} is retired, because it did not help (docs/log.md); leave it out")
+        if key in names:
+            values[key] = _value(hints[key], value, _join(path, key), ignore_unknown)
+        elif not ignore_unknown:
+            raise UserError(f"unknown setting {_join(path, key)}; known here: {', '.join(sorted(names))}")
     try:
         return kind(**values)
     except (ValueError, TypeError) as error:
         raise UserError(f"setting {_join(path, str(error))}") from error
 
 
-def _value(hint: Any, value: Any, path: str, trained: bool) -> Any:
+def _value(hint: Any, value: Any, path: str, ignore_unknown: bool) -> Any:
     if dataclasses.is_dataclass(hint):
-        return parse(hint, value, path, trained)  # type: ignore[arg-type]
+        return parse(hint, value, path, ignore_unknown)  # type: ignore[arg-type]
     if typing.get_origin(hint) is Literal:
         if value not in typing.get_args(hint):
             choices = ", ".join(map(repr, typing.get_args(hint)))
