@@ -1,11 +1,17 @@
-"""Stories for readers who do not know who wrote them: shuffled, without names of systems, and their verdicts.
+"""Blind readings: stories for readers who do not know who wrote them, and the readings that taught the critic.
 
-    FABULA_DATA=... python benchmarks/reading.py write OUT --number 40        OUT/stories.txt, OUT/key.json
-    python benchmarks/reading.py report OUT ratings.json                      means, standard errors, pairs
+    FABULA_DATA=... python benchmarks/reading.py write OUT --number 40    OUT/stories.txt, OUT/key.json
+    python benchmarks/reading.py report OUT ratings.json                  means, standard errors, pairs
+    python benchmarks/reading.py unpack DATA                              DATA/readings.jsonl, for training a critic
+    python benchmarks/reading.py pack DATA readings.jsonl                 records/readings.json.xz
 
-The first and last sentence of validation stories are given, three are missing. Systems: people, the default model's
-answer, its first sample, the small model's answer. `ratings.json` has for each story number {"coherence": 0 to 3,
-"senseless": of the three middle sentences, "interest": 0 to 2}.
+`write`: the first and last sentence of validation stories are given, three are missing. The systems are people, the
+default model's answer, its first sample, and the small model's answer. `ratings.json` has for each story number
+{"coherence": 0 to 3, "senseless": of the three middle sentences, "interest": 0 to 2}.
+
+records/readings.json.xz holds 9,000 short readings by language models, which did not know the systems: how well a story
+of the training split holds together (0 to 3) and which line breaks it first (0: none). It has the numbers and the
+written lines only; the given lines come from DATA/train.csv by the story's id.
 """
 
 from __future__ import annotations
@@ -13,44 +19,56 @@ from __future__ import annotations
 import argparse
 import csv
 import json
+import lzma
 import os
 import random
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-import fabula
-
+RECORD = Path(__file__).parent / "records" / "readings.json.xz"
 FIGURES = ("coherence", "senseless", "interest")
 
 
+def corpus(file: Path) -> dict[str, list[str]]:
+    """The five sentences of every story of a ROCStories file, by the story's id."""
+    with file.open(encoding="utf-8", newline="") as stream:
+        return {row["storyid"]: [row[f"sentence{i}"] for i in range(1, 6)] for row in csv.DictReader(stream)}
+
+
+def readings() -> dict[str, list[Any]]:
+    """By story id: [coherence, breaking line, numbers of the written lines, the written lines] of each telling."""
+    content: dict[str, list[Any]] = json.loads(lzma.decompress(RECORD.read_bytes()))
+    return content
+
+
 def write(out: Path, number: int, seed: int) -> None:
-    with open(Path(os.environ["FABULA_DATA"]) / "valid.csv", newline="", encoding="utf-8") as file:
-        rows = [[" ".join(s.split()) for s in line[2:7]] for line in list(csv.reader(file))[1:]]
+    import fabula
+
+    stories = list(corpus(Path(os.environ["FABULA_DATA"]) / "valid.csv").values())
     rng = random.Random(seed)
-    chosen = rng.sample(range(len(rows)), number)
-    narrator, small = fabula.load("default"), fabula.load("small")
+    chosen = rng.sample(stories, number)
+    default, small = fabula.load("default"), fabula.load("small")
+
+    def answer(model: Any, story: list[str], seed: int, **samples: int) -> list[str]:
+        blanks = [story[0], None, None, None, story[4]]
+        best = model.fill(blanks, candidates=1, seed=seed, **samples).candidates[0]
+        return [sentence.text for sentence in best.sentences]
+
     texts: list[tuple[int, str, list[str]]] = []
-    for n, row in enumerate(chosen):
-        blanks = [rows[row][0], None, None, None, rows[row][4]]
-        found = {
-            "people": rows[row],
-            "narrator": answer(narrator, blanks, n, 16),
-            "first sample": answer(narrator, blanks, 1000 + n, 1),
-            "small": answer(small, blanks, n, 50),
-        }
-        texts += [(n, system, story) for system, story in found.items()]
+    for n, story in enumerate(chosen):
+        texts.append((n, "people", [" ".join(sentence.split()) for sentence in story]))
+        texts.append((n, "narrator", answer(default, story, n)))
+        texts.append((n, "first sample", answer(default, story, 1000 + n, samples=1)))
+        texts.append((n, "small", answer(small, story, n)))
         print(f"{n + 1} of {number}", flush=True)
     rng.shuffle(texts)
     out.mkdir(parents=True, exist_ok=True)
-    lines = [f"[{k}] " + " / ".join(story) for k, (_, _, story) in enumerate(texts)]
+    lines = [f"[{k}] " + " / ".join(sentences) for k, (_, _, sentences) in enumerate(texts)]
     (out / "stories.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
     (out / "key.json").write_text(json.dumps([[n, system] for n, system, _ in texts]))
-
-
-def answer(model: fabula.Narrator, blanks: list[str | None], seed: int, samples: int) -> list[str]:
-    best = model.fill(blanks, candidates=1, samples=samples, seed=seed).candidates[0]
-    return [sentence.text for sentence in best.sentences]
 
 
 def report(out: Path, ratings: Path) -> None:
@@ -70,16 +88,48 @@ def report(out: Path, ratings: Path) -> None:
     print(f"narrator against small, story by story: {gaps.mean():+.2f}, won {won}, lost {lost} of {len(gaps)}")
 
 
-if __name__ == "__main__":
+def unpacked(data: Path) -> Iterator[dict[str, Any]]:
+    """Every reading with its whole story, where DATA/train.csv has the story."""
+    people = corpus(data / "train.csv")
+    for of, (story, tellings) in enumerate(readings().items()):
+        for coherence, line, missing, written in tellings if story in people else ():
+            sentences = list(people[story])
+            for i, sentence in zip(missing, written, strict=True):
+                sentences[i] = sentence
+            yield {"of": of, "sentences": sentences, "coherence": coherence, "line": line}
+
+
+def pack(data: Path, file: Path) -> None:
+    """Keeps lines {"id", "missing", "sentences", "coherence", "line"} whose written lines are not in the corpus."""
+    known = {sentence for story in corpus(data / "train.csv").values() for sentence in story}
+    stories: dict[str, list[Any]] = {}
+    for entry in map(json.loads, file.read_text(encoding="utf-8").splitlines()):
+        written = [entry["sentences"][i] for i in entry["missing"]]
+        if not known & set(written):
+            stories.setdefault(entry["id"], []).append([entry["coherence"], entry["line"], entry["missing"], written])
+    RECORD.write_bytes(lzma.compress(json.dumps(stories, ensure_ascii=False, separators=(",", ":")).encode(), preset=9))
+    print(f"{sum(map(len, stories.values()))} readings of {len(stories)} stories")
+
+
+def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("write", "report"))
-    parser.add_argument("out", type=Path)
-    parser.add_argument("ratings", type=Path, nargs="?")
+    parser.add_argument("action", choices=("write", "report", "unpack", "pack"))
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("file", type=Path, nargs="?", help="the ratings of report, the readings of pack")
     parser.add_argument("--number", type=int, default=40)
     parser.add_argument("--seed", type=int, default=1)
-    options = parser.parse_args()
-    if options.what == "write":
-        write(options.out, options.number, options.seed)
+    args = parser.parse_args()
+    if args.action == "write":
+        write(args.folder, args.number, args.seed)
+    elif args.action == "report":
+        report(args.folder, args.file)
+    elif args.action == "pack":
+        pack(args.folder, args.file)
     else:
-        assert options.ratings is not None, "report wants the ratings"
-        report(options.out, options.ratings)
+        lines = [json.dumps(entry, ensure_ascii=False) + "\n" for entry in unpacked(args.folder)]
+        (args.folder / "readings.jsonl").write_text("".join(lines), encoding="utf-8")
+        print(f"{len(lines)} readings")
+
+
+if __name__ == "__main__":
+    main()

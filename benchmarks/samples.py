@@ -1,9 +1,9 @@
-"""docs/samples.md: the first answer to sixty made-up prompts, unpicked, with a reader's verdicts.
+"""docs/samples.md: the first answer to sixty made-up prompts, none left out, with a reader's verdicts.
 
     python benchmarks/samples.py write OUT.json                     fills in every line of benchmarks/samples.txt
     python benchmarks/samples.py page OUT.json VERDICTS.json        writes docs/samples.md
 
-`VERDICTS.json` is a list of "joins", "wanders" or "breaks", a verdict for each story.
+`VERDICTS.json` is a list of "coherent", "partly" or "incoherent", one for each story.
 """
 
 from __future__ import annotations
@@ -13,8 +13,6 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-import fabula
-
 HERE = Path(__file__).parent
 PAGE = HERE.parent / "docs" / "samples.md"
 HEAD = """# {n} stories, unpicked
@@ -23,11 +21,9 @@ The plain lines are ours, made up for this page and from no corpus; the lines in
 
     fabula fill "FIRST" _ _ _ "LAST" --seed N        (N = the story's number less one, nothing else changed)
 
-with the default model. None was left out or drawn again. The first thirty prompts are those of earlier versions of this
-page (the GRU model, now called small, joined 9 of them by its author's reading); the others are fantasy, first person,
-dialogue, present tense, and stories with two gaps. Verdicts are a language model's that was told nothing of the system:
-**joins** (the written lines lead from one given line to the next), **wanders** (about the same things, but not a way
-there), **breaks** (something else, or a contradiction).
+with the default model. None was left out or drawn again. The verdicts are a language model's that did not know the
+system: **coherent** (the written lines lead from one given line to the next), **partly** (about the same things, but
+not a way there), **incoherent** (something else, or a contradiction).
 
 {counts}
 
@@ -35,26 +31,28 @@ there), **breaks** (something else, or a contradiction).
 
 
 def write(out: Path) -> None:
-    narrator, found = fabula.load("default"), []
+    import fabula
+
+    model, answers = fabula.load("default"), []
     for seed, line in enumerate((HERE / "samples.txt").read_text(encoding="utf-8").splitlines()):
         sentences = [None if s.strip() == "_" else s.strip() for s in line.split("|")]
-        best = narrator.fill(sentences, candidates=1, seed=seed).candidates[0]
-        found.append([[s.text, s.written] for s in best.sentences])
+        best = model.fill(sentences, candidates=1, seed=seed).candidates[0]
+        answers.append([[s.text, s.written] for s in best.sentences])
         print(f"{seed + 1:2} " + " / ".join(("*" if s.written else "") + s.text for s in best.sentences), flush=True)
-    out.write_text(json.dumps(found, ensure_ascii=False), encoding="utf-8")
+    out.write_text(json.dumps(answers, ensure_ascii=False), encoding="utf-8")
 
 
 def page(answers: Path, verdicts: Path) -> None:
-    stories, said = (json.loads(path.read_text(encoding="utf-8")) for path in (answers, verdicts))
-    tally = Counter(said)
-    counts = f"{tally['joins']} join, {tally['wanders']} wander, {tally['breaks']} break."
+    stories, labels = (json.loads(path.read_text(encoding="utf-8")) for path in (answers, verdicts))
+    tally = Counter(labels)
+    counts = f"{tally['coherent']} coherent, {tally['partly']} partly, {tally['incoherent']} incoherent."
     text = HEAD.format(n=len(stories), counts=counts)
-    for number, (story, verdict) in enumerate(zip(stories, said, strict=True), start=1):
+    for number, (story, verdict) in enumerate(zip(stories, labels, strict=True), start=1):
         lines = [f"*{line}*" if written else line for line, written in story]
         text += f"**{number}. {verdict}**  \n" + "  \n".join(lines) + "\n\n"
     PAGE.write_text(text.rstrip() + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":
-    what, *paths = sys.argv[1:]
-    write(Path(paths[0])) if what == "write" else page(Path(paths[0]), Path(paths[1]))
+    action, *paths = sys.argv[1:]
+    write(Path(paths[0])) if action == "write" else page(Path(paths[0]), Path(paths[1]))

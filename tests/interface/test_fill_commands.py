@@ -19,7 +19,6 @@ from fabula.sampling.samplers import decoding_of
 from fabula.sampling.settings import BridgeFillSettings, GibbsFillSettings
 from fabula.training.checkpoint import Checkpoint, save
 from fabula.training.recipe import recipe_from
-from lookahead_systems import LookaheadSettings
 
 TEMPERATURE = BridgeFillSettings().temperature
 WORDS = [
@@ -233,7 +232,6 @@ def test_the_usual_temperature_is_the_one_the_help_names(capsys: pytest.CaptureF
         texts.append(capsys.readouterr().out)
     assert texts[0] == texts[1] != texts[2]
     assert decoding_of(GibbsFillSettings(x_step="sampled")).temperature == 1
-    assert LookaheadSettings().decoding().temperature == 1
     for command in (fill, write):
         parser = argparse.ArgumentParser()
         command.add_parser(parser.add_subparsers())

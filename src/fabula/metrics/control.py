@@ -19,9 +19,9 @@ from fabula.corpus.taggers.protocol import Tagger
 from fabula.corpus.tokenize import detokenise
 from fabula.corpus.vocabulary import Vocabulary
 from fabula.errors import UserError
+from fabula.metrics.counting import distinct
 from fabula.metrics.latent import draw_given
 from fabula.metrics.likelihood import macro_f1
-from fabula.metrics.quality import distinct
 from fabula.models.decoders.words import WordTokenizer
 from fabula.models.gaussian import Potential
 from fabula.models.protocol import Model

@@ -82,3 +82,11 @@ def per_sentence(stories: Text, given: Mask, wrong: Callable[[Sequence[str], int
 
 def share(cases: ArrayLike, of: ArrayLike) -> Share:
     return Share(*(np.asarray(counts, dtype=np.float64) for counts in (cases, of)))
+
+
+def distinct(stories: Text, n: int, given: Mask = None) -> float:
+    """Different n-grams per n-gram of all written sentences; falls with their number, so only equal sets compare."""
+    grams = [
+        gram for story in written_only(stories, given) for sentence in story for gram in ngrams(words_of(sentence), n)
+    ]
+    return len(set(grams)) / len(grams) if grams else float("nan")

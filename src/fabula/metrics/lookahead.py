@@ -1,7 +1,7 @@
 """Does what was written lead to the ending that was given?
 
 A judge, a language model trained apart and never used for ranking, says how probable the true last sentence is after
-the first sentences and what was written: log P(X_N | X_1, middle). `benchmarks/lookahead.py` makes the score of it.
+the first sentences and what was written: log P(X_N | X_1, middle).
 """
 
 from __future__ import annotations

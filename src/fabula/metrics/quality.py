@@ -12,7 +12,18 @@ from numpy.typing import NDArray
 
 from fabula.corpus.dataset import Corpus
 from fabula.metrics.copying import TrainingText, copied
-from fabula.metrics.counting import Mask, Share, Text, masks, ngrams, per_sentence, share, words_of, written_only
+from fabula.metrics.counting import (
+    Mask,
+    Share,
+    Text,
+    distinct,
+    masks,
+    ngrams,
+    per_sentence,
+    share,
+    words_of,
+    written_only,
+)
 from fabula.metrics.persons import names_given, pronouns_agree
 from fabula.metrics.verbs import Verbs
 from fabula.registry import Registry
@@ -97,14 +108,6 @@ def quality(stories: Text, reader: Reader, given: Mask = None) -> Quality:
         },
         longest_copied=own.longest,
     )
-
-
-def distinct(stories: Text, n: int, given: Mask = None) -> float:
-    """Different n-grams per n-gram of all written sentences; falls with their number, so only equal sets compare."""
-    grams = [
-        gram for story in written_only(stories, given) for sentence in story for gram in ngrams(words_of(sentence), n)
-    ]
-    return len(set(grams)) / len(grams) if grams else float("nan")
 
 
 def repeated_sentences(stories: Text, given: Mask = None) -> Share:

@@ -1,7 +1,7 @@
 // The shapes that stories have, as curves from 0 (lowest) to 1 (highest) over the story's length.
 // The six are those of Reagan et al., "The emotional arcs of stories are dominated by six basic shapes" (2016). How each
 // runs is counted: the mean arc of the training stories that follow it clearly (correlation above 0.8; 31 % of 30,000
-// do), and their share of all. benchmarks/arc_shapes.py has made the figures.
+// do, by VADER), and their share of all.
 
 /** The curve through points at even distances. */
 const along = (points) => (t) => {

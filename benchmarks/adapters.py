@@ -1,11 +1,11 @@
-"""Two adapters as one, and one cut to a smaller rank.
+"""Two adapters as one, or one of lower rank.
 
-    python benchmarks/critic_join.py join CRITIC OTHER OUT     # the mean of what they add to every map: rank r + r'
-    python benchmarks/critic_join.py cut CRITIC OUT --rank 8   # the best b a of that rank for every map (by SVD)
-    python benchmarks/critic_join.py mean NARRATOR OTHER OUT --share 0.5   # of a and of b; both from one beginning
-    python benchmarks/critic_join.py shrink NARRATOR OUT --share 0.85      # b times so much
+    python benchmarks/adapters.py join CRITIC OTHER OUT             the mean of what they add to each map; ranks add up
+    python benchmarks/adapters.py cut CRITIC OUT --rank 8           the best b a of that rank for every map (by SVD)
+    python benchmarks/adapters.py mean NARRATOR OTHER OUT           of a and of b; both trained from one start
+    python benchmarks/adapters.py shrink NARRATOR OUT --share 0.85  b times the share
 
-One reading of a story then costs what one adapter's does. What else a folder holds (critic.json) is the first one's.
+A reading by the result costs what one adapter's costs. What else the folder holds (critic.json) is the first one's.
 """
 
 from __future__ import annotations
@@ -35,24 +35,21 @@ def join(first: Adapter, second: Adapter) -> Adapter:
     return Adapter(replace(first.config, rank=first.config.rank + second.config.rank), tensors)
 
 
-def mean(first: Adapter, second: Adapter, share: float) -> Adapter:
-    """`share` is the second's. Near each other, as trainings from one beginning are, their mean is a narrator too."""
-    tensors = {name: (1 - share) * x + share * second.tensors[name] for name, x in first.tensors.items()}
-    return Adapter(first.config, tensors)
+def mean(first: Adapter, second: Adapter) -> Adapter:
+    """Near each other, as trainings from one start are, their mean is a narrator too."""
+    return Adapter(first.config, {name: (x + second.tensors[name]) / 2 for name, x in first.tensors.items()})
 
 
 def shrink(adapter: Adapter, share: float) -> Adapter:
-    """An adapter that has learnt its stories by heart tells others better when it is turned down."""
+    """An adapter that overfits its stories writes others better when it is turned down."""
     return Adapter(adapter.config, {n: x * share if n.endswith(".b") else x for n, x in adapter.tensors.items()})
 
 
 def cut(adapter: Adapter, rank: int) -> tuple[Adapter, float]:
-    """The adapter, and the share of the squared size of b a that is kept, on average over maps."""
+    """The adapter, and the share of the squared norm of b a that is kept, on average over maps."""
     tensors: dict[str, Tensor] = dict(adapter.tensors)
     kept = []
-    for name in adapter.tensors:
-        if not name.endswith(".a"):
-            continue
+    for name in (name for name in adapter.tensors if name.endswith(".a")):
         a, b = adapter.tensors[name].float(), adapter.tensors[name[:-1] + "b"].float()
         left, inner = torch.linalg.qr(b)
         right, outer = torch.linalg.qr(a.T)
@@ -65,22 +62,20 @@ def cut(adapter: Adapter, rank: int) -> tuple[Adapter, float]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["join", "cut", "mean", "shrink"])
+    parser.add_argument("action", choices=["join", "cut", "mean", "shrink"])
     parser.add_argument("folders", type=Path, nargs="+")
     parser.add_argument("--rank", type=int, default=8)
-    parser.add_argument("--share", type=float, default=0.5)
+    parser.add_argument("--share", type=float, default=0.85)
     args = parser.parse_args()
-    first, out = args.folders[0], args.folders[-1]
+    first, *others, out = args.folders
     adapter = load_adapter(first)
-    if args.what == "join":
-        adapter = join(adapter, load_adapter(args.folders[1]))
-    elif args.what == "mean":
-        adapter = mean(adapter, load_adapter(args.folders[1]), args.share)
-    elif args.what == "shrink":
+    if args.action in ("join", "mean"):
+        adapter = {"join": join, "mean": mean}[args.action](adapter, load_adapter(others[0]))
+    elif args.action == "shrink":
         adapter = shrink(adapter, args.share)
     else:
         adapter, kept = cut(adapter, args.rank)
-        print(f"kept {kept:.3f} of the squared size")
+        print(f"kept {kept:.3f} of the squared norm")
     save_adapter(adapter, out)
     if (first / ABOUT).is_file():
         (out / ABOUT).write_text((first / ABOUT).read_text(encoding="utf-8"), encoding="utf-8")
