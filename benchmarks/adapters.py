@@ -17,8 +17,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from fabula.models.critic import ABOUT
-from fabula.models.decoders.adapter import Adapter, load_adapter, save_adapter
+from fabula.models.decoders.adapter import Adapter
+from fabula.models.io.pretrained import ABOUT_CRITIC, load_adapter, save_adapter
 
 
 def join(first: Adapter, second: Adapter) -> Adapter:
@@ -77,8 +77,8 @@ def main() -> None:
         adapter, kept = cut(adapter, args.rank)
         print(f"kept {kept:.3f} of the squared norm")
     save_adapter(adapter, out)
-    if (first / ABOUT).is_file():
-        (out / ABOUT).write_text((first / ABOUT).read_text(encoding="utf-8"), encoding="utf-8")
+    if (first / ABOUT_CRITIC).is_file():
+        (out / ABOUT_CRITIC).write_text((first / ABOUT_CRITIC).read_text(encoding="utf-8"), encoding="utf-8")
 
 
 if __name__ == "__main__":

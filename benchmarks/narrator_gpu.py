@@ -22,9 +22,8 @@ from typing import Any
 
 import numpy as np
 
-from fabula.models.critic import Critic
-from fabula.models.decoders.load import load_narrator
 from fabula.models.decoders.narrator import NarratorDecoder
+from fabula.models.io.pretrained import load_critic, load_decoder
 from fabula.sampling.tellings import log_p_lines, write_missing
 from fabula.training.critic import cloze_pairs
 from fabula.training.stories import read_text
@@ -52,7 +51,7 @@ def write_lines(out: Path, lines: Iterable[dict[str, Any]]) -> None:
 
 def negatives(args: argparse.Namespace) -> None:
     """A quarter each: the middle given both ends, any lines given the others, left to right, the densest of four."""
-    decoder = load_narrator(args.narrator, args.device)
+    decoder = load_decoder(args.narrator, args.device)
     texts, rng = read_text(args.data / "train.csv"), random.Random(args.seed)
     order = rng.sample(range(len(texts)), len(texts))[: args.number]
     X = dict(zip(order, encoded(decoder, [texts[n] for n in order]), strict=True))
@@ -104,7 +103,7 @@ def small(args: argparse.Namespace) -> None:
 
 def fills(args: argparse.Namespace) -> None:
     """Several tellings of each story's missing lines, with log p of every line and the critic's values."""
-    decoder, critic = load_narrator(args.narrator, args.device), Critic.load(args.critic, args.device)
+    decoder, critic = load_decoder(args.narrator, args.device), load_critic(args.critic, args.device)
     texts = read_text(args.stories)[args.skip :][: args.number]
     X, P = encoded(decoder, texts), args.samples
     missing = tuple(int(j) for j in args.missing.split(","))
@@ -166,7 +165,7 @@ def ratings(args: argparse.Namespace) -> None:
     """The critic's correlation with people's ratings of 400 stories, and its accuracy on the Story Cloze Test."""
     from fabula_paper.scores.calibrate import correlate, read_ratings
 
-    critic, rated = Critic.load(args.critic, args.device), read_ratings(args.stories)
+    critic, rated = load_critic(args.critic, args.device), read_ratings(args.stories)
     stories = [[critic.tokenizer.encode(s) for s in story.sentences] for story in rated]
     values = [row[len(story) - 1] for row, story in zip(critic.values(stories).tolist(), stories, strict=True)]
     agreement = correlate(values, [story.rating for story in rated])

@@ -17,7 +17,7 @@ from fabula.corpus.prepare import prepare_stories
 from fabula.corpus.toy import toy_splits
 from fabula.corpus.vocabulary import SPECIALS, Vocabulary
 from fabula.models.build import build
-from fabula.training.checkpoint import Checkpoint, save
+from fabula.models.io import Checkpoint, save
 from fabula.training.recipe import recipe_from
 
 # A busy machine makes the first example slow (18 s instead of 0.1 were seen); time is not what these tests are about.
@@ -86,7 +86,7 @@ def random_models(tmp_path_factory: pytest.TempPathFactory) -> Path:
         vocabulary = Vocabulary((*SPECIALS, *WORDS))
         model = build(recipe.model, len(vocabulary), torch.full((3,), 1 / 3), torch.full((3, 3), 1 / 3))
         checkpoint = Checkpoint(
-            model=model, vocabulary=vocabulary, labels=("negative", "neutral", "positive"), recipe=recipe,
+            model=model, vocabulary=vocabulary, labels=("negative", "neutral", "positive"), recipe=recipe.to_dict(),
             corpus_hash="0" * 64, figures={"ppl": 12.5},
         )  # fmt: skip
         save(root / ("default" if kind == "slds" else kind), checkpoint)

@@ -11,7 +11,6 @@ Over 400 lines: all that is public stands here, each method a few lines around t
 from __future__ import annotations
 
 import inspect
-import json
 import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -31,11 +30,13 @@ from fabula.device import pick_device, use_threads
 from fabula.errors import UserError
 from fabula.metrics.bound import Weighed, shared_draws, weigh
 from fabula.metrics.fit import fits
+from fabula.models import io
 from fabula.models.batch import Batch
 from fabula.models.decoders.base import INSTALL, find_base
 from fabula.models.decoders.words import WordTokenizer
+from fabula.models.io import Checkpoint
 from fabula.models.protocol import Model
-from fabula.models.scaffold import Scaffold, clamp
+from fabula.models.scaffold import clamp
 from fabula.models.steady import HORIZON, steady
 from fabula.results import (
     Candidate,
@@ -64,9 +65,6 @@ from fabula.sampling.samples import Diagnostics, SampledStory
 from fabula.sampling.settings import FillSettings, choose, declared, offered, types_of, whole_number
 from fabula.sampling.task import Task, fill_task, partial_task, story_task, write_task
 from fabula.sampling.text import TokenText, WordText
-from fabula.training import checkpoint as checkpoints
-from fabula.training.adapters import facts, is_narrator
-from fabula.training.checkpoint import Checkpoint
 
 __all__ = [
     "Candidate", "Criticism", "Explanation", "Filling", "Movement", "Narrator", "Parts", "Posterior", "Reasons",
@@ -98,10 +96,9 @@ def load(name_or_path: str | Path = "default", device: str = "cpu", threads: int
     use_threads(None if threads is None else whole_number("threads", threads))
     where = str(pick_device(device))
     folder = find(name_or_path)
-    stand_in = (
-        find(SMALL) if is_narrator(folder) and find_base(missing_ok=True) is None and SMALL in installed() else None
-    )
-    narrator = Narrator(checkpoints.load(stand_in or folder, where), where)
+    lacks_base = io.adapts_base(folder) and find_base(missing_ok=True) is None
+    stand_in = find(SMALL) if lacks_base and SMALL in installed() else None
+    narrator = Narrator(io.load(stand_in or folder, where), where)
     if stand_in is not None:
         narrator.notes = (f"the narrator's base is not installed, so the small model answers; to get it: {INSTALL}",)
     return narrator
@@ -154,25 +151,17 @@ def describe(name: str, folder: Path) -> dict[str, Any]:
     """What `fabula models` says of one model, without loading its weights."""
     try:
         size = sum(file.stat().st_size for file in folder.iterdir() if file.is_file())
-        if is_narrator(folder):
-            known = facts(folder)
-            base = "installed" if find_base(missing_ok=True) else f"not installed: {INSTALL}"
-            return {
-                "name": name, "folder": str(folder), "recipe": known["name"], "kind": "narrator",
-                **_states(known["factors"]), "base": base, "bytes": size, "figures": known["figures"],
-            }  # fmt: skip
-        config = checkpoints.read_config(folder)
-        words = len(json.loads((folder / "vocabulary.json").read_text(encoding="utf-8")))
-        recipe, states = config["recipe"], config.get("states", [{"name": "", "labels": config["labels"]}])
+        model = io.describe(folder)
+        base = "installed" if find_base(missing_ok=True) else f"not installed: {INSTALL}"
         return {
             "name": name,
             "folder": str(folder),
-            "recipe": recipe["name"],
-            "kind": recipe["model"]["kind"],
-            **_states(StateSpace.from_record(states).factors),
-            "words": words,
+            "recipe": model.name,
+            "kind": model.kind,
+            **_states(model.factors),
+            **({"base": base} if model.base else {"words": model.words}),
             "bytes": size,
-            "figures": config.get("figures", {}),
+            "figures": model.figures,
         }
     except (UserError, OSError, KeyError, TypeError, ValueError) as error:
         return {"name": name, "folder": str(folder), "damaged": str(error)}
@@ -250,7 +239,7 @@ class Narrator:
 
     @property
     def name(self) -> str:
-        return self.checkpoint.recipe.name
+        return self.checkpoint.name
 
     @with_settings
     def fill(
@@ -489,7 +478,7 @@ class Narrator:
 
     def _weigh(self, batch: Batch, samples: int, seed: int) -> Weighed:
         draws = shared_draws(self.model, batch, samples, torch.Generator(self.device).manual_seed(seed))
-        return weigh(self.model, batch, draws, self.checkpoint.recipe.objective.law)
+        return weigh(self.model, batch, draws, self.checkpoint.posterior)
 
     @torch.inference_mode()
     def posterior(
@@ -535,8 +524,8 @@ class Narrator:
 
     def _tag_posterior(self, task: Task, seed: int) -> Posterior:
         """p(S | the arc, the tags read off the given sentences), exact; there is no Z."""
-        scaffold = self.model.get_submodule("scaffold")
-        assert isinstance(scaffold, Scaffold)
+        scaffold = self.model.p_S
+        assert scaffold is not None
         texts = [sentence or "" for sentence in task.sentences]
         read = self._read_values(texts, self.states.spoken(task.arc))
         # What the arc leaves open of a given sentence is read off it, factor by factor.
@@ -679,7 +668,7 @@ class Narrator:
             raise UserError(f"{name} is for models without latents; use {others}", field="sampler")
         if self.model.reads_ahead:
             raise UserError(f"{name} is for models with latents; use {others}", field="sampler")
-        what = f"a model without latents ({self.checkpoint.recipe.model.kind}) cannot run {name}"
+        what = f"a model without latents ({self.checkpoint.kind}) cannot run {name}"
         return able[0], (f"{what}: reranked left-to-right samples instead",)
 
     def _candidate(self, task: Task, names: Mapping[str, str], story: SampledStory, unsaid: int = 0) -> Candidate:

@@ -16,7 +16,7 @@ from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
 from fabula.apps.studio.app import create_app
 from fabula.apps.studio.settings import StudioSettings
 from fabula.corpus.dataset import Corpus
-from fabula.training.checkpoint import save
+from fabula.models.io import save
 from fabula.training.loop import train
 from fabula.training.recipe import recipe_from
 

@@ -11,8 +11,7 @@ import torch
 from torch.nn import functional as F
 
 from fabula.errors import UserError
-from fabula.models.critic import ABOUT, AT_ONCE, WINDOW, Critic, common_start, parts, starts
-from fabula.models.decoders.adapter import load_adapter, save_adapter
+from fabula.models.critic import AT_ONCE, WINDOW, Critic, common_start, parts, starts
 from fabula.models.decoders.base import CACHE_VARIABLE, sha256
 from fabula.models.decoders.fuse import fuse
 from fabula.models.decoders.gguf import read_gguf
@@ -20,6 +19,7 @@ from fabula.models.decoders.narrator import NarratorDecoder
 from fabula.models.decoders.network import Network
 from fabula.models.decoders.rows import END, FREE, row
 from fabula.models.decoders.transformer import Sizes
+from fabula.models.io.pretrained import ABOUT_CRITIC, load_adapter, load_critic, save_adapter
 from fabula.models.narrator import NarratorModel
 from fabula.models.scaffold import Scaffold
 from fabula.training.critic import CriticNetwork, Pair, cloze_pairs, loss_of, pairs_of, train_critic
@@ -62,8 +62,8 @@ def critic(recipe: CriticRecipe, base: Path, tmp_path: Path) -> Critic:
         torch.nn.init.normal_(p, std=0.2)
     save_adapter(network.adapter(recipe, sha256(base)), tmp_path / "critic")
     about = {"recipe": asdict(recipe), "figures": {}, "people": [3.0, 2.0, 1.5, 1.0, 0.5]}
-    (tmp_path / "critic" / ABOUT).write_text(json.dumps(about))
-    return Critic.load(tmp_path / "critic", base=base)
+    (tmp_path / "critic" / ABOUT_CRITIC).write_text(json.dumps(about))
+    return load_critic(tmp_path / "critic", base=base)
 
 
 @pytest.mark.parametrize("sentences", range(1, 66))
@@ -154,7 +154,7 @@ def test_the_loss_of_a_pair(recipe: CriticRecipe, base: Path) -> None:
 
 def test_training_learns_to_tell_them_apart(recipe: CriticRecipe, data: Path, base: Path, tmp_path: Path) -> None:
     train_critic(recipe, data, tmp_path / "run", bar=False)
-    critic = Critic.load(tmp_path / "run", base=base)
+    critic = load_critic(tmp_path / "run", base=base)
     good, bad = critic.read(GOOD), critic.read(BAD)
     assert good.whole > 0 > bad.whole
     assert min(range(5), key=bad.lines.__getitem__) == 2  # the line that breaks it
@@ -183,9 +183,9 @@ def test_wrong_endings_of_the_cloze_test(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("content", ["", "{}", '{"recipe": {"ending": "x"}}'])
 def test_a_damaged_folder_is_said_in_one_line(critic: Critic, tmp_path: Path, base: Path, content: str) -> None:
-    (tmp_path / "critic" / ABOUT).write_text(content)
+    (tmp_path / "critic" / ABOUT_CRITIC).write_text(content)
     with pytest.raises(UserError, match="not a critic's folder"):
-        Critic.load(tmp_path / "critic", base=base)
+        load_critic(tmp_path / "critic", base=base)
 
 
 def test_a_critic_that_could_not_be_loaded_is_tried_again() -> None:

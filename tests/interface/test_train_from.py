@@ -16,8 +16,8 @@ from fabula.cli import main
 from fabula.corpus.dataset import Corpus
 from fabula.corpus.prepare import prepare_stories
 from fabula.corpus.toy import toy_splits
+from fabula.models.io import load
 from fabula.training import loop
-from fabula.training.checkpoint import load
 
 Toml = Callable[[dict[str, Any]], str]
 

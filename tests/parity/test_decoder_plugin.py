@@ -12,13 +12,13 @@ import torch
 import fabula
 from fabula.cli import main
 from fabula.corpus.vocabulary import PAD, SPECIALS, Vocabulary
+from fabula.models.io import Checkpoint, save
 from fabula.models.settings import ModelSettings
 from fabula.sampling import smc
 from fabula.sampling.batch import infill_batch
 from fabula.sampling.decode import DecodingConfig
 from fabula.sampling.noise import Noise, seeded
 from fabula.sampling.rules import WordRules
-from fabula.training.checkpoint import Checkpoint, save
 from fabula.training.recipe import Recipe
 from toy_decoder import END, TEXTS, PairTokenizer, ToyModel
 
@@ -38,7 +38,7 @@ def a_model() -> ToyModel:
 def folder(tmp_path: Path) -> Path:
     recipe = Recipe(name="toy", model=ModelSettings(kind="toy-decoder"))
     found = Checkpoint(
-        model=a_model(), vocabulary=Vocabulary(SPECIALS), labels=LABELS, recipe=recipe, corpus_hash="none"
+        model=a_model(), vocabulary=Vocabulary(SPECIALS), labels=LABELS, recipe=recipe.to_dict(), corpus_hash="none"
     )
     save(tmp_path / "toy", found)
     return tmp_path / "toy"

@@ -190,7 +190,7 @@ def test_the_python_example_runs(
     from fabula.corpus.toy import toy_stories
     from fabula.corpus.vocabulary import Vocabulary
     from fabula.models.build import build
-    from fabula.training.checkpoint import Checkpoint, save
+    from fabula.models.io import Checkpoint, save
 
     words = [tokenise(sentence) for story in toy_stories(200, 0) for sentence in story.sentences]
     vocabulary, recipe = Vocabulary.count(words, 1), toy_recipe()
@@ -199,7 +199,7 @@ def test_the_python_example_runs(
         model=build(recipe.model, len(vocabulary), torch.full((3,), 1 / 3), torch.full((3, 3), 1 / 3)),
         vocabulary=vocabulary,
         labels=("negative", "neutral", "positive"),
-        recipe=recipe,
+        recipe=recipe.to_dict(),
         corpus_hash="",
     )
     save(tmp_path / "default", checkpoint)

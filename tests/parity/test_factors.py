@@ -20,9 +20,9 @@ from fabula.cli import main
 from fabula.corpus.states import Factor, StateSpace
 from fabula.corpus.vocabulary import SPECIALS, Vocabulary
 from fabula.models.build import build
+from fabula.models.io import Checkpoint, load, save
 from fabula.sampling.batch import flatten
 from fabula.sampling.task import story_task
-from fabula.training.checkpoint import Checkpoint, load, save
 from fabula.training.recipe import recipe_from
 
 STATES = StateSpace(
@@ -46,7 +46,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         p_next = torch.rand(STATES.K, STATES.K).softmax(-1)
         model = build(recipe.model, len(vocabulary), torch.full((STATES.K,), 1 / STATES.K), p_next)
         made = Checkpoint(
-            model=model, vocabulary=vocabulary, labels=STATES.labels, recipe=recipe, corpus_hash="0" * 64,
+            model=model, vocabulary=vocabulary, labels=STATES.labels, recipe=recipe.to_dict(), corpus_hash="0" * 64,
             factors=STATES.factors,
         )  # fmt: skip
         save(root / ("default" if kind == "slds" else kind), made)

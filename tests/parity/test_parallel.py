@@ -22,7 +22,7 @@ from torch import Tensor
 from fabula.cli import main
 from fabula.corpus.toy import toy_splits
 from fabula.errors import UserError
-from fabula.training.checkpoint import load
+from fabula.models.io import load
 from fabula.training.parallel import Processes
 from gguf_writer import write_tiny_base
 

@@ -19,8 +19,8 @@ import pytest
 import torch
 
 from fabula.corpus.dataset import Corpus
+from fabula.models.io import load
 from fabula.training import loop
-from fabula.training.checkpoint import load
 from fabula.training.recipe import Recipe, recipe_from
 
 Trained = tuple[list[str], list[str], list[dict[str, Any]]]

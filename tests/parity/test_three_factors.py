@@ -23,11 +23,11 @@ from fabula.corpus.taggers.protocol import build_tagger, named, states_of
 from fabula.corpus.taggers.verb import INSTALL, VerbTagger
 from fabula.errors import UserError
 from fabula.models.decoders import base as bases
-from fabula.models.decoders import load
-from fabula.models.decoders.adapter import Adapter, AdapterConfig, save_adapter, shapes
+from fabula.models.decoders.adapter import Adapter, AdapterConfig, shapes
 from fabula.models.decoders.gguf import read_gguf
 from fabula.models.decoders.transformer import Sizes
-from fabula.training import adapters
+from fabula.models.io import pretrained
+from fabula.models.io.pretrained import save_adapter
 from fabula.training.stories import chain_of
 from gguf_writer import write_tiny_base
 
@@ -68,13 +68,13 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     save_adapter(Adapter(three, tensors), root / "default")
     save_adapter(Adapter(moods, {k: v for k, v in tensors.items() if k != "further_in"}), root / "moods")
     for name, further in (("default", [chain(6), chain(31)]), ("moods", [])):
-        (root / name / adapters.FACTS).write_text(json.dumps({**facts, "further": further}), encoding="utf-8")
+        (root / name / pretrained.FACTS).write_text(json.dumps({**facts, "further": further}), encoding="utf-8")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(bases.CACHE_VARIABLE, str(root / "cache"))
         patch.setenv("FABULA_MODELS", str(root))
         patch.setattr("fabula.api.PACKAGED", root / "none")
         patch.setattr("fabula.api.find_base", lambda missing_ok: base)
-        patch.setattr(load, "find_base", lambda: base)
+        patch.setattr(pretrained, "find_base", lambda: base)
         patch.setattr(VerbTagger, "fault", f"tagging main verbs needs a parser: {INSTALL}")
         yield root
 

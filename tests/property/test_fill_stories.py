@@ -16,8 +16,8 @@ from fabula.corpus.tokenize import tokenise
 from fabula.corpus.vocabulary import SPECIALS, Vocabulary
 from fabula.errors import UserError
 from fabula.models.build import build
+from fabula.models.io import Checkpoint
 from fabula.sampling.task import fill_task
-from fabula.training.checkpoint import Checkpoint
 from fabula.training.recipe import recipe_from
 
 LABELS = ("negative", "neutral", "positive")
@@ -64,7 +64,9 @@ def narrator(kind: str) -> Narrator:
     vocabulary = Vocabulary((*SPECIALS, *WORDS))
     model = build(recipe.model, len(vocabulary), torch.full((3,), 1 / 3), torch.full((3, 3), 1 / 3)).eval()
     return Narrator(
-        Checkpoint(model=model, vocabulary=vocabulary, labels=LABELS, recipe=recipe, corpus_hash="0" * 64, figures={})
+        Checkpoint(
+            model=model, vocabulary=vocabulary, labels=LABELS, recipe=recipe.to_dict(), corpus_hash="0" * 64, figures={}
+        )
     )
 
 

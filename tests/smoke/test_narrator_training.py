@@ -17,11 +17,10 @@ from fabula.corpus.taggers.sentiment import VaderTagger
 from fabula.corpus.toy import toy_splits
 from fabula.errors import UserError
 from fabula.metrics.narrator import measure_narrator, story_nats
-from fabula.models.decoders import load
-from fabula.models.decoders.adapter import load_adapter
 from fabula.models.decoders.base import CACHE_VARIABLE
 from fabula.models.decoders.narrator import NarratorDecoder
-from fabula.training import checkpoint
+from fabula.models.io import load, pretrained
+from fabula.models.io.pretrained import load_adapter
 from fabula.training.narrator import WORDS, Run, batches_of, factor, train_narrator
 from fabula.training.recipe import NarratorRecipe, read_any_recipe
 from fabula.training.stories import Stories
@@ -121,8 +120,8 @@ def test_a_run_with_further_factors_begins_from_one_without_and_reads_their_toke
     assert 0.2 < sum(shares) / len(shares) < 0.5
     assert any(share == 0 for share in shares)
     train_narrator(more, data, tmp_path / "run", bar=False)
-    monkeypatch.setattr(load, "find_base", lambda: base)
-    found = checkpoint.load(tmp_path / "run")
+    monkeypatch.setattr(pretrained, "find_base", lambda: base)
+    found = load(tmp_path / "run")
     assert [factor.name for factor in found.states.factors] == ["sentiment", "emotion"]
     assert found.model.K == 18
     assert found.model.tagger is not None

@@ -13,9 +13,9 @@ import torch
 from fabula.corpus.toy import toy_splits
 from fabula.errors import UserError
 from fabula.models.decoders.base import CACHE_VARIABLE
-from fabula.models.decoders.load import load_narrator
 from fabula.models.decoders.narrator import NarratorDecoder
 from fabula.models.decoders.rows import END
+from fabula.models.io.pretrained import load_decoder
 from fabula.sampling.tellings import draw, log_p_lines, write_missing
 from fabula.training.narrator import train_narrator
 from fabula.training.preference import read_preferences, train_on_preferences
@@ -43,7 +43,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def decoder(folder: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> NarratorDecoder:
     monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path))
-    return load_narrator(folder / "run", base=folder / "tiny.gguf")
+    return load_decoder(folder / "run", base=folder / "tiny.gguf")
 
 
 def test_what_is_given_stays_and_no_sentence_is_empty(decoder: NarratorDecoder, folder: Path) -> None:
@@ -104,7 +104,7 @@ def test_the_better_telling_gains_on_the_worse(folder: Path, tmp_path: Path, pai
     figures = train_on_preferences(preference_recipe(folder), folder, tmp_path / "run", bar=False)
     assert figures["preferred"] > 0.9
     assert figures["pairs"] == 8
-    before, after = (load_narrator(f, base=folder / "tiny.gguf") for f in (folder / "run", tmp_path / "run"))
+    before, after = (load_decoder(f, base=folder / "tiny.gguf") for f in (folder / "run", tmp_path / "run"))
     gains = []
     for kind in ("better", "worse"):
         ids = [[before.tokenizer.encode(s) for s in pair[kind]] for pair in pairs]
@@ -118,12 +118,12 @@ def test_an_anchor_keeps_what_is_told_without_a_header(
     folder: Path, tmp_path: Path, pairs: list[dict[str, Any]]
 ) -> None:
     moved = []
-    before = load_narrator(folder / "run", base=folder / "tiny.gguf")
+    before = load_decoder(folder / "run", base=folder / "tiny.gguf")
     ids = Stories(folder / "train.csv", before.tokenizer, 40).X
     for anchor in (0.0, 300.0):
         recipe = preference_recipe(folder, people=0.0, plain=0.99, anchor=anchor)
         train_on_preferences(recipe, folder, tmp_path / f"{anchor}", bar=False)
-        after = load_narrator(tmp_path / f"{anchor}", base=folder / "tiny.gguf")
+        after = load_decoder(tmp_path / f"{anchor}", base=folder / "tiny.gguf")
         moved.append(float((log_p_lines(after, ids) - log_p_lines(before, ids)).abs().mean()))
     assert moved[1] < 0.5 * moved[0]
 
@@ -131,7 +131,7 @@ def test_an_anchor_keeps_what_is_told_without_a_header(
 def test_a_recipe_of_preferences_names_its_beginning(folder: Path, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="begins from a narrator"):
         PreferenceRecipe(name="x")
-    decoder = load_narrator(folder / "run", base=folder / "tiny.gguf")
+    decoder = load_decoder(folder / "run", base=folder / "tiny.gguf")
     with pytest.raises(UserError, match="No such file"):
         read_preferences(tmp_path / "none.jsonl", decoder.tokenizer)
 

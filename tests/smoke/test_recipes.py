@@ -15,9 +15,9 @@ from fabula.corpus.prepare import prepare
 from fabula.corpus.toy import toy_stories
 from fabula.errors import UserError
 from fabula.metrics.measure import measure_likelihood
+from fabula.models.io import load
 from fabula.models.s2s import S2S
 from fabula.models.slds import SLDS
-from fabula.training.checkpoint import load
 from fabula.training.loop import train
 from fabula.training.recipe import AdapterRecipe, Recipe, read_any_recipe, read_recipe, recipe_from
 

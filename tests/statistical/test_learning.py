@@ -18,8 +18,8 @@ from fabula.corpus.toy import toy_stories
 from fabula.metrics.likelihood import Likelihood, likelihood
 from fabula.metrics.record import mean_and_error
 from fabula.models.batch import StoryDataset
+from fabula.models.io import load
 from fabula.models.slds import SLDS
-from fabula.training.checkpoint import load
 from fabula.training.loop import Run, train
 from fabula.training.recipe import recipe_from
 

@@ -17,8 +17,8 @@ from fabula.errors import UserError
 from fabula.metrics.lookahead import choose_stories
 from fabula.metrics.measure import check_same_corpus
 from fabula.models.decoders.words import WordTokenizer
+from fabula.models.io import Checkpoint, load, read_config
 from fabula.sampling.rules import WordRules
-from fabula.training.checkpoint import Checkpoint, load, read_config
 from fabula.training.recipe import Recipe, read_recipe, recipe_from
 from fabula_paper.plan import BY_NAME, FULL, SENTENCES, Scale, System, Unit
 from fabula_paper.records import Records
@@ -131,7 +131,7 @@ class Bench:
         system = BY_NAME.get(unit.system)
         return {
             "stage": unit.stage, "system": unit.system, "detail": unit.detail, "scale": self.job.scale.name,
-            "recipe": None if system is None else self.checkpoint(system).recipe.name,
+            "recipe": None if system is None else self.checkpoint(system).name,
             "weights": None if system is None else weights_of(self.folder(system)),
             "seed": self.job.seed, "n": n, "kind": kind, "data_hash": self.corpus.hash,
             "device": device_name(self.device),

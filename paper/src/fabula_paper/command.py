@@ -124,7 +124,7 @@ def checked(folder: Path, *, as_json: bool) -> int:
 
 def models(given: list[str]) -> dict[str, Path]:
     """NAME=RUN pairs; a RUN that is no checkpoint is told at once."""
-    from fabula.training.checkpoint import read_config
+    from fabula.models.io import read_config
 
     found = {}
     for pair in given:

@@ -43,7 +43,7 @@ def look_ahead(bench: Bench, unit: Unit) -> None:
         **bench.common(Unit(unit.stage, JUDGE), n=len(log_p), kind="estimate", began=began),
         "system": unit.system,
         "detail": unit.detail,
-        "judge": bench.checkpoint(BY_NAME[JUDGE]).recipe.name,
+        "judge": bench.checkpoint(BY_NAME[JUDGE]).name,
         "log_p": rounded(figure.value),
         "log_p_se": rounded(figure.se),
         "stories": rounded_list(log_p.tolist()),
@@ -85,7 +85,7 @@ def choose_endings(bench: Bench, unit: Unit) -> None:
     system, job, began = BY_NAME[unit.system], bench.job, time.perf_counter()
     assert job.cloze is not None
     checkpoint, samples = bench.checkpoint(system), job.scale.bound_samples
-    posterior = checkpoint.recipe.objective.law
+    posterior = checkpoint.posterior
     found = cloze(checkpoint.model, job.cloze, samples=samples, seed=job.seed, posterior=posterior)
     record = {
         **bench.common(unit, n=len(found.right), kind="estimate", began=began),

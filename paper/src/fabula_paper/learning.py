@@ -18,12 +18,12 @@ from fabula.metrics.likelihood import macro_f1
 from fabula.metrics.measure import calibrated, log_p_of_tags
 from fabula.metrics.record import mean_and_error, rounded
 from fabula.models.batch import StoryDataset
+from fabula.models.io import load
 from fabula.models.protocol import Model
 from fabula.models.slds import SLDS
 from fabula.sampling import decode
 from fabula.sampling.batch import infill_batch
 from fabula.sampling.decode import GREEDY
-from fabula.training.checkpoint import load
 from fabula.training.loop import train
 from fabula.training.resume import read_log
 from fabula_paper.bench import Bench, OutOfTimeError, weights_of
@@ -72,11 +72,11 @@ def train_system(bench: Bench, unit: Unit) -> None:
     checkpoint = load(folder, bench.device)
     bench._held.clear()
     entries = read_log(folder)
-    if stopped == "epochs" and entries and entries[-1]["epoch"] < checkpoint.recipe.train.epochs:
+    if stopped == "epochs" and entries and entries[-1]["epoch"] < checkpoint.recipe["train"]["epochs"]:
         stopped = "patience"
     record = {
         **bench.common(unit, n=len(bench.corpus.split("train")), kind="exact", began=began),
-        "settings": checkpoint.recipe.to_dict(),
+        "settings": dict(checkpoint.recipe),
         "changes": bench.changes(system) if stopped != "given" else {},
         "stopped": stopped,
         "epochs": len(entries) or checkpoint.figures.get("epoch"),
@@ -96,7 +96,7 @@ def measure_system(bench: Bench, unit: Unit) -> None:
     checkpoint = bench.checkpoint(system)
     stories, samples = bench.test, bench.job.scale.bound_samples
     dataset = StoryDataset(stories, bench.device)
-    posterior = checkpoint.recipe.objective.law
+    posterior = checkpoint.posterior
     log_p_S = log_p_of_tags(stories, bench.corpus.transitions)
     model = checkpoint.model
     precision = calibrated(checkpoint, bench.corpus, bench.device)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from fabula.training.checkpoint import write_file
+from fabula.models.io import write_file
 from fabula_paper.plan import BY_NAME, HUMAN, MIDDLE, SETTINGS, Scale
 from fabula_paper.records import Records
 from fabula_paper.stories import StoryDataset

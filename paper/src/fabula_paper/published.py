@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from fabula.errors import UserError
-from fabula.training.checkpoint import write_file
+from fabula.models.io import write_file
 from fabula_paper import markdown, page
 from fabula_paper.plan import FULL, SMALL, Scale
 from fabula_paper.records import Records

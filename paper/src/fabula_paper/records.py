@@ -23,7 +23,7 @@ from typing import Any
 
 from fabula.errors import UserError
 from fabula.metrics.record import commit
-from fabula.training.checkpoint import write_file
+from fabula.models.io import write_file
 from fabula_paper.plan import MIDDLE
 
 COMMIT_VARIABLE = "FABULA_COMMIT"

@@ -15,7 +15,7 @@ from fabula.corpus.dataset import Corpus
 from fabula.corpus.tokenize import detokenise
 from fabula.device import pick_device
 from fabula.errors import UserError
-from fabula.training.checkpoint import write_file
+from fabula.models.io import write_file
 from fabula_paper import markdown, page, people
 from fabula_paper.bench import Bench, Job
 from fabula_paper.outside import take_lines

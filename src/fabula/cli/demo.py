@@ -60,7 +60,7 @@ def run(args: argparse.Namespace) -> int:
 
     use_threads(args.threads)
     narrator = ready(force=args.force, threads=args.threads)
-    first, last = TOY_STORY if narrator.checkpoint.recipe.name == toy_recipe().name else STORY
+    first, last = TOY_STORY if narrator.checkpoint.name == toy_recipe().name else STORY
     blanks = [None] * (SENTENCES - 2)
     answers = narrator.fill_iter([first, *blanks, last], candidates=1, seed=args.seed, at_once=True)
     filling = show.watch(answers, quiet=False)
@@ -98,7 +98,7 @@ def train_toy(folder: Path) -> None:
     from fabula.corpus.dataset import Corpus
     from fabula.corpus.prepare import prepare_stories
     from fabula.corpus.toy import toy_splits
-    from fabula.training.checkpoint import save
+    from fabula.models.io import save
     from fabula.training.loop import train
 
     watched = sys.stderr.isatty()
@@ -135,9 +135,10 @@ def toy_recipe() -> Recipe:
 
 def _is_current(folder: Path) -> bool:
     """Whether the toy model there can be read and is of today's recipe."""
-    from fabula.training import checkpoint
+    from fabula.models.io import load
+    from fabula.training.recipe import recipe_from
 
     try:
-        return checkpoint.load(folder).recipe == toy_recipe()
+        return recipe_from(load(folder).recipe, trained=True) == toy_recipe()
     except UserError:
         return False

@@ -15,7 +15,7 @@ from fabula.cli import COMMANDS, options
 from fabula.errors import UserError
 
 if TYPE_CHECKING:
-    from fabula.training.checkpoint import Checkpoint
+    from fabula.models.io import Checkpoint
     from fabula.training.recipe import AdapterRecipe
 
 EXAMPLES = """examples:
@@ -64,7 +64,7 @@ def run(args: argparse.Namespace) -> int:
     from fabula.device import pick_device, use_threads
     from fabula.metrics.measure import calibrate_run
     from fabula.training.loop import train
-    from fabula.training.recipe import Recipe, read_any_recipe
+    from fabula.training.recipe import Recipe, read_any_recipe, recipe_from
 
     use_threads(args.threads)
     recipe = read_any_recipe(args.recipe) if args.recipe is not None else None
@@ -73,7 +73,7 @@ def run(args: argparse.Namespace) -> int:
     start = starting_point(args.start) if args.start is not None else None
     if recipe is None:
         assert start is not None
-        recipe = start.recipe
+        recipe = recipe_from(start.recipe, trained=True)
     corpus = Corpus.open(args.data)
     check_free(args)
     # Before anything of an earlier run is touched.
@@ -123,13 +123,12 @@ def check_free(args: argparse.Namespace) -> None:
 def starting_point(name: str) -> Checkpoint:
     """The model that training begins from; the narrator has its own way."""
     from fabula.api import find
-    from fabula.training import checkpoint
-    from fabula.training.adapters import is_narrator
+    from fabula.models.io import adapts_base, load
 
     folder = find(name)
-    if is_narrator(folder):
+    if adapts_base(folder):
         raise UserError("a narrator is trained by a narrator's recipe; begin from small, or a run", field="from")
-    return checkpoint.load(folder)
+    return load(folder)
 
 
 def train_adapter(args: argparse.Namespace, recipe: AdapterRecipe) -> int:

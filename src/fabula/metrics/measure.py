@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +17,8 @@ from fabula.metrics.likelihood import likelihood
 from fabula.metrics.proposal import fit_precision
 from fabula.metrics.record import commit
 from fabula.models.batch import StoryDataset
-from fabula.training.adapters import is_narrator
-from fabula.training.checkpoint import Checkpoint, load, read_config, write_file
+from fabula.models.io import Checkpoint, adapts_base, load
+from fabula.models.io.checkpoint import read_config, write_config
 
 FloatArray = NDArray[np.float64]
 
@@ -42,7 +41,7 @@ def measure_likelihood(
     if limit is not None and limit < 1:
         raise UserError(f"--limit must be at least 1, not {limit}", field="limit")
     where = pick_device(device)
-    if is_narrator(Path(model)):
+    if adapts_base(Path(model)):
         from fabula.metrics.narrator import measure_narrator
 
         if stories is None:
@@ -69,12 +68,12 @@ def measure_likelihood(
         log_p_S=log_p_S,
         samples=samples,
         seed=seed,
-        posterior=checkpoint.recipe.objective.law,
+        posterior=checkpoint.posterior,
         precision=precision,
         bar=bar,
     )
     record = figures.to_json()
-    record |= {"commit": commit(), "recipe": checkpoint.recipe.name, "data_hash": data_hash}
+    record |= {"commit": commit(), "recipe": checkpoint.name, "data_hash": data_hash}
     return record
 
 
@@ -87,7 +86,7 @@ def calibrated(checkpoint: Checkpoint, corpus: Corpus | None, device: torch.devi
     if known is not None or checkpoint.model.latent is None or corpus is None:
         return 1.0 if known is None else float(known)
     valid = StoryDataset(corpus.split("valid"), device)
-    return fit_precision(checkpoint.model, valid, checkpoint.recipe.objective.law)
+    return fit_precision(checkpoint.model, valid, checkpoint.posterior)
 
 
 def calibrate_run(folder: Path, checkpoint: Checkpoint, corpus: Corpus, device: torch.device) -> None:
@@ -95,11 +94,11 @@ def calibrate_run(folder: Path, checkpoint: Checkpoint, corpus: Corpus, device: 
     if checkpoint.model.latent is None:
         return
     valid = StoryDataset(corpus.split("valid"), device)
-    fitted = fit_precision(checkpoint.model, valid, checkpoint.recipe.objective.law)
+    fitted = fit_precision(checkpoint.model, valid, checkpoint.posterior)
     checkpoint.figures["q_precision"] = fitted
     config = read_config(folder)
     config["figures"]["q_precision"] = fitted
-    write_file(folder / "config.json", (json.dumps(config, indent=1, ensure_ascii=False) + "\n").encode())
+    write_config(folder, config)
 
 
 def check_same_corpus(checkpoint: Checkpoint, corpus: Corpus) -> None:

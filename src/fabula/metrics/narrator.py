@@ -25,9 +25,8 @@ from fabula.corpus.taggers.sentiment import VaderTagger
 from fabula.corpus.tokenize import tokenise_many
 from fabula.errors import UserError
 from fabula.metrics.record import commit, rounded
-from fabula.models.decoders.adapter import load_adapter
-from fabula.models.decoders.load import load_narrator
 from fabula.models.decoders.narrator import NarratorDecoder
+from fabula.models.io.pretrained import load_adapter, load_decoder
 
 BATCH = {"cpu": 16, "cuda": 256}
 
@@ -66,7 +65,7 @@ def measure_narrator(
     base: Path | None = None,
 ) -> dict[str, Any]:
     """The figures as a record. Eight-bit weights are measured as they run."""
-    decoder, config = load_narrator(folder, device, base), load_adapter(folder).config
+    decoder, config = load_decoder(folder, device, base), load_adapter(folder).config
     stories = [story.sentences for story in read_stories(file) if isinstance(story, Story)][:limit]
     if not stories:
         raise UserError(f"{file}: no usable story in it")

@@ -15,19 +15,15 @@ knows stories of five sentences: a longer one is read five at a time, and its va
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import NamedTuple
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from fabula.errors import UserError
 from fabula.models.decoders.cache import Cache
-from fabula.models.decoders.load import load_network
 from fabula.models.decoders.network import Network, Packed
 from fabula.models.decoders.rows import BOS, END, FREE, row
 from fabula.models.decoders.tokenizer import SubwordTokenizer
@@ -37,7 +33,6 @@ AT_ONCE = {"cpu": 4096, "cuda": 65536}
 """Tokens that are read together: what the network keeps of them fits into memory."""
 WINDOW, STEP = 5, 2
 """Sentences that are read together, and how far the next reading begins after the last."""
-ABOUT = "critic.json"
 
 
 class Verdict(NamedTuple):
@@ -61,19 +56,6 @@ class Critic:
     """Weight in the ranking of log p of what was written."""
     people: tuple[float, ...] = (0.0,) * WINDOW
     """b_i, the mean of v_i over people's stories."""
-
-    @staticmethod
-    def load(folder: Path, device: str = "cpu", base: Path | None = None) -> Critic:
-        try:
-            about = json.loads((folder / ABOUT).read_text(encoding="utf-8"))
-            recipe, people = about["recipe"], tuple(float(b) for b in about["people"])
-            if len(people) != WINDOW:
-                raise ValueError("people")
-            ending, density = float(recipe["ending"]), float(recipe["density"])
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise UserError(f"{folder} is not a critic's folder, or damaged: {ABOUT}") from error
-        network, tokenizer = load_network(folder, device, base)
-        return Critic(network, tokenizer, ending, density, people)
 
     def judge(self, stories: Sequence[Sequence[Ids]]) -> list[Verdict]:
         """Every story's verdict; sentences are tokens without their end."""

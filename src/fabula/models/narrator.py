@@ -8,15 +8,15 @@ decoder also knows r(X_missing | X_given, S), which `bridge` proposes from (mode
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from threading import Lock
-from typing import Any
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from fabula.corpus.states import StateSpace
 from fabula.corpus.taggers.protocol import Tagger
 from fabula.models.batch import Batch
 from fabula.models.critic import Critic
@@ -29,13 +29,6 @@ from fabula.models.scaffold import Scaffold
 class NarratorModel(Model):
     """A scaffold and a decoder that reads ahead; only the adapter is trained, and not through this class."""
 
-    fill_defaults: Mapping[str, Mapping[str, Any]] = {
-        "bridge": {
-            "samples": 8, "top_k": 40, "temperature": 0.6, "max_words": 40, "fluency": 12.0, "twist_weight": 0.0,
-            "context": 0.0, "arc_weight": 4.0,
-        }
-    }  # fmt: skip
-
     def __init__(
         self, decoder: NarratorDecoder, scaffold: Scaffold, critic: Callable[[], Critic] | None = None,
         tagger: Tagger | None = None,
@@ -45,8 +38,6 @@ class NarratorModel(Model):
         self._decoder, self.scaffold, self._load_critic, self._tagger = decoder, scaffold, critic, tagger
         self._loading: Future[Critic] | None = None
         self._lock = Lock()
-        if critic is not None:
-            self.fill_defaults = {"bridge": {**self.fill_defaults["bridge"], "rank": "critic"}}
 
     @property
     def tagger(self) -> Tagger | None:
@@ -72,6 +63,14 @@ class NarratorModel(Model):
     @property
     def K(self) -> int:
         return self.scaffold.K
+
+    @property
+    def p_S(self) -> Scaffold:
+        return self.scaffold
+
+    @property
+    def partial_states(self) -> StateSpace:
+        return self._decoder.tags.states
 
     @property
     def decoder(self) -> NarratorDecoder:

@@ -8,21 +8,22 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Protocol, TypeVar
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from fabula.models.batch import Batch
 from fabula.models.decoders.protocol import Decoder, Tokenizer
+from fabula.models.scaffold import Scaffold
 from fabula.models.settings import ModelSettings
 from fabula.registry import Registry
 
 if TYPE_CHECKING:
+    from fabula.corpus.states import StateSpace
     from fabula.corpus.taggers.protocol import Tagger
     from fabula.models.critic import Critic
-    from fabula.models.s2s import S2S
     from fabula.models.slds import SLDS
 
 Count = TypeVar("Count")
@@ -46,6 +47,23 @@ class Terms(NamedTuple):
         return self.log_p_X - self.kl_Z - self.kl_S + self.log_p_S
 
 
+class StoryDecoder(Protocol):
+    """p(X | S) of whole stories whose sentences are joined: tags go in, then words come out one at a time."""
+
+    def encode(
+        self, S: Int[Tensor, "batch sent"], present: Bool[Tensor, "batch sent"]
+    ) -> tuple[Float[Tensor, "batch sent hidden"], Float[Tensor, "layers batch hidden"]]:
+        """What is read of the tags, and the state to start writing from."""
+        ...
+
+    def write(
+        self, previous: Int[Tensor, "batch token"], memory: Float[Tensor, "batch sent hidden"],
+        present: Bool[Tensor, "batch sent"], state: Float[Tensor, "layers batch hidden"],
+    ) -> tuple[Float[Tensor, "batch token vocab"], Tensor]:  # fmt: skip
+        """Scores of the next word at every place, and the state after the last."""
+        ...
+
+
 class Model(nn.Module, ABC):
     """A distribution of stories X, given or together with tags S and latents Z.
 
@@ -55,10 +73,15 @@ class Model(nn.Module, ABC):
 
     reads_tags: ClassVar[bool] = False
     """Whether the model is p(X | S): it can neither score nor write without a tag for every sentence."""
-    fill_defaults: Mapping[str, Mapping[str, Any]] = {}
-    """By sampler: settings of filling in that suit this model better than the sampler's own defaults."""
+    sampling_defaults: Mapping[str, Mapping[str, Any]] = {}
+    """By sampler: settings that suit this model better than the sampler's defaults (`sampling` in its config.json)."""
     renamed: ClassVar[Mapping[str, str]] = {}
     """Prefixes of weights that older checkpoints call otherwise: their name -> today's."""
+
+    @property
+    def fill_defaults(self) -> Mapping[str, Mapping[str, Any]]:
+        """`sampling_defaults` by the samplers' names of version 0.2."""
+        return {"bridge" if name == "smc" else name: values for name, values in self.sampling_defaults.items()}
 
     @property
     def K(self) -> int:
@@ -118,8 +141,18 @@ class Model(nn.Module, ABC):
         return self.decoder is not None and self.decoder.reads_ahead
 
     @property
-    def story_decoder(self) -> S2S | None:
+    def story_decoder(self) -> StoryDecoder | None:
         """p(X | S) word by word along a whole story whose sentences are joined; None for every other model."""
+        return None
+
+    @property
+    def p_S(self) -> Scaffold | None:
+        """p(S), a Markov chain over states; None for a model that only conditions on tags, or has none."""
+        return None
+
+    @property
+    def partial_states(self) -> StateSpace | None:
+        """The states whose factors the decoder reads one by one (`StateSpace.number`); None: whole states only."""
         return None
 
     @abstractmethod

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
+import typing
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal, TypeVar
+
+from fabula.errors import UserError
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,3 +118,42 @@ def shares(settings: object, *names: str) -> None:
 
 LARGEST = 2**63 - 1
 """What a seed may be at most; it also keeps out TOML's inf and nan."""
+T = TypeVar("T")
+
+
+def parse(kind: type[T], content: Any, path: str, ignore_unknown: bool = False) -> T:
+    """A frozen settings dataclass from plain data; an unknown key and a wrong type fail with their path."""
+    if not isinstance(content, dict):
+        raise UserError(f"setting {path} must be a table")
+    hints = typing.get_type_hints(kind)
+    names = {f.name for f in dataclasses.fields(kind)}  # type: ignore[arg-type]
+    values = {}
+    for key, value in content.items():
+        if key in names:
+            values[key] = _value(hints[key], value, _join(path, key), ignore_unknown)
+        elif not ignore_unknown:
+            raise UserError(f"unknown setting {_join(path, key)}; known here: {', '.join(sorted(names))}")
+    try:
+        return kind(**values)
+    except (ValueError, TypeError) as error:
+        raise UserError(f"setting {_join(path, str(error))}") from error
+
+
+def _value(hint: Any, value: Any, path: str, ignore_unknown: bool) -> Any:
+    if dataclasses.is_dataclass(hint):
+        return parse(hint, value, path, ignore_unknown)  # type: ignore[arg-type]
+    if typing.get_origin(hint) is Literal:
+        if value not in typing.get_args(hint):
+            choices = ", ".join(map(repr, typing.get_args(hint)))
+            raise UserError(f"setting {path} must be one of {choices}, not {value!r}")
+        return value
+    if hint is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if not isinstance(value, hint) or (isinstance(value, bool) and hint is not bool):
+        expected = hint.__name__ if isinstance(hint, type) else str(hint)
+        raise UserError(f"setting {path} must be a {expected}, not {value!r}")
+    return value
+
+
+def _join(path: str, key: str) -> str:
+    return f"{path}.{key}" if path else key

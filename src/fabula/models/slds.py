@@ -74,6 +74,10 @@ class SLDS(Model):
         return self.K > 1
 
     @property
+    def p_S(self) -> Scaffold:
+        return self.scaffold
+
+    @property
     def reads_S(self) -> bool:
         """Whether words depend on S beyond Z (`state_bias`)."""
         return self.language.c_labels is not None

@@ -14,8 +14,7 @@ from torch import Tensor
 
 from fabula.corpus.states import UNKNOWN
 from fabula.corpus.vocabulary import BOS, EOS, PAD
-from fabula.models.protocol import Model
-from fabula.models.s2s import S2S
+from fabula.models.protocol import Model, StoryDecoder
 from fabula.sampling import decode
 from fabula.sampling.batch import InfillBatch
 from fabula.sampling.decode import DecodingConfig
@@ -68,7 +67,7 @@ def write_left_to_right(
 
 
 def write_joined(
-    model: S2S,
+    model: StoryDecoder,
     rules: WordRules,
     decoding: DecodingConfig,
     blanks: InfillBatch,

@@ -8,7 +8,6 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from fabula.models.decoders.rows import TagTokens
 from fabula.models.protocol import Model
 from fabula.models.scaffold import Scaffold, allowed_states, clamp
 from fabula.models.slds import SLDS
@@ -45,15 +44,14 @@ def tags_to_write(model: Model, blanks: InfillBatch, noise: Noise) -> Int[Tensor
     S, allowed = blanks.S.repeat_interleave(noise.chains, 0), blanks.allowed
     K, count = allowed.shape[2], allowed.sum(2)
     partly = (count > 1) & (count < K)
-    tokens = getattr(model.decoder, "tags", None)
-    if isinstance(tokens, TagTokens) and tokens.states.K == K:
-        numbers = tokens.states.number(tokens.states.common(allowed.cpu().numpy()))
+    states = model.partial_states
+    if states is not None and states.K == K:
+        numbers = states.number(states.common(allowed.cpu().numpy()))
         return torch.from_numpy(numbers).to(S.device).repeat_interleave(noise.chains, 0)
     stories = partly.any(1).nonzero().flatten().tolist()
     if stories:
-        scaffold = getattr(model, "scaffold", None)
-        if not isinstance(scaffold, Scaffold):
-            scaffold = Scaffold(torch.full((K,), 1 / K), torch.full((K, K), 1 / K)).to(blanks.device)
+        uniform = Scaffold(torch.full((K,), 1 / K), torch.full((K, K), 1 / K)).to(blanks.device)
+        scaffold = model.p_S or uniform
         rows = torch.arange(len(S), device=blanks.device).view(-1, noise.chains)[stories].flatten()
         open_states, here = (t.repeat_interleave(noise.chains, 0)[rows] for t in (allowed, blanks.present.to(S.device)))
         flat = torch.zeros(open_states.shape, device=blanks.device)

@@ -27,14 +27,15 @@ from tqdm import tqdm
 
 from fabula.device import pick_device
 from fabula.errors import UserError
-from fabula.models.critic import ABOUT, WINDOW
-from fabula.models.decoders.adapter import Adapter, AdapterConfig, load_adapter, save_adapter
+from fabula.models.critic import WINDOW
+from fabula.models.decoders.adapter import Adapter, AdapterConfig
 from fabula.models.decoders.base import SHA256, check_base, find_base, sha256
 from fabula.models.decoders.gguf import read_gguf
 from fabula.models.decoders.rows import END, FREE, SPECIALS, Row, collate, row
 from fabula.models.decoders.tokenizer import SubwordTokenizer
 from fabula.models.decoders.transformer import Transformer, compile_blocks
-from fabula.training.checkpoint import write_file
+from fabula.models.io import write_file
+from fabula.models.io.pretrained import ABOUT_CRITIC, load_adapter, save_adapter
 from fabula.training.corrupt import Corrupter
 from fabula.training.narrator import CLIP, WEIGHT_DECAY, WORDS
 from fabula.training.readings import endless, held_out_readings, hold_out, loss_of_readings, read_readings
@@ -208,7 +209,7 @@ def train_critic(
         figures["held_out_readings"] = held_out_readings(network, held_readings, gpu)
     save_adapter(network.adapter(recipe, sha256(path)), out)
     record = {"recipe": asdict(recipe), "figures": figures, "people": mean_values(network, held, gpu)}
-    write_file(out / ABOUT, (json.dumps(record, indent=1) + "\n").encode())
+    write_file(out / ABOUT_CRITIC, (json.dumps(record, indent=1) + "\n").encode())
     return figures
 
 

@@ -24,10 +24,11 @@ from fabula.device import pick_device
 from fabula.errors import UserError
 from fabula.models.batch import IntArray, StoryDataset
 from fabula.models.build import build
+from fabula.models.io import Checkpoint, load, save, write_file
+from fabula.models.io.adopt import adopt
+from fabula.models.io.tensors import owners
 from fabula.models.protocol import Model, Terms
 from fabula.models.slds import SLDS
-from fabula.training.adopt import adopt
-from fabula.training.checkpoint import Checkpoint, load, owners, save, write_file
 from fabula.training.objective import log_q_of, terms
 from fabula.training.parallel import ALONE, Processes, joined, own_device, seed_part
 from fabula.training.recipe import ObjectiveSettings, Recipe
@@ -283,7 +284,7 @@ class Run:
             vocabulary=self.corpus.vocabulary,
             labels=tuple(self.corpus.labels),
             tagger=self.corpus.tagger,
-            recipe=self.recipe,
+            recipe=self.recipe.to_dict(),
             corpus_hash=self.corpus.hash,
             figures=figures,
             people=self.people,

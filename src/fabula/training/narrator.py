@@ -21,14 +21,14 @@ from fabula.corpus.dataset import digest
 from fabula.corpus.taggers.protocol import build_tagger, named, states_of
 from fabula.device import pick_device
 from fabula.errors import UserError
-from fabula.models.decoders.adapter import Adapter, AdapterConfig, load_adapter, save_adapter
+from fabula.models.decoders.adapter import Adapter, AdapterConfig
 from fabula.models.decoders.base import SHA256, check_base, find_base, sha256
 from fabula.models.decoders.gguf import read_gguf
 from fabula.models.decoders.rows import FREE, SPECIALS, Row, TagTokens, collate, random_row, row
 from fabula.models.decoders.tokenizer import SubwordTokenizer
 from fabula.models.decoders.transformer import Sizes, Transformer, compile_blocks
-from fabula.training.adapters import FACTS
-from fabula.training.checkpoint import write_file
+from fabula.models.io import write_file
+from fabula.models.io.pretrained import FACTS, load_adapter, save_adapter
 from fabula.training.parallel import ALONE, Processes, joined, own_device, seed_part
 from fabula.training.recipe import NarratorRecipe
 from fabula.training.resume import interruptible

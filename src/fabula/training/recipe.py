@@ -8,18 +8,16 @@ from __future__ import annotations
 
 import dataclasses
 import tomllib
-import typing
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 from fabula.corpus.taggers.protocol import DEFAULT_TAGGER
 from fabula.errors import UserError
-from fabula.models.settings import ModelSettings, not_negative, positive, shares
+from fabula.models.settings import ModelSettings, not_negative, parse, positive, shares
 
 Law = Literal["filtering", "smoothing", "switching"]
 """The q(Z | X) that a bound is measured with; `switching` is filtering under one sampled state per sentence."""
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -272,41 +270,3 @@ def read_any_recipe(path: Path) -> Recipe | AdapterRecipe:
 def recipe_from(content: Any, *, trained: bool = False) -> Recipe:
     """A recipe from plain data; settings that an older Fabula had are ignored if the model is `trained` already."""
     return parse(Recipe, content, "", trained)
-
-
-def parse(kind: type[T], content: Any, path: str, ignore_unknown: bool = False) -> T:
-    """A frozen settings dataclass from plain data; an unknown key and a wrong type fail with their path."""
-    if not isinstance(content, dict):
-        raise UserError(f"setting {path} must be a table")
-    hints = typing.get_type_hints(kind)
-    names = {f.name for f in dataclasses.fields(kind)}  # type: ignore[arg-type]
-    values = {}
-    for key, value in content.items():
-        if key in names:
-            values[key] = _value(hints[key], value, _join(path, key), ignore_unknown)
-        elif not ignore_unknown:
-            raise UserError(f"unknown setting {_join(path, key)}; known here: {', '.join(sorted(names))}")
-    try:
-        return kind(**values)
-    except (ValueError, TypeError) as error:
-        raise UserError(f"setting {_join(path, str(error))}") from error
-
-
-def _value(hint: Any, value: Any, path: str, ignore_unknown: bool) -> Any:
-    if dataclasses.is_dataclass(hint):
-        return parse(hint, value, path, ignore_unknown)  # type: ignore[arg-type]
-    if typing.get_origin(hint) is Literal:
-        if value not in typing.get_args(hint):
-            choices = ", ".join(map(repr, typing.get_args(hint)))
-            raise UserError(f"setting {path} must be one of {choices}, not {value!r}")
-        return value
-    if hint is float and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
-    if not isinstance(value, hint) or (isinstance(value, bool) and hint is not bool):
-        expected = hint.__name__ if isinstance(hint, type) else str(hint)
-        raise UserError(f"setting {path} must be a {expected}, not {value!r}")
-    return value
-
-
-def _join(path: str, key: str) -> str:
-    return f"{path}.{key}" if path else key

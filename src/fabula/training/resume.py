@@ -14,7 +14,8 @@ from typing import Any
 from torch import Tensor
 
 from fabula.errors import UserError
-from fabula.training.checkpoint import read_tensors, write_file, write_tensors
+from fabula.models.io import write_file
+from fabula.models.io.tensors import read_tensors, write_tensors
 from fabula.training.recipe import Recipe, recipe_from
 
 

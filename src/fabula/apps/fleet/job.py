@@ -137,14 +137,10 @@ def load_model(name: str, device: str, threads: int | None) -> FillsTogether:
 def model_hash(name: str) -> str:
     """Of every file that a model is made of; of a narrator also its base."""
     from fabula.api import find
-    from fabula.models.decoders.base import find_base
-    from fabula.training.adapters import is_narrator
+    from fabula.models.io import files_of
 
-    folder = find(name)
-    files = sorted(path for path in folder.rglob("*") if path.is_file())
-    base = find_base(missing_ok=True) if is_narrator(folder) else None
     found = hashlib.blake2b(digest_size=16)
-    for path in [*files, *([base] if base is not None else [])]:
+    for path in files_of(find(name)):
         found.update(path.name.encode())
         with path.open("rb") as stream:
             found.update(hashlib.file_digest(stream, "blake2b").digest())

@@ -1,33 +1,33 @@
-"""The narrator's adapter: what training adds to its base, and the file that it is kept in.
+"""The narrator's adapter: what training adds to its base.
 
     W + scale * b a   for every linear map,   e_t + special_in_t,  u_t + special_out_t   for the special tokens t
     further_in_t   for the tokens that the base does not have (`rows.TagTokens`)
 
-or W + d where the maps were learnt whole (rank 0). A folder holds config.json, and adapter.safetensors with a and b, or
-d, as 8-bit numbers, one scale per row.
+or W + d where the maps were learnt whole (rank 0). `models/io/pretrained.py` reads and writes its folder.
 """
 
 from __future__ import annotations
 
-import dataclasses
-import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from fabula.corpus.states import Factor, StateSpace
 from fabula.errors import UserError
-from fabula.models.decoders.quantised import quantise
 from fabula.models.decoders.rows import SPECIALS, TagTokens
 from fabula.models.decoders.transformer import LINEARS, Sizes
 
-CONFIG, WEIGHTS = "config.json", "adapter.safetensors"
 FORMAT = 1
+SAMPLING = {
+    "smc": {
+        "samples": 8, "top_k": 40, "temperature": 0.6, "max_words": 40, "fluency": 12.0, "twist_weight": 0.0,
+        "context": 0.0, "arc_weight": 4.0,
+    }
+}  # fmt: skip
+"""What suits a pretrained decoder, where its config.json says nothing else."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,8 +53,12 @@ class AdapterConfig:
     critic: bool = False
     """Whether a critic's output map stands beside the adapter."""
     format: int = FORMAT
+    sampling: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """By sampler: settings that suit this model better than the sampler's defaults."""
 
     def __post_init__(self) -> None:
+        if not self.sampling and not self.critic:
+            object.__setattr__(self, "sampling", SAMPLING)
         if self.format != FORMAT:
             raise ValueError(f"format {self.format} is not known")
         if self.rank < 0 or not self.labels or self.specials != SPECIALS or self.layers < 0:
@@ -135,53 +139,3 @@ def shapes(sizes: Sizes, rank: int, critic: bool = False, further: int = 0) -> d
     if critic:
         found |= {"critic.weight": (1, sizes.width), "critic.bias": (1,)}
     return found
-
-
-def save_adapter(adapter: Adapter, folder: Path) -> None:
-    """Into a folder, the weights first: a folder with a config is complete."""
-    stored: dict[str, Tensor] = {}
-    for name, tensor in adapter.tensors.items():
-        if not name.startswith("blocks."):
-            stored[name] = tensor.half().contiguous()
-        else:
-            levels, scale = quantise(tensor.float())
-            stored[name], stored[f"{name}.scale"] = levels.contiguous(), scale.half()
-    folder.mkdir(parents=True, exist_ok=True)
-    _replace(folder / WEIGHTS, lambda path: save_file(stored, path))
-    content = json.dumps(dataclasses.asdict(adapter.config), indent=1, ensure_ascii=False) + "\n"
-    _replace(folder / CONFIG, lambda path: path.write_text(content, encoding="utf-8"))
-
-
-def read_config(folder: Path) -> AdapterConfig:
-    content: dict[str, Any] = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
-    factors = StateSpace.from_record(content["factors"]).factors if content.get("factors") else ()
-    return AdapterConfig(**{**content, "labels": tuple(content["labels"]), "factors": factors})
-
-
-def load_adapter(folder: Path) -> Adapter:
-    """An adapter from its folder; what is wrong with it is said in one line."""
-    try:
-        config = read_config(folder)
-        stored = load_file(folder / WEIGHTS)
-    except OSError as error:
-        raise UserError(f"{folder} holds no adapter: {error.strerror}: {Path(str(error.filename)).name}") from error
-    except (SafetensorError, ValueError, KeyError, TypeError) as error:
-        raise UserError(f"{folder} holds no adapter that Fabula reads: {error}") from error
-    tensors = {}
-    for name, tensor in stored.items():
-        if name.endswith(".scale"):
-            continue
-        scale = stored.get(f"{name}.scale")
-        tensors[name] = tensor.float() if scale is None else tensor.float() * scale.float()[:, None]
-    return Adapter(config, tensors)
-
-
-def _replace(path: Path, write: Any) -> None:
-    """A file appears whole or not at all."""
-    temporary = path.with_name(path.name + ".tmp")
-    try:
-        write(temporary)
-        temporary.chmod(0o644)  # safetensors writes for the owner only
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)

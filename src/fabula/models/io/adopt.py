@@ -6,8 +6,8 @@ import torch
 
 from fabula.corpus.vocabulary import Vocabulary
 from fabula.errors import UserError
+from fabula.models.io.checkpoint import Checkpoint
 from fabula.models.protocol import Model
-from fabula.training.checkpoint import Checkpoint
 
 BY_WORD = ("embedding.weight", "output.weight", "output.bias", "valence.free.weight")
 """Tensors with a row for every word."""
