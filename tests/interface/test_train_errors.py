@@ -380,7 +380,7 @@ def weights(run: Path) -> Path:
         (lambda run: break_config(run, labels=[]), "is damaged"),
         (lambda run: break_config(run, labels=["one", "two"]), "do not fit its recipe"),
         (lambda run: break_config(run, corpus_hash=None), "is damaged"),
-        (lambda run: break_config(run, recipe={"name": 1}), "setting name must be a str"),
+        (lambda run: break_config(run, recipe={"name": "x", "model": {"kind": 3}}), "setting model.kind must be a str"),
     ],
 )  # fmt: skip
 def test_a_damaged_checkpoint(
