@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 
+from fabula.models.critic import Critic
 from fabula.models.decoders.narrator import NarratorDecoder
 from fabula.models.io.pretrained import load_critic, load_decoder
 from fabula.sampling.tellings import log_p_lines, write_missing
