@@ -12,26 +12,13 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from fabula.apps.judge.judgement import Judgement
-from fabula.apps.judge.lowest import lowest
+from fabula.apps.judge.judgement import ErrorSheet, lowest_stories
 from fabula.apps.judge.pairs import Pair
-from fabula.apps.judge.picture import svg
 from fabula.apps.judge.report import Report, report
-from fabula.apps.judge.show import as_csv, table
-from fabula.apps.judge.statistics import (
-    NEEDED,
-    Counts,
-    Floats,
-    Level,
-    alpha,
-    alpha_interval,
-    deviation,
-    resampled,
-    strengths,
-)
-from fabula.apps.judge.store import ErrorSheet, Store
+from fabula.apps.judge.show import as_csv, svg, table
+from fabula.apps.judge.statistics import Counts, Floats, Level, alpha, alpha_figure, ratio_figure, resample, strengths
+from fabula.apps.judge.store import Store
 from fabula.apps.judge.study import StudySettings, lay_out
-from fabula.metrics.bootstrap import middle
 
 # --- alpha -----------------------------------------------------------------------------------------------------------
 
@@ -91,13 +78,10 @@ def test_alpha_is_none_where_it_means_nothing() -> None:
 
 
 def test_the_interval_of_alpha_resamples_pairs_and_not_sentences() -> None:
-    """Two pairs with ten like sentences each: a resampled study is the one, the other or both, nothing between."""
-    agreed, apart = [[0, 0], [3, 3]] * 5, [[0, 3], [3, 0]] * 5
-    table = counts_of(agreed + apart, [0, 3])
-    owners = np.repeat(np.arange(2), 10)
-    twice = [alpha(np.concatenate([half, half]), "nominal") for half in (table[:10], table[10:])]
-    found = alpha_interval(table, owners, "nominal", 400, np.random.default_rng(0))
-    assert found == (twice[1], twice[0])
+    """Two pairs of ten sentences with equal ratings: a resampled study is one of them, the other, or both."""
+    pairs = [counts_of(units * 5, [0, 3]) for units in ([[0, 0], [3, 3]], [[0, 3], [3, 0]])]
+    twice = [alpha(np.concatenate([pair, pair]), "nominal") for pair in pairs]
+    assert alpha_figure(pairs, "nominal", 400, np.random.default_rng(0)).interval == (twice[1], twice[0])
 
 
 # --- Bradley–Terry ---------------------------------------------------------------------------------------------------
@@ -146,31 +130,23 @@ def test_without_a_maximum_there_is_no_strength(wins: list[list[int]]) -> None:
     assert strengths(np.asarray(wins, dtype=np.float64)) is None
 
 
-# --- totals and intervals --------------------------------------------------------------------------------------------
+# --- intervals -------------------------------------------------------------------------------------------------------
 
 
 def test_resampling_draws_as_many_pairs_with_replacement() -> None:
-    totals = np.eye(3)
-    drawn = resampled(totals, 500, np.random.default_rng(0))
+    drawn = resample(3, 500, np.random.default_rng(0))
     assert (drawn.sum(axis=1) == 3).all()
     # Each of the 27 draws is as likely: all three once in 6 of them, one thing three times in 3. 5 standard errors.
     share = (drawn == 1).all(axis=1).mean(), (drawn == 3).any(axis=1).mean()
     assert share == pytest.approx((6 / 27, 3 / 27), abs=5 * math.sqrt(0.25 / 500))
 
 
-def test_an_interval_is_the_middle_of_the_known_values() -> None:
-    values = np.arange(1001.0)
-    assert middle(values, NEEDED) == pytest.approx((25, 975))
-    values[:50] = np.nan
-    assert middle(values, NEEDED) is not None
-    values[:101] = np.nan
-    assert middle(values, NEEDED) is None
-
-
-def test_the_deviation_is_numpys() -> None:
-    ratings = np.asarray([0, 1, 3, 3, 2, 2, 1.0])
-    assert deviation(ratings.sum(), (ratings**2).sum(), 7.0) == pytest.approx(ratings.std(ddof=1))
-    assert math.isnan(deviation(2.0, 4.0, 1.0))
+def test_a_figure_has_an_interval_where_nine_tenths_of_the_draws_have_a_value() -> None:
+    totals = np.asarray([[1.0, 1.0], [0.0, 0.0]])
+    draws = np.asarray([[2, 0]] * 90 + [[0, 2]] * 10)
+    assert ratio_figure(totals, draws, 0, 1).interval == (1, 1)
+    assert ratio_figure(totals, draws[1:], 0, 1).interval is None
+    assert ratio_figure(totals[1:], draws[:, 1:], 0, 1).value is None
 
 
 # --- a whole report --------------------------------------------------------------------------------------------------
@@ -239,7 +215,7 @@ def test_the_table_counts_every_answer_once(found: Report) -> None:
     assert lm.best.value == pytest.approx(100 / 6)
     assert one.ties.value == pytest.approx(100 / 6)
     assert slds.paper is not None
-    assert (slds.paper.mean, slds.paper.best) == (1.89, 51.3)
+    assert (slds.paper["mean"], slds.paper["best"]) == (1.89, 51.3)
     assert (found.pairs, found.finished, found.wanted) == (3, 3, 2)
 
 
@@ -291,24 +267,14 @@ def test_the_same_seed_gives_the_same_report(store: Store) -> None:
     assert "interval" in json.dumps(one.to_json())
 
 
-def test_an_interval_holds_its_figure(found: Report) -> None:
-    for row in found.groups[0].comparisons[0].rows:
-        for figure in (row.coherence, row.best):
-            assert figure.value is not None
-            assert figure.interval is not None
-            assert figure.interval[0] <= figure.value <= figure.interval[1]
-
-
 def test_the_lowest_are_the_lowest(store: Store) -> None:
     judgements, _ = store.judgements()
-    low = lowest(PAIRS, judgements)
+    lowest = lowest_stories(PAIRS, judgements, system=None)
     means = {("a", 1): 0.75, ("b", 0): 1.0, ("c", 1): 1.0, ("c", 0): 2.0, ("a", 0): 2.25, ("b", 1): 2.25}
-    assert {(one.pair.id, one.story): one.mean for one in low} == means
-    assert [one.mean for one in low] == sorted(means.values())
-    assert [(one.pair.id, one.story) for one in lowest(PAIRS, judgements, system="LM", number=2)] == [
-        ("a", 1),
-        ("b", 0),
-    ]
+    assert {(pair.id, story): mean for pair, story, mean in lowest} == means
+    assert [mean for _, _, mean in lowest] == sorted(means.values())
+    of_lm = lowest_stories(PAIRS, judgements, system="LM", number=2)
+    assert [(pair.id, story) for pair, story, _ in of_lm] == [("a", 1), ("b", 0)]
 
 
 def test_the_error_sheet_is_counted_for_all_and_for_each_system(store: Store) -> None:
@@ -336,13 +302,11 @@ def test_the_table_and_the_csv_say_what_the_report_says(found: Report) -> None:
     assert best[0][7] == "51.3"
 
 
-def test_the_picture_is_well_formed_and_of_the_same_figures(found: Report) -> None:
-    root = ElementTree.fromstring(svg(found))
-    told = [element.text for element in root.iter() if element.tag.endswith("text")]
-    assert {"67", "17", "SLDS", "LM", "the paper: 35.0 : 13.7 tie : 51.3"} <= set(told)
-    bars = [element for element in root.iter() if element.get("class") in ("one", "tie", "other")]
-    one, tie, other = (float(bar.get("width", "nan")) for bar in bars[:3])
-    assert (one / tie, other / tie) == pytest.approx((1, 4), abs=0.01)
+def test_the_picture_is_well_formed_and_names_the_systems(found: Report) -> None:
+    picture = svg(found)
+    ElementTree.fromstring(picture)
+    assert "LM : tie : SLDS" in picture
+    assert picture == svg(found)
 
 
 def test_a_study_without_answers_has_a_report(tmp_path: Path) -> None:
@@ -357,8 +321,7 @@ def test_a_study_without_answers_has_a_report(tmp_path: Path) -> None:
 def test_one_judgement_is_enough_for_a_report(tmp_path: Path) -> None:
     store = Store(tmp_path / "one.db")
     store.create_study(lay_out(PAIRS, StudySettings()), StudySettings())
-    kept: Judgement = store.add("a", "ann", [[3, 3], [0, 0]], 0, 4.0)
-    assert kept.better == 0
+    store.add("a", "ann", [[3, 3], [0, 0]], 0, 4.0)
     one = report(store, repeats=50).groups[0]
     assert one.comparisons[0].rows[1].best.value == 100
     assert one.strengths[0].strength.value is None

@@ -181,7 +181,7 @@ def test_the_report_is_printed_and_written(db: Path, tmp_path: Path, capsys: pyt
     found = json.loads((tmp_path / "out" / "report.json").read_text(encoding="utf-8"))
     (one,) = found["groups"][0]["comparisons"]
     assert (one["judgements"], one["ties"]["value"]) == (4, 50)
-    assert (tmp_path / "out" / "report.svg").read_text(encoding="utf-8").startswith("<svg ")
+    assert "<svg " in (tmp_path / "out" / "report.svg").read_text(encoding="utf-8")
     rows = list(csv.DictReader((tmp_path / "out" / "report.csv").open(encoding="utf-8", newline="")))
     assert {"coherence", "best story %", "ties %", "alpha of ratings"} <= {row["measure"] for row in rows}
 
@@ -274,7 +274,7 @@ def serving(db: Path) -> tuple[subprocess.Popen[str], str]:
     pytest.fail(f"the server ended: {said}")
 
 
-@pytest.mark.parametrize("kills", [1, pytest.param(8, marks=pytest.mark.long)])
+@pytest.mark.parametrize("kills", [1, pytest.param(8, marks=pytest.mark.system)])
 def test_what_was_acknowledged_is_there_after_the_server_is_killed(tmp_path: Path, kills: int) -> None:
     """Four people answer at once; the server is killed in the middle (SIGKILL), and started again."""
     pairs = written(tmp_path / "pairs.jsonl", *[line(n) for n in range(100)])

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from fabula.apps.judge.app import PAGE, create_app
 from fabula.apps.judge.pairs import Pair
+from fabula.apps.judge.routes import PAGE, create_app, router
 from fabula.apps.judge.store import Store
 from fabula.apps.judge.study import StudySettings, lay_out
 
@@ -386,7 +386,6 @@ def test_without_a_study_every_route_says_how_to_make_one(tmp_path: Path) -> Non
     """As in a studio whose file holds none."""
     from fastapi import FastAPI
 
-    from fabula.apps.judge.routes import router
     from fabula.apps.web import errors
 
     app = FastAPI()

@@ -18,8 +18,8 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from fabula.apps.judge.app import create_app
 from fabula.apps.judge.pairs import Pair
+from fabula.apps.judge.routes import create_app
 from fabula.apps.judge.store import Store
 from fabula.apps.judge.study import StudySettings, lay_out
 
@@ -70,6 +70,6 @@ def test_every_answer_is_documented(document: Any) -> None:
     assert {200, 404, 422} <= ask_everything(document, examples=4, derandomize=True)
 
 
-@pytest.mark.long
+@pytest.mark.system
 def test_every_answer_is_documented_at_length(document: Any) -> None:
     assert {200, 404, 422} <= ask_everything(document, examples=100, derandomize=False)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from fabula.apps.judge.statistics import NEEDED, ratio, resampled
-from fabula.metrics.bootstrap import middle
+from fabula.apps.judge.statistics import ratio_figure, resample
 
 STUDIES, PAIRS, RATINGS, REPEATS = 600, 60, 12, 400
 
 
 def test_intervals_over_pairs_hold_the_mean_95_times_in_100() -> None:
-    """600 studies of a known law: 60 pairs, 12 ratings each around the pair's own level.
+    """600 studies of a known distribution: 60 pairs, 12 ratings each around the pair's own level.
 
     A percentile interval over 60 pairs covers with about 0.94; then 600 studies fall outside 0.90 to 0.98 with
     probability below 1e-4. Taking the ratings for independent would cover with about 0.5.
@@ -22,8 +21,7 @@ def test_intervals_over_pairs_hold_the_mean_95_times_in_100() -> None:
         level = rng.normal(1.7, 0.8, size=PAIRS)
         ratings = level[:, None] + rng.normal(0, 0.5, size=(PAIRS, RATINGS))
         totals = np.stack([ratings.sum(axis=1), np.full(PAIRS, float(RATINGS))], axis=1)
-        again = resampled(totals, REPEATS, rng)
-        found = middle(ratio(again[:, 0], again[:, 1]), NEEDED)
-        assert found is not None
-        held += found[0] <= 1.7 <= found[1]
+        interval = ratio_figure(totals, resample(PAIRS, REPEATS, rng), 0, 1).interval
+        assert interval is not None
+        held += interval[0] <= 1.7 <= interval[1]
     assert 0.90 < held / STUDIES < 0.98

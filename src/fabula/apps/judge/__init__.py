@@ -1,5 +1,5 @@
-"""The paper's human evaluation as a tool: people judge two stories side by side without knowing who wrote which.
+"""The paper's human evaluation: people judge two stories side by side without knowing which system wrote which.
 
-Begin with `pairs.py` (what is to be judged), then `study.py` (in which order, on which side), `assign.py` (who judges
-what), `store.py` (the answers) and `report.py` (what they say).
+Read `pairs.py` (what is judged) first, then `study.py` (sides, order and assignment), `store.py` (the database),
+`routes.py` (HTTP), and `report.py` with `statistics.py` (the results).
 """

@@ -1,9 +1,10 @@
-"""`fabula judge`: people judge two stories side by side, and what they say is counted."""
+"""`fabula judge`: people judge two stories side by side, and their answers are counted."""
 
 from __future__ import annotations
 
 import argparse
 import json
+import secrets
 import shlex
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -15,7 +16,7 @@ from fabula.apps.studio.command import add_door
 from fabula.errors import UserError
 
 if TYPE_CHECKING:
-    from fabula.apps.judge.machine import Verdict
+    from fabula.apps.judge.statistics import Verdict
     from fabula.apps.judge.store import Store
 
 ABOUT = "let people judge two stories side by side"
@@ -28,12 +29,9 @@ EXAMPLES = """examples:
   fabula judge export --db study.db --out turk
   fabula judge import turk/results.csv --db study.db
 """
-
-
-def examples(what: str) -> str:
-    """Those of one subcommand."""
-    lines = [line for line in EXAMPLES.splitlines() if line.startswith(f"  fabula judge {what} ")]
-    return "\n".join(["examples:", *lines, ""])
+CODE_LETTERS = "abcdefghjkmnpqrstuvwxyz23456789"
+"""Of invitation codes: no letter that looks like another one."""
+CODE_LENGTH = 8
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -44,112 +42,81 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    kinds = parser.add_subparsers(dest="what", metavar="WHAT", required=True)
+    commands = parser.add_subparsers(dest="what", metavar="WHAT", required=True)
 
-    def kind(name: str, help: str, description: str) -> argparse.ArgumentParser:
-        made = kinds.add_parser(
+    def command(
+        name: str, run: Callable[[argparse.Namespace], int], help: str, description: str
+    ) -> argparse.ArgumentParser:
+        examples = [line for line in EXAMPLES.splitlines() if line.startswith(f"  fabula judge {name} ")]
+        made = commands.add_parser(
             name,
             help=help,
             description=description,
-            epilog=examples(name),
+            epilog="\n".join(["examples:", *examples, ""]),
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
+        path = "~/.local/share/fabula/judge.db"
+        made.add_argument("--db", type=Path, metavar="FILE", help=f"where the study is kept ({path})")
+        made.set_defaults(run=run)
         return made
 
-    new = kind(
-        "new",
-        "begin a study",
-        "Begin a study of the pairs in a file of JSON lines: "
-        '{"id": ..., "systems": ["SLDS", "LM"], "given": [0, 4], "stories": [[...], [...]]}. '
-        "Sides and order are drawn from the seed; a study that has answers is never overwritten.",
+    about = (
+        'Begin a study of the pairs in a file of JSON lines: {"id": ..., "systems": ["SLDS", "LM"], "given": [0, 4], '
+        '"stories": [[...], [...]]}. Sides and order are drawn from the seed; a study that has answers is never '
+        "overwritten."
     )
-    new.add_argument("pairs", type=Path, metavar="PAIRS.jsonl", help="the pairs, one JSON object a line")
-    _add_db(new)
-    new.add_argument("--seed", type=int, default=0, metavar="N", help="the same seed gives the same study (0)")
-    new.add_argument("--annotators", type=int, default=3, metavar="N", help="different people for each pair (3)")
-    new.add_argument(
-        "--checks", type=int, default=0, metavar="N",
-        help="attention checks to make of the pairs: a story against itself with another's middle (0)",
-    )  # fmt: skip
-    new.add_argument(
-        "--force", action="store_true", help="also where FILE holds a study without answers, or the studio's stories"
-    )
-    new.set_defaults(run=run_new)
-
-    serve = kind("serve", "let people judge", "Serve a study's pages: / for annotators, /errors for its curator.")
-    _add_db(serve)
-    serve.add_argument(
-        "--host", default="127.0.0.1", help="the address to listen at; another than this machine's wants a --token"
-    )
-    serve.add_argument("--port", type=int, default=8001, metavar="N", help="0 takes any that is free (default: 8001)")
-    serve.add_argument(
-        "--token", metavar="T", help="a secret of 8 characters or more that every client knows; needed off 127.0.0.1"
-    )
-    add_door(serve)
-    serve.set_defaults(run=run_serve)
-
-    invite = kind(
-        "invite",
-        "codes for annotators",
-        "Make invitation codes. From then on only they are let in, and whoever has judged here already.",
-    )
+    _add_new_options(command("new", run_new, "begin a study", about))
+    about = "Serve a study's pages: / for annotators, /errors for its curator."
+    _add_serve_options(command("serve", run_serve, "let people judge", about))
+    about = "Make invitation codes. From then on only they are let in, and whoever has judged here already."
+    invite = command("invite", run_invite, "codes for annotators", about)
     invite.add_argument("number", type=int, metavar="N", help="how many codes")
-    _add_db(invite)
-    invite.set_defaults(run=run_invite)
-
-    report = kind(
-        "report", "what people said", "The paper's table with intervals, agreement, strengths, times and error counts."
-    )
-    _add_db(report)
-    report.add_argument("--out", type=Path, metavar="DIR", help="write report.txt, .csv, .json and .svg there too")
-    report.add_argument(
-        "--format", choices=("table", "csv", "json"), default="table", help="what to print (default: table)"
-    )
-    report.add_argument(
-        "--bootstrap",
-        type=int,
-        default=2000,
-        metavar="N",
-        help="resampled studies for the intervals, 0 for none (2000)",
-    )
-    report.add_argument("--seed", type=int, default=0, metavar="N", help="of the resampling (0)")
-    report.add_argument(
-        "--pass-share", type=float, default=0.75, metavar="X", help="of the checks that an annotator must pass (0.75)"
-    )
-    report.add_argument(
-        "--critic", nargs="?", const="default", metavar="MODEL",
-        help="show this model's critic (default's) as one more, marked, annotator with its agreement",
-    )  # fmt: skip
-    report.set_defaults(run=run_report)
-
-    export = kind(
-        "export",
-        "a study for Mechanical Turk",
-        "Write hits.csv, one HIT for each pair, and results.csv, the answers so far, in Mechanical Turk's form.",
-    )
-    _add_db(export)
+    about = "The paper's table with intervals, agreement, strengths, times and error counts."
+    _add_report_options(command("report", run_report, "what people said", about))
+    about = "Write hits.csv, one HIT for each pair, and results.csv, the answers so far, in Mechanical Turk's form."
+    export = command("export", run_export, "a study for Mechanical Turk", about)
     export.add_argument("--out", type=Path, required=True, metavar="DIR", help="the folder to write them into")
-    export.set_defaults(run=run_export)
-
-    take = kind(
-        "import",
-        "answers from Mechanical Turk",
-        "Add the answers of a file of results (WorkerId, Input.*, Answer.*) to the study that it was exported from.",
-    )
-    take.add_argument("results", type=Path, metavar="RESULTS.csv", help="a file of results")
-    _add_db(take)
-    take.set_defaults(run=run_import)
+    about = "Add the answers of a file of results (WorkerId, Input.*, Answer.*) to the study that it was exported from."
+    results = command("import", run_import, "answers from Mechanical Turk", about)
+    results.add_argument("results", type=Path, metavar="RESULTS.csv", help="a file of results")
 
 
-def _add_db(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--db", type=Path, metavar="FILE", help="where the study is kept (~/.local/share/fabula/judge.db)"
-    )
+def _add_new_options(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("pairs", type=Path, metavar="PAIRS.jsonl", help="the pairs, one JSON object a line")
+    add("--seed", type=int, default=0, metavar="N", help="the same seed gives the same study (0)")
+    add("--annotators", type=int, default=3, metavar="N", help="different people for each pair (3)")
+    about = "attention checks to make of the pairs: a story against itself with another's middle (0)"
+    add("--checks", type=int, default=0, metavar="N", help=about)
+    about = "also where FILE holds a study without answers, or the studio's stories"
+    add("--force", action="store_true", help=about)
+
+
+def _add_serve_options(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    about = "the address to listen at; another than this machine's wants a --token"
+    add("--host", default="127.0.0.1", help=about)
+    add("--port", type=int, default=8001, metavar="N", help="0 takes any that is free (default: 8001)")
+    about = "a secret of 8 characters or more that every client knows; needed off 127.0.0.1"
+    add("--token", metavar="T", help=about)
+    add_door(parser)
+
+
+def _add_report_options(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("--out", type=Path, metavar="DIR", help="write report.txt, .csv, .json and .svg there too")
+    add("--format", choices=("table", "csv", "json"), default="table", help="what to print (default: table)")
+    about = "resampled studies for the intervals, 0 for none (2000)"
+    add("--bootstrap", type=int, default=2000, metavar="N", help=about)
+    add("--seed", type=int, default=0, metavar="N", help="of the resampling (0)")
+    add("--pass-share", type=float, default=0.75, metavar="X", help="of the checks that an annotator must pass (0.75)")
+    about = "show this model's critic (default's) as one more, marked, annotator with its agreement"
+    add("--critic", nargs="?", const="default", metavar="MODEL", help=about)
 
 
 @contextmanager
 def _extra() -> Iterator[None]:
-    """Imports of what only those who judge need."""
+    """Say which extra to install where one of its packages is missing."""
     try:
         yield
     except ModuleNotFoundError as error:
@@ -172,18 +139,15 @@ def run_new(args: argparse.Namespace) -> int:
     store = _store(args, create=True)
     store.create_study(items, settings, force=args.force)
     checks = sum(item.pair.is_check for item in items)
-    print(
-        f"{store.path}: {len(items) - checks} pairs and {checks} attention checks, {args.annotators} annotators a pair"
-        f"; now fabula judge serve{f' --db {shlex.quote(str(args.db))}' if args.db else ''}"
-    )
+    counts = f"{len(items) - checks} pairs and {checks} attention checks, {args.annotators} annotators a pair"
+    option = f" --db {shlex.quote(str(args.db))}" if args.db else ""
+    print(f"{store.path}: {counts}; now fabula judge serve{option}")
     return 0
 
 
 def run_serve(args: argparse.Namespace) -> int:
-    import secrets
-
     store = _store(args)
-    from fabula.apps.judge.app import create_app
+    from fabula.apps.judge.routes import create_app
     from fabula.apps.web.serve import TOKEN_BYTES, check, serve, token_of
 
     token = token_of(args.token, args.token_file)
@@ -198,47 +162,47 @@ def run_serve(args: argparse.Namespace) -> int:
 def run_invite(args: argparse.Namespace) -> int:
     if not 1 <= args.number <= 10_000:
         raise UserError(f"between 1 and 10,000 codes, not {args.number}", field="number")
-    store = _store(args)
-    from fabula.apps.judge.invite import new_codes
-
-    codes = new_codes(args.number)
-    store.invite(codes)
-    print("\n".join(codes))
+    codes: set[str] = set()
+    while len(codes) < args.number:
+        codes.add("".join(secrets.choice(CODE_LETTERS) for _ in range(CODE_LENGTH)))
+    _store(args).invite(sorted(codes))
+    print("\n".join(sorted(codes)))
     return 0
 
 
 def run_report(args: argparse.Namespace) -> int:
     store = _store(args)
     with _extra():
-        from fabula.apps.judge.picture import svg
         from fabula.apps.judge.report import report
-        from fabula.apps.judge.show import as_csv, table
+        from fabula.apps.judge.show import as_csv, svg, table
 
     critic = None if args.critic is None else _critic(args.critic)
-    found = report(store, pass_share=args.pass_share, repeats=args.bootstrap, seed=args.seed, critic=critic)
+    result = report(store, pass_share=args.pass_share, repeats=args.bootstrap, seed=args.seed, critic=critic)
     shown = {
-        "table": table(found) + "\n",
-        "csv": as_csv(found),
-        "json": json.dumps(found.to_json(), ensure_ascii=False) + "\n",
+        "table": table(result) + "\n",
+        "csv": as_csv(result),
+        "json": json.dumps(result.to_json(), ensure_ascii=False) + "\n",
     }
     if args.out is not None:
-        files = {"txt": shown["table"], "csv": shown["csv"], "json": shown["json"], "svg": svg(found)}
+        with _extra():
+            picture = svg(result)
+        files = {"txt": shown["table"], "csv": shown["csv"], "json": shown["json"], "svg": picture}
         _write(args.out, {f"report.{suffix}": text for suffix, text in files.items()})
     sys.stdout.write(shown[args.format])
     return 0
 
 
-def _critic(model: str) -> tuple[str, Callable[[Sequence[str]], Verdict]]:
-    """A model's name and what its critic says of a story."""
+def _critic(name: str) -> tuple[str, Callable[[Sequence[str]], Verdict]]:
+    """A model's name and its critic's verdict on a story."""
     from fabula.api import load
 
-    narrator = load(model)
+    model = load(name)
 
     def verdict(sentences: Sequence[str]) -> Verdict:
-        told = narrator.judge(sentences)
-        return told.holds_together, told.lines
+        judged = model.judge(sentences)
+        return judged.holds_together, judged.lines
 
-    return narrator.name, verdict
+    return model.name, verdict
 
 
 def run_export(args: argparse.Namespace) -> int:
@@ -256,9 +220,9 @@ def run_import(args: argparse.Namespace) -> int:
     store = _store(args)
     from fabula.apps.judge import mturk
 
-    found = mturk.read_results(args.results, store.items())
-    new = store.restore(found)
-    print(f"{store.path}: {new} new answers, {len(found) - new} that were there already")
+    judgements = mturk.read_results(args.results, store.items())
+    added = store.restore(judgements)
+    print(f"{store.path}: {added} new answers, {len(judgements) - added} that were there already")
     return 0
 
 

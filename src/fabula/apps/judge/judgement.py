@@ -1,28 +1,30 @@
-"""One answer of one annotator about one pair, and what makes it a valid one."""
+"""An annotator's answer about a pair, a curator's error sheet about a story, and what makes them valid."""
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from statistics import fmean
 
-from fabula.apps.judge.pairs import Pair
+from fabula.apps.judge.pairs import Pair, systems_of
 from fabula.errors import UserError
 
-LOWEST, HIGHEST = 0, 3
+SCALE = range(4)
 """The paper's scale of coherence."""
 MAX_SECONDS = 86_400.0
+LOWEST_STORIES = 20
+"""Stories on an error sheet; the paper's number."""
 CODE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-"""An annotator's code: it goes into addresses, columns and file names."""
+"""An annotator's code, which stands in addresses, columns and file names."""
 
-Ratings = tuple[tuple[int, ...], tuple[int, ...]]
+Ratings = tuple[tuple[int, ...], ...]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Judgement:
-    """An answer as it is kept: by story of the pair, whichever side it stood on."""
+    """An answer, by story of the pair, whichever side the story stood on."""
 
     id: int
     pair: str
@@ -37,17 +39,8 @@ class Judgement:
     updated: int
     """Seconds since 1970."""
 
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "id": self.id,
-            "pair": self.pair,
-            "annotator": self.annotator,
-            "ratings": [list(story) for story in self.ratings],
-            "better": self.better,
-            "seconds": self.seconds,
-            "created": self.created,
-            "updated": self.updated,
-        }
+    def has_content(self, ratings: Ratings, better: int | None) -> bool:
+        return (self.ratings, self.better) == (ratings, better)
 
 
 def check_code(code: str) -> str:
@@ -64,21 +57,84 @@ def check_ratings(pair: Pair, ratings: Sequence[Sequence[int]]) -> Ratings:
     if len(ratings) != 2:
         raise UserError(f"ratings are of two stories, not {len(ratings)}", field="ratings")
     for story, given in enumerate(ratings):
-        wanted = len(pair.stories[story]) - 1
-        if len(given) != wanted:
-            raise UserError(
-                f"{len(given)} ratings for {wanted} sentences: every sentence but the first has one",
-                field=f"ratings[{story}]",
-            )
+        expected = len(pair.stories[story]) - 1
+        if len(given) != expected:
+            message = f"{len(given)} ratings for {expected} sentences: every sentence but the first has one"
+            raise UserError(message, field=f"ratings[{story}]")
         for place, rating in enumerate(given):
-            if isinstance(rating, bool) or not isinstance(rating, int) or not LOWEST <= rating <= HIGHEST:
-                raise UserError(
-                    f"a rating is a whole number from {LOWEST} to {HIGHEST}", field=f"ratings[{story}][{place}]"
-                )
-    return tuple(ratings[0]), tuple(ratings[1])
+            if rating not in SCALE:
+                message = f"a rating is a whole number from {SCALE[0]} to {SCALE[-1]}"
+                raise UserError(message, field=f"ratings[{story}][{place}]")
+    return tuple(map(tuple, ratings))
 
 
 def check_seconds(seconds: float) -> float:
     if not math.isfinite(seconds) or not 0 <= seconds <= MAX_SECONDS:
         raise UserError(f"seconds are between 0 and {MAX_SECONDS:,.0f}", field="seconds")
     return round(float(seconds), 3)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ErrorSheet:
+    """The questions of the paper's appendix B about one story."""
+
+    pair: str
+    story: int
+    ending: bool
+    """Whether the ending is not connected with the sentences before it."""
+    off_topic: bool
+    """Whether a sentence is mildly off topic: on the story's subject, but not on its neighbours'."""
+    ungrammatical: tuple[bool, ...]
+    """For each sentence that the system wrote, whether it is ungrammatical."""
+
+
+def lowest_stories(
+    pairs: Iterable[Pair], judgements: Iterable[Judgement], *, system: str | None, number: int = LOWEST_STORIES
+) -> list[tuple[Pair, int, float]]:
+    """(pair, story, mean rating) of the lowest-rated stories of one system or of all, the lowest first."""
+    ratings: dict[tuple[str, int], list[int]] = {}
+    for judgement in judgements:
+        for story in (0, 1):
+            ratings.setdefault((judgement.pair, story), []).extend(judgement.ratings[story])
+    rated = [
+        (pair, story, fmean(ratings[pair.id, story]))
+        for pair in pairs
+        for story in (0, 1)
+        if pair.systems is not None and (pair.id, story) in ratings and system in (None, pair.systems[story])
+    ]
+    return sorted(rated, key=lambda story: story[2])[:number]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ErrorCounts:
+    """Appendix B's counts for one system, or for all (None)."""
+
+    system: str | None
+    stories: int
+    ending: int
+    off_topic: int
+    sentences: int
+    ungrammatical: int
+
+
+def count_errors(
+    pairs: Sequence[Pair], judgements: Sequence[Judgement], sheets: Sequence[ErrorSheet]
+) -> list[ErrorCounts]:
+    """Counts over the error sheets of the lowest-rated stories: of all systems, then of each."""
+    sheet_of = {(sheet.pair, sheet.story): sheet for sheet in sheets}
+    counts = []
+    for system in (None, *systems_of(pairs)):
+        lowest = lowest_stories(pairs, judgements, system=system)
+        filled = [sheet_of[pair.id, story] for pair, story, _ in lowest if (pair.id, story) in sheet_of]
+        if filled:
+            counts.append(
+                ErrorCounts(
+                    system=system,
+                    stories=len(filled),
+                    ending=sum(sheet.ending for sheet in filled),
+                    off_topic=sum(sheet.off_topic for sheet in filled),
+                    sentences=sum(len(sheet.ungrammatical) for sheet in filled),
+                    ungrammatical=sum(sum(sheet.ungrammatical) for sheet in filled),
+                )
+            )
+    return counts

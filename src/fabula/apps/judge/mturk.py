@@ -4,8 +4,8 @@ The file of HITs has a row for each item: `item`, `left_1` … and `right_1` …
 results has a row for each answer: WorkerId, WorkTimeInSeconds, what the HIT showed as Input.item, Input.left_1 …, and
 what the worker answered as Answer.left_2 … Answer.right_2 … (0 to 3) and Answer.choice (left, right or tie).
 
-Our own results carry two columns more, Fabula.seconds and Fabula.updated, because Mechanical Turk counts whole seconds
-and knows no corrections: with them, what is exported and imported is exactly what it was.
+Our exported results have two more columns, Fabula.seconds and Fabula.updated. Mechanical Turk counts whole seconds and
+has no corrections; with these columns an export is imported exactly.
 """
 
 from __future__ import annotations
@@ -14,103 +14,91 @@ import csv
 import io
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
+from email.utils import mktime_tz, parsedate_tz
 from pathlib import Path
 
 from fabula.apps.judge.judgement import Judgement, check_code, check_ratings, check_seconds
+from fabula.apps.judge.pairs import read_text
 from fabula.apps.judge.study import Item
 from fabula.errors import UserError
 
 SIDES = ("left", "right")
-REJECTED = "Rejected"
-MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
-DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
-ZONES = {"UTC": 0, "GMT": 0, "PST": -8, "PDT": -7}
+REQUIRED = ("WorkerId", "WorkTimeInSeconds", "SubmitTime", "Input.item", "Answer.choice")
+ZONES = {"UTC", "GMT", "PST", "PDT"}
 """Mechanical Turk writes times of the American west coast."""
 
 
 def hits(items: Sequence[Item]) -> str:
     """The file of HITs to publish: one for each item, `annotators` assignments each."""
-    names, rows = ["item", *_texts(items)], [[str(item.number), *_sentences(item, items)] for item in items]
-    return _csv(names, rows)
+    return _csv(["item", *_columns(items)], ({"item": str(item.number), **_shown(item)} for item in items))
 
 
 def results(items: Sequence[Item], judgements: Iterable[Judgement]) -> str:
     """The file of results."""
-    by_pair = {item.pair.id: item for item in items}
-    fixed = ["HITId", "AssignmentId", "WorkerId", "AssignmentStatus", "AcceptTime", "SubmitTime", "WorkTimeInSeconds"]
+    item_of = {item.pair.id: item for item in items}
+    columns = _columns(items)
     header = [
-        *fixed,
-        *(f"Input.{name}" for name in ("item", *_texts(items))),
-        *(f"Answer.{name}" for name in (*_rated(items), "choice")),
-        "Fabula.seconds",
-        "Fabula.updated",
+        *("HITId", "AssignmentId", "WorkerId", "AssignmentStatus", "AcceptTime", "SubmitTime", "WorkTimeInSeconds"),
+        *(f"Input.{name}" for name in ("item", *columns)),
+        *(f"Answer.{name}" for name in columns if not name.endswith("_1")),
+        *("Answer.choice", "Fabula.seconds", "Fabula.updated"),
     ]
-    rows = []
-    for one in judgements:
-        item = by_pair[one.pair]
-        given: dict[str, str] = {}
-        for side, story in zip(SIDES, (1, 0) if item.swapped else (0, 1), strict=True):
-            given |= {f"{side}_{place}": str(rating) for place, rating in enumerate(one.ratings[story], start=2)}
-        choice = "tie" if one.better is None else SIDES[int(one.better != int(item.swapped))]
-        rows.append(
-            [
-                f"fabula-{item.number}",
-                f"fabula-{item.number}-{one.annotator}",
-                one.annotator,
-                "Submitted",
-                _written(one.created - round(one.seconds)),
-                _written(one.created),
-                str(round(one.seconds)),
-                str(item.number),
-                *_sentences(item, items),
-                *(given.get(name, "") for name in _rated(items)),
-                choice,
-                repr(one.seconds),
-                _written(one.updated),
-            ]
-        )
-    return _csv(header, rows)
+    return _csv(header, (_result(one, item_of[one.pair]) for one in judgements))
+
+
+def _result(one: Judgement, item: Item) -> dict[str, str]:
+    ratings = zip(SIDES, one.ratings[::-1] if item.swapped else one.ratings, strict=True)
+    return {
+        "HITId": f"fabula-{item.number}",
+        "AssignmentId": f"fabula-{item.number}-{one.annotator}",
+        "WorkerId": one.annotator,
+        "AssignmentStatus": "Submitted",
+        "AcceptTime": _format_time(one.created - round(one.seconds)),
+        "SubmitTime": _format_time(one.created),
+        "WorkTimeInSeconds": str(round(one.seconds)),
+        "Input.item": str(item.number),
+        **{f"Input.{name}": text for name, text in _shown(item).items()},
+        **{f"Answer.{side}_{n}": str(rating) for side, given in ratings for n, rating in enumerate(given, start=2)},
+        "Answer.choice": item.choice(one.better),
+        "Fabula.seconds": repr(one.seconds),
+        "Fabula.updated": _format_time(one.updated),
+    }
 
 
 def read_results(file: str | Path, items: Sequence[Item]) -> list[Judgement]:
-    """The judgements of a file of results, each of the study's own item; rejected assignments are left out."""
+    """The judgements of a file of results about this study's items; rejected assignments are left out."""
     path = Path(file)
+    reader = csv.DictReader(io.StringIO(read_text(path), newline=""), strict=True)
+    judgements: list[Judgement] = []
     try:
-        text = path.read_text(encoding="utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise UserError(f"{path}: not valid UTF-8") from error
-    except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror or error}") from error
-    reader = csv.DictReader(io.StringIO(text, newline=""), strict=True)
-    found: list[Judgement] = []
-    try:
-        for name in ("WorkerId", "WorkTimeInSeconds", "SubmitTime", "Input.item", "Answer.choice"):
-            if name not in (reader.fieldnames or ()):
+        header = reader.fieldnames or ()
+        for name in REQUIRED:
+            if name not in header:
                 raise UserError(f"{path} is no file of results: it has no column {name}")
         for row in reader:
-            if None in row or None in row.values():
-                raise ValueError("it has not as many fields as the header")
-            if row.get("AssignmentStatus") != REJECTED:
-                found.append(_judgement(row, items))
+            try:
+                if None in row or None in row.values():
+                    raise ValueError("it has not as many fields as the header")
+                if row.get("AssignmentStatus") != "Rejected":
+                    judgements.append(_judgement(row, items))
+            except (ValueError, UserError) as error:
+                raise UserError(f"{path}, line {reader.line_num}: {error}") from error
     except csv.Error as error:
         raise UserError(f"{path}, line {reader.line_num}: {error}") from error
-    except (ValueError, UserError) as error:
-        if isinstance(error, UserError) and not found and reader.line_num <= 1:
-            raise
-        raise UserError(f"{path}, line {reader.line_num}: {error}") from error
-    return found
+    return judgements
 
 
 def _judgement(row: dict[str, str], items: Sequence[Item]) -> Judgement:
-    number = _whole(row["Input.item"], "Input.item")
+    number = _whole_number(row, "Input.item")
     if not 1 <= number <= len(items):
         raise ValueError(f"the study has no item {number}")
     item = items[number - 1]
-    for name, sentence in zip(_texts(items), _sentences(item, items), strict=True):
-        if row.get(f"Input.{name}", "") != sentence:
+    shown = _shown(item)
+    for name in _columns(items):
+        if row.get(f"Input.{name}", "") != shown.get(name, ""):
             raise ValueError(f"Input.{name} is not what item {number} of this study shows; is it another study's file?")
     sides = [
-        [_whole(row.get(f"Answer.{side}_{place}", ""), f"Answer.{side}_{place}") for place in range(2, len(story) + 1)]
+        [_whole_number(row, f"Answer.{side}_{place}") for place in range(2, len(story) + 1)]
         for side, story in zip(SIDES, item.sides(), strict=True)
     ]
     choice = row["Answer.choice"]
@@ -118,67 +106,56 @@ def _judgement(row: dict[str, str], items: Sequence[Item]) -> Judgement:
         raise ValueError(f"Answer.choice is left, right or tie, not {choice[:40]!r}")
     seconds = row.get("Fabula.seconds") or row["WorkTimeInSeconds"]
     try:
-        shown = check_seconds(float(seconds))
+        duration = float(seconds)
     except ValueError as error:
         raise ValueError(f"{seconds[:40]!r} is no time in seconds") from error
-    created = _read(row["SubmitTime"])
     return Judgement(
         id=0,
         pair=item.pair.id,
         annotator=check_code(row["WorkerId"]),
-        ratings=check_ratings(item.pair, (sides[1], sides[0]) if item.swapped else sides),
-        better=None if choice == "tie" else int((choice == "right") != item.swapped),
-        seconds=shown,
-        created=created,
-        updated=_read(row["Fabula.updated"]) if row.get("Fabula.updated") else created,
+        ratings=check_ratings(item.pair, sides[::-1] if item.swapped else sides),
+        better=item.better(choice),
+        seconds=check_seconds(duration),
+        created=_parse_time(row["SubmitTime"]),
+        updated=_parse_time(row.get("Fabula.updated") or row["SubmitTime"]),
     )
 
 
-def _whole(text: str, name: str) -> int:
+def _whole_number(row: dict[str, str], name: str) -> int:
+    text = row.get(name, "")
     if not text.isascii() or not text.isdigit() or len(text) > 9:
         raise ValueError(f"{name} is not a whole number: {text[:40]!r}")
     return int(text)
 
 
-def _texts(items: Sequence[Item]) -> list[str]:
+def _columns(items: Sequence[Item]) -> list[str]:
     """The columns of sentences, as many as the longest story has."""
-    return [f"{side}_{place}" for side in SIDES for place in range(1, _longest(items) + 1)]
+    longest = max(len(story) for item in items for story in item.pair.stories)
+    return [f"{side}_{place}" for side in SIDES for place in range(1, longest + 1)]
 
 
-def _rated(items: Sequence[Item]) -> list[str]:
-    return [name for name in _texts(items) if not name.endswith("_1")]
+def _shown(item: Item) -> dict[str, str]:
+    sides = zip(SIDES, item.sides(), strict=True)
+    return {f"{side}_{place}": text for side, story in sides for place, text in enumerate(story, start=1)}
 
 
-def _sentences(item: Item, items: Sequence[Item]) -> list[str]:
-    """What both sides show, blank where a story is shorter than the longest."""
-    longest = _longest(items)
-    return [text for story in item.sides() for text in (*story, *[""] * (longest - len(story)))]
-
-
-def _longest(items: Sequence[Item]) -> int:
-    return max(len(story) for item in items for story in item.pair.stories)
-
-
-def _csv(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    out = io.StringIO(newline="")
-    writer = csv.writer(out, lineterminator="\r\n", quoting=csv.QUOTE_ALL)
-    writer.writerow(header)
+def _csv(header: Sequence[str], rows: Iterable[dict[str, str]]) -> str:
+    """A table; a cell is blank where a story is shorter than the longest."""
+    text = io.StringIO(newline="")
+    writer = csv.DictWriter(text, header, lineterminator="\r\n", quoting=csv.QUOTE_ALL)
+    writer.writeheader()
     writer.writerows(rows)
-    return out.getvalue()
+    return text.getvalue()
 
 
-def _written(seconds: int) -> str:
-    """`Tue Nov 03 10:11:12 UTC 2020`, whatever the language of the machine."""
-    at = datetime.fromtimestamp(seconds, UTC)
-    return f"{DAYS[at.weekday()]} {MONTHS[at.month - 1]} {at:%d %H:%M:%S} UTC {at:%Y}"
+def _format_time(seconds: int) -> str:
+    """`Tue Nov 03 10:11:12 UTC 2020`."""
+    return f"{datetime.fromtimestamp(seconds, UTC):%a %b %d %H:%M:%S UTC %Y}"
 
 
-def _read(text: str) -> int:
+def _parse_time(text: str) -> int:
     """Seconds since 1970 of a time as Mechanical Turk writes it."""
-    try:
-        _, month, day, clock, zone, year = text.split()
-        hour, minute, second = (int(part) for part in clock.split(":"))
-        at = datetime(int(year), MONTHS.index(month) + 1, int(day), hour, minute, second, tzinfo=UTC)
-        return int(at.timestamp()) - 3600 * ZONES[zone]
-    except (ValueError, KeyError) as error:
-        raise ValueError(f"{text[:40]!r} is no time like 'Tue Nov 03 10:11:12 UTC 2020'") from error
+    parsed = parsedate_tz(text)
+    if parsed is None or not ZONES & set(text.split()):
+        raise ValueError(f"{text[:40]!r} is no time like 'Tue Nov 03 10:11:12 UTC 2020'")
+    return int(mktime_tz(parsed))

@@ -1,35 +1,47 @@
 """The judge over HTTP: tasks and answers for annotators; judgements, progress and error sheets for the curator.
 
-`router(store)` is mounted at /api/judge by `fabula judge serve` and by the studio. What an annotator is sent names no
-system, no pair and no check. The curator's routes do, so they want the curator's key where one is given.
+`fabula judge serve` and the studio mount `router(store)` at /api/judge. What an annotator is sent names no system, no
+pair and no check. The curator's routes do, so they require the curator's key where one is set.
 """
 
 from __future__ import annotations
 
 import hmac
-from dataclasses import asdict
+from collections import Counter
+from collections.abc import AsyncIterator, Collection
+from contextlib import asynccontextmanager
+from pathlib import Path
+from statistics import fmean
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Depends, Header, Query, Response
+from fastapi import APIRouter, Depends, FastAPI, Header, Query, Response
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
+from starlette.responses import FileResponse
 
-from fabula.apps.judge.judgement import CODE, HIGHEST, LOWEST, MAX_SECONDS, Judgement
-from fabula.apps.judge.lowest import STORIES, lowest, systems_of
-from fabula.apps.judge.progress import progress
-from fabula.apps.judge.store import ErrorSheet, Store, Task
+from fabula import __version__
+from fabula.apps.judge.judgement import CODE, LOWEST_STORIES, MAX_SECONDS, SCALE, ErrorSheet, Judgement, lowest_stories
+from fabula.apps.judge.pairs import systems_of
+from fabula.apps.judge.store import Store
+from fabula.apps.judge.study import Item
+from fabula.apps.web import errors, guard, static
 from fabula.apps.web.errors import RefusedError, responses
 
-Rating = Annotated[int, Field(ge=LOWEST, le=HIGHEST, strict=True)]
+PAGE = Path(__file__).parent / "page"
+MAX_BODY = 64 * 1024
+"""An answer of 64 sentences a side is far below it."""
+
+Rating = Annotated[int, Field(ge=SCALE[0], le=SCALE[-1], strict=True)]
 Ratings = Annotated[list[Annotated[list[Rating], Field(max_length=63)]], Field(min_length=2, max_length=2)]
 Seconds = Annotated[float, Field(ge=0, le=MAX_SECONDS, allow_inf_nan=False, description="Time the pair was looked at.")]
 # The pattern is documented here and checked in the store, whose refusal says it in words.
 PATTERN: dict[str, JsonValue] = {"pattern": f"^{CODE.pattern}$"}
 Code = Annotated[str, Field(max_length=64, description="The annotator's code.", json_schema_extra=PATTERN)]
-Better = Annotated[Literal[0, 1] | None, Field(description="The better story of the pair, null for a tie.")]
+PairId = Annotated[str, Field(max_length=80)]
+Choice = Literal["left", "right", "tie"]
 
 
 class Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", from_attributes=True)
 
 
 class TaskRequest(Strict):
@@ -58,19 +70,21 @@ class AnswerRequest(Strict):
     code: Code
     item: int = Field(strict=True)
     ratings: Ratings = Field(description="Of the left story, then the right: a rating of every sentence but the first.")
-    choice: Literal["left", "right", "tie"]
+    choice: Choice
     seconds: Seconds
     again: bool = Field(False, description="Whether it replaces the last answer that this annotator gave.")
 
 
-class PreviousTask(Strict):
+class AnswerAnswer(Strict):
+    kept: bool = Field(description="Always true: the answer is on disk.")
+    new: bool = Field(description="False where the same answer had come before.")
+
+
+class PreviousTask(ShownTask):
     """What an annotator judged last, as it was answered."""
 
-    item: int
-    left: list[str]
-    right: list[str]
     ratings: list[list[int]] = Field(description="Of the left story, then the right.")
-    choice: Literal["left", "right", "tie"]
+    choice: Choice
 
 
 class PreviousAnswer(Strict):
@@ -79,11 +93,11 @@ class PreviousAnswer(Strict):
 
 class AnnotatorAnswer(Strict):
     code: str
-    judged: int
+    judged: int = Field(description="Pairs, without attention checks.")
     checks: int
     passed: int
-    seconds: float
-    last: int | None
+    seconds: float = Field(description="The mean time of a judgement; 0 without one.")
+    last: int | None = Field(description="When the last answer came, in seconds since 1970.")
 
 
 class OpenPair(Strict):
@@ -92,42 +106,10 @@ class OpenPair(Strict):
 
 
 class ProgressAnswer(Strict):
-    wanted: int
+    wanted: int = Field(description="Judgements in all, without attention checks.")
     judged: int
     open: list[OpenPair] = Field(description="Pairs that still want people.")
     annotators: list[AnnotatorAnswer]
-
-
-class AnswerAnswer(Strict):
-    kept: bool = Field(description="Always true: the answer is on disk.")
-    new: bool = Field(description="False where the same answer had come before.")
-
-
-class JudgementContent(Strict):
-    ratings: Ratings = Field(description="By story of the pair: a rating of every sentence but the first.")
-    better: Better
-    seconds: Seconds = 0.0
-
-
-class JudgementRequest(JudgementContent):
-    pair: str = Field(max_length=80)
-    annotator: Code
-
-
-class JudgementAnswer(Strict):
-    id: int
-    pair: str
-    annotator: str
-    ratings: list[list[int]]
-    better: int | None
-    seconds: float
-    created: int
-    updated: int
-
-
-class JudgementList(Strict):
-    judgements: list[JudgementAnswer]
-    total: int
 
 
 class StudyAnswer(Strict):
@@ -140,16 +122,32 @@ class StudyAnswer(Strict):
     finished: int = Field(description="Pairs that have all their people.")
 
 
+class JudgementContent(Strict):
+    ratings: Ratings = Field(description="By story of the pair: a rating of every sentence but the first.")
+    better: Literal[0, 1] | None = Field(description="The better story of the pair, null for a tie.")
+    seconds: Seconds = 0.0
+
+
+class JudgementRequest(JudgementContent):
+    pair: PairId
+    annotator: Code
+
+
+class JudgementList(Strict):
+    judgements: list[Judgement]
+    total: int
+
+
 class SheetContent(Strict):
     """Appendix B's questions about a story."""
 
     ending: bool = Field(description="The ending is not connected with the sentences before.")
     off_topic: bool = Field(description="A sentence is mildly off topic.")
-    ungrammatical: list[bool] = Field(max_length=64, description="One for each written sentence.")
+    ungrammatical: tuple[bool, ...] = Field(max_length=64, description="One for each written sentence.")
 
 
 class SheetRequest(SheetContent):
-    pair: str = Field(max_length=80)
+    pair: PairId
     story: Literal[0, 1]
 
 
@@ -168,101 +166,136 @@ class LowList(Strict):
     answered: int
 
 
+def create_app(
+    store: Store, *, curator: str, host: str = "127.0.0.1", token: str | None = None, names: Collection[str] = ()
+) -> FastAPI:
+    """The application of `fabula judge serve`; `curator` is the key to what annotators must not see."""
+    store.settings()  # a file without a study is refused before the server starts
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        yield
+        store.close()
+
+    app = FastAPI(
+        title="Fabula judge", version=__version__, description="People judge two stories side by side.",
+        openapi_url="/api/openapi.json", docs_url=None, redoc_url=None, lifespan=lifespan,
+    )  # fmt: skip
+    app.include_router(router(store, curator=curator), prefix="/api/judge")
+
+    @app.api_route("/errors", methods=["GET", "HEAD"], include_in_schema=False)
+    async def errors_page() -> FileResponse:
+        return FileResponse(PAGE / "errors.html", media_type="text/html", headers=static.CACHE)
+
+    @app.api_route("/progress", methods=["GET", "HEAD"], include_in_schema=False)
+    async def progress_page() -> FileResponse:
+        return FileResponse(PAGE / "progress.html", media_type="text/html", headers=static.CACHE)
+
+    static.mount(app, PAGE)
+    errors.install(app)
+    guard.protect(app, hosts=guard.hosts_of(host, names), token=token, max_body=MAX_BODY)
+    return app
+
+
 def router(store: Store, *, curator: str | None = None) -> APIRouter:
-    """Every route of the judge; with `curator`, the curator's routes want that key in X-Fabula-Curator."""
-    made = APIRouter(tags=["judge"], responses=responses(400, 401, 403, 404, 409, 413, 422, 503))
-    _annotators(made, store)
-    guarded = APIRouter(dependencies=[Depends(_keeper(curator))] if curator is not None else [])
-    _judgements(guarded, store)
-    _sheets(guarded, store)
-    made.include_router(guarded)
-    return made
+    """Every route of the judge; with `curator`, the curator's routes require that key in X-Fabula-Curator."""
 
-
-def _keeper(curator: str) -> Any:
-    """A dependency that refuses requests without the curator's key."""
-
-    def keep(x_fabula_curator: Annotated[str, Header()] = "") -> None:
-        if not hmac.compare_digest(x_fabula_curator.encode(), curator.encode()):
+    def require_key(x_fabula_curator: Annotated[str, Header()] = "") -> None:
+        if curator is not None and not hmac.compare_digest(x_fabula_curator.encode(), curator.encode()):
             raise RefusedError(403, "this is the curator's: open the curator's address that the server printed")
 
-    return keep
+    routes = APIRouter(tags=["judge"], responses=responses(400, 401, 403, 404, 409, 413, 422, 503))
+    guarded = APIRouter(dependencies=[Depends(require_key)] if curator is not None else [])
+    _add_annotator_routes(routes, store)
+    _add_progress_routes(guarded, store)
+    _add_judgement_routes(guarded, store)
+    _add_error_routes(guarded, store)
+    routes.include_router(guarded)
+    return routes
 
 
-def _annotators(made: APIRouter, store: Store) -> None:
-    @made.post("/tasks")
+def _shown(item: Item) -> dict[str, Any]:
+    left, right = item.sides()
+    return {"item": item.number, "left": list(left), "right": list(right)}
+
+
+def _add_annotator_routes(routes: APIRouter, store: Store) -> None:
+    @routes.post("/tasks")
     def next_task(request: TaskRequest) -> TaskAnswer:
         """What this annotator judges next. Asked again before an answer, it is the same."""
-        return _shown(store.next_task(request.code))
+        fields = dict(vars(store.next_task(request.code)))
+        item = fields.pop("item")
+        return TaskAnswer(task=None if item is None else ShownTask(**_shown(item)), **fields)
 
-    @made.post("/answers")
+    @routes.post("/answers")
     def answer(request: AnswerRequest) -> AnswerAnswer:
         """Keep an answer. The same answer sent again is acknowledged again and kept once."""
-        told = request.model_dump(exclude={"item", "ratings"})
-        _, new = store.answer(number=request.item, sides=request.ratings, **told)
-        return AnswerAnswer(kept=True, new=new)
+        content = request.model_dump(exclude={"item", "ratings"})
+        _, is_new = store.answer(number=request.item, sides=request.ratings, **content)
+        return AnswerAnswer(kept=True, new=is_new)
 
-    @made.post("/tasks/previous")
+    @routes.post("/tasks/previous")
     def previous_task(request: TaskRequest) -> PreviousAnswer:
         """What this annotator judged last, to be judged again."""
-        found = store.previous(request.code)
-        if found is None:
+        previous = store.previous(request.code)
+        if previous is None:
             return PreviousAnswer(task=None)
-        item, judgement = found
-        (left, right), turned = item.sides(), item.swapped
-        ratings = [list(judgement.ratings[int(turned)]), list(judgement.ratings[1 - int(turned)])]
-        choice: Literal["left", "right", "tie"] = "tie"
-        if judgement.better is not None:
-            choice = "left" if judgement.better == int(turned) else "right"
-        return PreviousAnswer(
-            task=PreviousTask(item=item.number, left=list(left), right=list(right), ratings=ratings, choice=choice)
-        )
+        item, judgement = previous
+        ratings = judgement.ratings[::-1] if item.swapped else judgement.ratings
+        task = {**_shown(item), "ratings": ratings, "choice": item.choice(judgement.better)}
+        return PreviousAnswer(task=PreviousTask.model_validate(task))
 
 
-def _shown(task: Task) -> TaskAnswer:
-    shown = None
-    if task.item is not None:
-        left, right = task.item.sides()
-        shown = ShownTask(item=task.item.number, left=list(left), right=list(right))
-    return TaskAnswer(
-        task=shown, answered=task.answered, ahead=task.ahead, waiting=task.waiting, known=task.known,
-        study=task.study, code=task.code,
-    )  # fmt: skip
-
-
-def _judgements(made: APIRouter, store: Store) -> None:
-    @made.get("/study")
+def _add_progress_routes(routes: APIRouter, store: Store) -> None:
+    @routes.get("/study")
     def study() -> StudyAnswer:
         """How far the study is."""
-        settings, items = store.settings(), store.items()
-        pairs = [item.pair for item in items]
-        found, total = store.judgements()
-        people: dict[str, int] = {}
-        for one in found:
-            people[one.pair] = people.get(one.pair, 0) + 1
-        proper = [pair for pair in pairs if not pair.is_check]
+        settings, everything = store.settings(), [item.pair for item in store.items()]
+        judgements, total = store.judgements()
+        people = Counter(one.pair for one in judgements)
+        pairs = [pair for pair in everything if not pair.is_check]
         return StudyAnswer(
-            pairs=len(proper),
-            checks=len(pairs) - len(proper),
+            pairs=len(pairs),
+            checks=len(everything) - len(pairs),
             annotators=settings.annotators,
             seed=settings.seed,
             systems=systems_of(pairs),
             judgements=total,
-            finished=sum(people.get(pair.id, 0) >= settings.annotators for pair in proper),
+            finished=sum(people[pair.id] >= settings.annotators for pair in pairs),
         )
 
-    @made.get("/progress")
-    def how_far() -> ProgressAnswer:
+    @routes.get("/progress")
+    def progress() -> ProgressAnswer:
         """Who has judged how much, and which pairs still want people."""
-        told = progress(store)
+        wanted = store.settings().annotators
+        pairs = {item.pair.id: item.pair for item in store.items()}
+        judgements, _ = store.judgements()
+        judged = Counter(one.pair for one in judgements)
+        people = {id: judged[id] for id, pair in pairs.items() if not pair.is_check}
+        annotators = []
+        for code in store.annotators():
+            answers = [one for one in judgements if one.annotator == code]
+            checks = [one for one in answers if pairs[one.pair].is_check]
+            annotators.append(
+                AnnotatorAnswer(
+                    code=code,
+                    judged=len(answers) - len(checks),
+                    checks=len(checks),
+                    passed=sum(one.better == pairs[one.pair].better for one in checks),
+                    seconds=fmean(one.seconds for one in answers) if answers else 0.0,
+                    last=max((one.updated for one in answers), default=None),
+                )
+            )
         return ProgressAnswer(
-            wanted=told.wanted,
-            judged=told.judged,
-            open=[OpenPair(pair=pair, people=people) for pair, people in told.open],
-            annotators=[AnnotatorAnswer(**asdict(one)) for one in told.annotators],
+            wanted=len(people) * wanted,
+            judged=sum(people.values()),
+            open=[OpenPair(pair=id, people=count) for id, count in people.items() if count < wanted],
+            annotators=annotators,
         )
 
-    @made.get("/judgements")
+
+def _add_judgement_routes(routes: APIRouter, store: Store) -> None:
+    @routes.get("/judgements")
     def list_judgements(
         annotator: Annotated[str | None, Query(max_length=64)] = None,
         pair: Annotated[str | None, Query(max_length=80)] = None,
@@ -270,73 +303,54 @@ def _judgements(made: APIRouter, store: Store) -> None:
         offset: Annotated[int, Query(ge=0)] = 0,
     ) -> JudgementList:
         """Judgements in the order they came."""
-        found, total = store.judgements(annotator=annotator, pair=pair, limit=limit, offset=offset)
-        return JudgementList(judgements=[_answer(one) for one in found], total=total)
+        judgements, total = store.judgements(annotator=annotator, pair=pair, limit=limit, offset=offset)
+        return JudgementList(judgements=judgements, total=total)
 
-    @made.post("/judgements", status_code=201)
-    def create_judgement(request: JudgementRequest) -> JudgementAnswer:
+    @routes.post("/judgements", status_code=201)
+    def create_judgement(request: JudgementRequest) -> Judgement:
         """Keep a judgement that comes from elsewhere."""
-        return _answer(store.add(request.pair, request.annotator, request.ratings, request.better, request.seconds))
+        return store.add(request.pair, request.annotator, request.ratings, request.better, request.seconds)
 
-    @made.get("/judgements/{id}")
-    def get_judgement(id: int) -> JudgementAnswer:
-        return _answer(store.judgement(id))
+    @routes.get("/judgements/{id}")
+    def get_judgement(id: int) -> Judgement:
+        return store.judgement(id)
 
-    @made.put("/judgements/{id}")
-    def replace_judgement(id: int, request: JudgementContent) -> JudgementAnswer:
+    @routes.put("/judgements/{id}")
+    def replace_judgement(id: int, request: JudgementContent) -> Judgement:
         """Put other content in the place of a judgement's; pair and annotator stay."""
-        return _answer(store.replace(id, request.ratings, request.better, request.seconds))
+        return store.replace(id, request.ratings, request.better, request.seconds)
 
-    @made.delete("/judgements/{id}", status_code=204)
+    @routes.delete("/judgements/{id}", status_code=204)
     def delete_judgement(id: int) -> Response:
         store.remove(id)
         return Response(status_code=204)
 
 
-def _answer(judgement: Judgement) -> JudgementAnswer:
-    return JudgementAnswer(**judgement.to_json())
-
-
-def _sheets(made: APIRouter, store: Store) -> None:
-    @made.get("/errors")
-    def lowest_stories(
+def _add_error_routes(routes: APIRouter, store: Store) -> None:
+    @routes.get("/errors")
+    def list_lowest_stories(
         system: Annotated[str | None, Query(max_length=80)] = None,
-        number: Annotated[int, Query(ge=1, le=1000)] = STORIES,
+        number: Annotated[int, Query(ge=1, le=1000)] = LOWEST_STORIES,
     ) -> LowList:
         """The lowest-rated stories with what the error sheet says of them; who wrote one stays hidden."""
         pairs = [item.pair for item in store.items()]
         sheets = {(sheet.pair, sheet.story): sheet for sheet in store.error_sheets()}
-        shown = [
+        stories = [
             LowStory(
-                pair=low.pair.id,
-                story=low.story,
-                mean=low.mean,
-                sentences=list(low.pair.stories[low.story]),
-                written=low.pair.written(low.story),
-                sheet=_sheet(sheets.get((low.pair.id, low.story))),
+                pair=pair.id,
+                story=story,
+                mean=mean,
+                sentences=list(pair.stories[story]),
+                written=pair.written(story),
+                sheet=SheetContent.model_validate(sheet) if (sheet := sheets.get((pair.id, story))) else None,
             )
-            for low in lowest(pairs, store.judgements()[0], system=system, number=number)
+            for pair, story, mean in lowest_stories(pairs, store.judgements()[0], system=system, number=number)
         ]
-        return LowList(
-            systems=systems_of(pairs), stories=shown, answered=sum(story.sheet is not None for story in shown)
-        )
+        filled = sum(story.sheet is not None for story in stories)
+        return LowList(systems=systems_of(pairs), stories=stories, answered=filled)
 
-    @made.put("/errors")
+    @routes.put("/errors")
     def keep_sheet(request: SheetRequest) -> SheetContent:
         """Keep the answers about one story, in the place of earlier ones."""
-        store.keep_errors(
-            ErrorSheet(
-                pair=request.pair,
-                story=request.story,
-                ending=request.ending,
-                off_topic=request.off_topic,
-                ungrammatical=tuple(request.ungrammatical),
-            )
-        )
+        store.keep_errors(ErrorSheet(**request.model_dump()))
         return SheetContent(**request.model_dump(exclude={"pair", "story"}))
-
-
-def _sheet(sheet: ErrorSheet | None) -> SheetContent | None:
-    if sheet is None:
-        return None
-    return SheetContent(ending=sheet.ending, off_topic=sheet.off_topic, ungrammatical=list(sheet.ungrammatical))

@@ -1,34 +1,19 @@
-"""A report for people and for spreadsheets: as a table, as CSV."""
+"""A report as text, as CSV and as a picture."""
 
 from __future__ import annotations
 
 import csv
 import io
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any
 
-from fabula.apps.judge.lowest import Errors
-from fabula.apps.judge.machine import Machine
+from fabula.apps.judge.judgement import ErrorCounts
 from fabula.apps.judge.report import Group, Report
-from fabula.apps.judge.statistics import Figure
-
-
-class NoPaper(NamedTuple):
-    """In the place of the paper's figures where it has none."""
-
-    mean: None = None
-    sd: None = None
-    best: None = None
-    ties: None = None
-
-
-Row = tuple[str, str, str, str, float | int | None, float | None, float | None, float | int | None]
-NO_PAPER = NoPaper()
-COLUMNS = ("group", "comparison", "system", "measure", "value", "low", "high", "paper")
+from fabula.apps.judge.statistics import CriticAgreement, Figure
 
 
 def table(report: Report) -> str:
-    """The report for a person to read, the paper's figures beside ours where the systems are the paper's."""
+    """The report for a person to read, with the paper's figures where the systems are the paper's."""
     lines = [
         f"{report.pairs} pairs, {report.wanted} annotators each; {report.finished} have them all",
         f"[] are 95 % bootstrap intervals over pairs ({report.repeats:,} resampled studies, seed {report.seed})"
@@ -37,9 +22,9 @@ def table(report: Report) -> str:
     ]
     for group in report.groups:
         lines += ["", *_group(group)]
-    lines += ["", *_people(report)]
+    lines += ["", *_annotators(report)]
     if report.machine is not None:
-        lines += ["", *_machine(report.machine)]
+        lines += ["", *_critic(report.machine)]
     lines += ["", *_errors(report.errors, report.paper_errors)]
     return "\n".join(lines)
 
@@ -53,13 +38,11 @@ def _group(group: Group) -> Iterator[str]:
     for one in group.comparisons:
         yield f"  {'-' * (width + 74)}"
         for row in one.rows:
-            yield (
-                f"  {row.system:<{width}}{_number(row.coherence, 2, row.sd):<32}"
-                f"{_number(row.best, 1, unit=' %'):<26}{_number(one.ties, 1, unit=' %')}"
-            )
-            if row.paper is not None:
-                told = f"{row.paper.mean:.2f} ± {row.paper.sd:.2f}"
-                yield f"  {'  paper':<{width}}{told:<32}{f'{row.paper.best:.1f} %':<26}{row.paper.ties:.1f} %"
+            coherence, best = _number(row.coherence, 2, sd=row.sd), _number(row.best, 1, " %")
+            yield f"  {row.system:<{width}}{coherence:<32}{best:<26}{_number(one.ties, 1, ' %')}"
+            if (paper := row.paper) is not None:
+                coherence, best = f"{paper['mean']:.2f} ± {paper['sd']:.2f}", f"{paper['best']:.1f} %"
+                yield f"  {'  paper':<{width}}{coherence:<32}{best:<26}{paper['ties']:.1f} %"
         yield f"  {one.pairs} pairs, {one.judgements} judgements"
     yield ""
     yield f"  agreement (Krippendorff's alpha): ratings, ordinal {_number(group.alpha_ratings, 3)};"
@@ -71,15 +54,13 @@ def _group(group: Group) -> Iterator[str]:
         yield "    (none: a system that never lost, never won or never met the others has no finite strength)"
 
 
-def _people(report: Report) -> Iterator[str]:
+def _annotators(report: Report) -> Iterator[str]:
     times = report.times
     if times.median is None:
         yield "No judgements yet."
         return
-    yield (
-        f"Time for a pair: median {times.median:.0f} s, quartiles {times.first_quartile:.0f} and "
-        f"{times.third_quartile:.0f} s"
-    )
+    quartiles = f"quartiles {times.first_quartile:.0f} and {times.third_quartile:.0f} s"
+    yield f"Time for a pair: median {times.median:.0f} s, {quartiles}"
     yield f"Annotators (failed: fewer than {100 * report.pass_share:.0f} % of their checks passed):"
     width = max(len(one.code) for one in report.annotators) + 2
     for one in report.annotators:
@@ -88,105 +69,133 @@ def _people(report: Report) -> Iterator[str]:
         yield f"  {one.code:<{width}}{one.judgements} pairs{median}, {checks}{'   FAILED' if one.failed else ''}"
 
 
-def _machine(machine: Machine) -> Iterator[str]:
-    yield f"A machine beside them, counted in no figure above: the critic of {machine.model}, {machine.pairs} pairs"
-    yield f"  people's preferences, ties left out, that are the critic's: {_number(machine.agreement, 1, unit=' %')}"
-    yield f"    one person's that are another's: {_number(machine.between_people, 1, unit=' %')}"
-    yield f"  Krippendorff's alpha of preference with it as one more annotator: {_number(machine.alpha_preference, 3)}"
-    yield f"  correlation of its values with mean ratings: stories {_number(machine.stories, 3)},"
-    yield f"    sentences {_number(machine.sentences, 3)}"
+def _critic(critic: CriticAgreement) -> Iterator[str]:
+    yield f"A machine beside them, counted in no figure above: the critic of {critic.model}, {critic.pairs} pairs"
+    yield f"  people's preferences, ties left out, that are the critic's: {_number(critic.agreement, 1, ' %')}"
+    yield f"    one person's that are another's: {_number(critic.between_people, 1, ' %')}"
+    yield f"  Krippendorff's alpha of preference with it as one more annotator: {_number(critic.alpha_preference, 3)}"
+    yield f"  correlation of its values with mean ratings: stories {_number(critic.stories, 3)},"
+    yield f"    sentences {_number(critic.sentences, 3)}"
 
 
-def _errors(errors: list[Errors], paper: dict[str, tuple[int, int]]) -> Iterator[str]:
+def _errors(errors: list[ErrorCounts], paper: dict[str, tuple[int, int]]) -> Iterator[str]:
     if not errors:
         yield "Error sheet (appendix B): not filled in; open /errors of fabula judge serve"
         return
     yield "Error sheet (appendix B) of the lowest-rated stories:"
+    text = "ending not connected {} of {}, mildly off topic {} of {}, ungrammatical {} of {} sentences"
     for one in errors:
-        yield (
-            f"  {one.system or 'all systems'}: ending not connected {one.ending} of {one.stories}, mildly off topic "
-            f"{one.off_topic} of {one.stories}, ungrammatical {one.ungrammatical} of {one.sentences} sentences"
-        )
-    yield (
-        f"  paper: ending not connected {paper['ending'][0]} of {paper['ending'][1]}, mildly off topic "
-        f"{paper['off_topic'][0]} of {paper['off_topic'][1]}, ungrammatical {paper['ungrammatical'][0]} of "
-        f"{paper['ungrammatical'][1]} sentences"
-    )
+        cases = (one.ending, one.stories, one.off_topic, one.stories, one.ungrammatical, one.sentences)
+        yield f"  {one.system or 'all systems'}: {text.format(*cases)}"
+    yield f"  paper: {text.format(*paper['ending'], *paper['off_topic'], *paper['ungrammatical'])}"
 
 
-def _number(figure: Figure, digits: int, sd: float | None = None, unit: str = "") -> str:
+def _number(figure: Figure, digits: int, unit: str = "", sd: float | None = None) -> str:
     if figure.value is None:
         return "none"
-    spread = f" ± {sd:.{digits}f}" if sd is not None else ""
-    told = f"{figure.value:.{digits}f}{spread}{unit}"
-    if figure.interval is None:
-        return told
-    low, high = figure.interval
-    return f"{told} [{low:.{digits}f}, {high:.{digits}f}]"
+    deviation = f" ± {sd:.{digits}f}" if sd is not None else ""
+    interval = ""
+    if figure.interval is not None:
+        interval = f" [{figure.interval[0]:.{digits}f}, {figure.interval[1]:.{digits}f}]"
+    return f"{figure.value:.{digits}f}{deviation}{unit}{interval}"
+
+
+Number = float | int | None
+Row = tuple[str, str, str, str, Number, Number, Number, Number]
 
 
 def as_csv(report: Report) -> str:
-    """Every figure in a line of its own."""
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(COLUMNS)
-    writer.writerows(rows(report))
-    return out.getvalue()
+    """Every figure in its own line."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(("group", "comparison", "system", "measure", "value", "low", "high", "paper"))
+    writer.writerows(_rows(report))
+    return text.getvalue()
 
 
-def rows(report: Report) -> Iterator[Row]:
-    def line(
-        figure: Figure,
-        measure: str,
-        group: str = "",
-        comparison: str = "",
-        system: str = "",
-        paper: float | None = None,
-    ) -> Row:
-        low, high = figure.interval or (None, None)
-        return group, comparison, system, measure, figure.value, low, high, paper
-
-    def plain(value: float | int | None, *names: str, paper: float | int | None = None) -> Row:
-        group, comparison, system, measure = names
+def _row(
+    measure: str, value: Figure | Number, group: str = "", comparison: str = "", system: str = "", paper: Number = None
+) -> Row:
+    if not isinstance(value, Figure):
         return group, comparison, system, measure, value, None, None, paper
+    return group, comparison, system, measure, value.value, *(value.interval or (None, None)), paper
 
+
+def _rows(report: Report) -> Iterator[Row]:
     for group in report.groups:
         for one in group.comparisons:
-            name = " : ".join(one.systems)
-            at = {"group": group.name, "comparison": name}
+            at = (group.name, " : ".join(one.systems))
+            paper: dict[str, float] = {}
             for row in one.rows:
-                paper = row.paper or NO_PAPER
-                yield line(row.coherence, "coherence", **at, system=row.system, paper=paper.mean)
-                yield plain(row.sd, group.name, name, row.system, "coherence sd", paper=paper.sd)
-                yield plain(row.ratings, group.name, name, row.system, "ratings")
-                yield line(row.best, "best story %", **at, system=row.system, paper=paper.best)
-            yield line(one.ties, "ties %", **at, paper=(one.rows[0].paper or NO_PAPER).ties)
-            yield plain(one.pairs, group.name, name, "", "pairs")
-            yield plain(one.judgements, group.name, name, "", "judgements")
-        yield line(group.alpha_ratings, "alpha of ratings", group.name)
-        yield line(group.alpha_preference, "alpha of preference", group.name)
+                paper = row.paper or {}
+                yield _row("coherence", row.coherence, *at, row.system, paper.get("mean"))
+                yield _row("coherence sd", row.sd, *at, row.system, paper.get("sd"))
+                yield _row("ratings", row.ratings, *at, row.system)
+                yield _row("best story %", row.best, *at, row.system, paper.get("best"))
+            yield _row("ties %", one.ties, *at, paper=paper.get("ties"))
+            yield _row("pairs", one.pairs, *at)
+            yield _row("judgements", one.judgements, *at)
+        yield _row("alpha of ratings", group.alpha_ratings, group.name)
+        yield _row("alpha of preference", group.alpha_preference, group.name)
         for strength in group.strengths:
-            yield line(strength.strength, "Bradley-Terry strength", group.name, system=strength.system)
-    times = report.times
-    yield plain(times.first_quartile, "", "", "", "seconds, first quartile")
-    yield plain(times.median, "", "", "", "seconds, median")
-    yield plain(times.third_quartile, "", "", "", "seconds, third quartile")
+            yield _row("Bradley-Terry strength", strength.strength, group.name, system=strength.system)
+    yield _row("seconds, first quartile", report.times.first_quartile)
+    yield _row("seconds, median", report.times.median)
+    yield _row("seconds, third quartile", report.times.third_quartile)
     for person in report.annotators:
-        yield plain(person.judgements, "", "", "", f"pairs judged by {person.code}")
-        yield plain(person.passed, "", "", "", f"checks passed by {person.code}")
-        yield plain(person.checks, "", "", "", f"checks seen by {person.code}")
-    if report.machine is not None:
-        critic = report.machine
-        yield line(critic.agreement, "people's preferences shared by the critic %", system=critic.model)
-        yield line(critic.between_people, "people's preferences shared by another person %")
-        yield line(critic.alpha_preference, "alpha of preference with the critic", system=critic.model)
-        yield line(critic.stories, "correlation with the critic, stories", system=critic.model)
-        yield line(critic.sentences, "correlation with the critic, sentences", system=critic.model)
-    paper_errors = report.paper_errors
-    for errors in report.errors:
-        system = errors.system or "all"
-        yield plain(errors.stories, "", "", system, "stories with an error sheet", paper=paper_errors["ending"][1])
-        yield plain(errors.ending, "", "", system, "ending not connected", paper=paper_errors["ending"][0])
-        yield plain(errors.off_topic, "", "", system, "mildly off topic", paper=paper_errors["off_topic"][0])
-        yield plain(errors.sentences, "", "", system, "written sentences", paper=paper_errors["ungrammatical"][1])
-        yield plain(errors.ungrammatical, "", "", system, "ungrammatical", paper=paper_errors["ungrammatical"][0])
+        yield _row(f"pairs judged by {person.code}", person.judgements)
+        yield _row(f"checks passed by {person.code}", person.passed)
+        yield _row(f"checks seen by {person.code}", person.checks)
+    if (critic := report.machine) is not None:
+        yield _row("people's preferences shared by the critic %", critic.agreement, system=critic.model)
+        yield _row("people's preferences shared by another person %", critic.between_people)
+        yield _row("alpha of preference with the critic", critic.alpha_preference, system=critic.model)
+        yield _row("correlation with the critic, stories", critic.stories, system=critic.model)
+        yield _row("correlation with the critic, sentences", critic.sentences, system=critic.model)
+    for counts in report.errors:
+        system = counts.system or "all"
+        (ending, stories), (off_topic, _), (ungrammatical, sentences) = report.paper_errors.values()
+        yield _row("stories with an error sheet", counts.stories, system=system, paper=stories)
+        yield _row("ending not connected", counts.ending, system=system, paper=ending)
+        yield _row("mildly off topic", counts.off_topic, system=system, paper=off_topic)
+        yield _row("written sentences", counts.sentences, system=system, paper=sentences)
+        yield _row("ungrammatical", counts.ungrammatical, system=system, paper=ungrammatical)
+
+
+def svg(report: Report) -> str:
+    """Preferences, coherence and strengths of everyone's judgements, with 95 % intervals."""
+    import matplotlib
+    from matplotlib.figure import Figure as Drawing
+
+    group = report.groups[0]
+    with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "fabula"}):
+        drawing = Drawing(figsize=(12, 2 + 0.4 * len(group.comparisons)), layout="constrained")
+        preference, coherence, strength = drawing.subplots(1, 3)
+        preference.set_title("better story, per cent")
+        coherence.set_title("coherence of sentences, 0 to 3 (ring: the paper)")
+        strength.set_title("Bradley–Terry strength, log odds")
+        for one in group.comparisons:
+            first, second = one.rows
+            label = f"{first.system} : tie : {second.system}"
+            left = 0.0
+            for value, colour in ((first.best.value, "C0"), (one.ties.value, "0.7"), (second.best.value, "C1")):
+                bars = preference.barh(label, value or 0.0, left=left, color=colour)
+                preference.bar_label(bars, fmt="%.0f", label_type="center")
+                left += value or 0.0
+            for row in one.rows:
+                name = f"{row.system} ({' : '.join(one.systems)})"
+                _point(coherence, name, row.coherence)
+                if row.paper is not None:
+                    coherence.plot(row.paper["mean"], name, "o", markersize=10, fillstyle="none", color="C4")
+        for system in group.strengths:
+            _point(strength, system.system, system.strength)
+        text = io.StringIO()
+        drawing.savefig(text, format="svg", metadata={"Date": None})
+    return text.getvalue()
+
+
+def _point(axes: Any, name: str, figure: Figure) -> None:
+    if figure.value is not None:
+        low, high = figure.interval or (figure.value, figure.value)
+        error = [[max(0.0, figure.value - low)], [max(0.0, high - figure.value)]]
+        axes.errorbar(figure.value, name, xerr=error, fmt="o", color="C0")
