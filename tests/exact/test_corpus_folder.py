@@ -245,7 +245,7 @@ def test_reading_a_prepared_corpus_needs_numpy_alone(folder: Path) -> None:
 
 
 @pytest.mark.corpus
-@pytest.mark.long
+@pytest.mark.system
 def test_the_real_corpus_has_its_published_counts(tmp_path: Path) -> None:
     """The counts that the paper's vocabulary and lengths rest on."""
     data = os.environ.get("FABULA_DATA")

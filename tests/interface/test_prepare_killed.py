@@ -15,7 +15,7 @@ from fabula.corpus.prepare import prepare
 from fabula.corpus.toy import toy_stories
 from fabula.errors import UserError
 
-pytestmark = pytest.mark.long
+pytestmark = pytest.mark.system
 PROGRAM = "import sys, fabula.cli; sys.exit(fabula.cli.main())"
 
 

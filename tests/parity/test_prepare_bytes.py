@@ -1,4 +1,4 @@
-"""The same stories give the same bytes: run again, by more processes, in other batches, through either door."""
+"""The same stories give the same bytes: run again, by more processes, in other pieces, through either door."""
 
 import json
 from pathlib import Path
@@ -48,13 +48,13 @@ def test_twice_gives_identical_bytes(files: dict[str, Path], tmp_path: Path) -> 
     assert first == _bytes(tmp_path / "b")
 
 
-def test_processes_and_batches_do_not_show(
+def test_processes_and_pieces_do_not_show(
     files: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one = _prepare(files, tmp_path / "one")
-    monkeypatch.setattr(preparation, "_BATCH", 7)
+    monkeypatch.setattr("fabula.corpus.pieces.PIECE", 7)
     small = _prepare(files, tmp_path / "small")
-    monkeypatch.setattr(preparation, "_INLINE_BYTES", 0)  # or so little text would stay in this process
+    monkeypatch.setattr(preparation, "INLINE_BYTES", 0)  # or so little text would stay in this process
     many = _prepare(files, tmp_path / "many", jobs=2)
     assert _bytes(tmp_path / "one") == _bytes(tmp_path / "small") == _bytes(tmp_path / "many")
     assert one.rejected == small.rejected == many.rejected

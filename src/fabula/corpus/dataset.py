@@ -10,17 +10,16 @@
     DIR/train.ids.txt            one story id per line
     (and the same for valid and test, where they were given)
 
-A large split lies in shards, train-00000.tokens.npy and so on: the same arrays, cut between two stories.
-
-Needs numpy only.
+A large split lies in shards, train-00000.tokens.npy and so on: the same arrays, cut between two stories. Reading needs
+numpy only. A split of one file is memory-mapped; shards are joined in memory, where training needs them anyway.
 """
 
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import chain, pairwise
+from itertools import count, pairwise, takewhile
 from pathlib import Path
 from typing import Any
 
@@ -41,55 +40,19 @@ SPLITS = ("train", "valid", "test")
 ARRAYS = ("tokens", "sentence_offsets", "story_offsets", "tags", "characters")
 
 
-class Joined:
-    """Memory-mapped arrays one after another, read as one: a slice or a number touches only those that it lies in."""
-
-    def __init__(self, parts: Sequence[NDArray[Any]]) -> None:
-        self.parts = parts
-        self.starts = offsets([len(part) for part in parts])
-
-    def __len__(self) -> int:
-        return int(self.starts[-1])
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        return self.parts[0].dtype
-
-    def __getitem__(self, at: Any) -> Any:
-        if not isinstance(at, slice):
-            place = range(len(self))[at]
-            number = int(np.searchsorted(self.starts, place, side="right")) - 1
-            return self.parts[number][place - self.starts[number]]
-        start, stop, step = at.indices(len(self))
-        if step != 1:
-            return np.asarray(self)[at]
-        inside = zip(self.parts, self.starts[:-1].tolist(), self.starts[1:].tolist(), strict=True)
-        found = [part[max(start - a, 0) : stop - a] for part, a, b in inside if a < stop and b > start]
-        return found[0] if len(found) == 1 else np.concatenate(found or [self.parts[0][:0]])
-
-    def __iter__(self) -> Iterator[Any]:
-        return chain.from_iterable(self.parts)
-
-    def tolist(self) -> list[Any]:
-        return list(chain.from_iterable(part.tolist() for part in self.parts))
-
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
-        return np.concatenate(self.parts, dtype=dtype)
-
-
 @dataclass(frozen=True)
 class Stories:
     """Stories of mixed lengths as flat arrays; story i is sentences `story_offsets[i]` up to `story_offsets[i + 1]`."""
 
-    tokens: NDArray[np.unsignedinteger[Any]] | Joined
+    tokens: NDArray[np.unsignedinteger[Any]]
     """Ids of all words with the `<eos>` of each sentence: uint16 where the vocabulary allows, else uint32."""
-    sentence_offsets: NDArray[np.int64] | Joined
+    sentence_offsets: NDArray[np.int64]
     """[sentences + 1], into `tokens`."""
-    story_offsets: NDArray[np.int64] | Joined
+    story_offsets: NDArray[np.int64]
     """[stories + 1], into the sentences."""
-    tags: NDArray[np.signedinteger[Any]] | Joined
+    tags: NDArray[np.signedinteger[Any]]
     """[sentences], -1 where there is none."""
-    characters: NDArray[np.int32] | Joined
+    characters: NDArray[np.int32]
     """[sentences], characters of the sentence as written."""
     ids_source: Sequence[str] | Sequence[Path] = field(repr=False)
     """The stories' names, or the files that hold them."""
@@ -106,23 +69,23 @@ class Stories:
 
         Without `tags` no sentence has one; without `characters` they count 0; without `ids` stories are numbered.
         """
-        sentences = [sentence for story in tokens for sentence in story]
-        flat = [number for sentence in sentences for number in (*sentence, EOS)]
         lengths = [len(story) for story in tokens]
-        for name, given in (("tags", tags), ("characters", characters)):
-            if given is not None and [len(story) for story in given] != lengths:
+        for name, values in (("tags", tags), ("characters", characters)):
+            if values is not None and [len(story) for story in values] != lengths:
                 raise ValueError(f"{name} do not have the stories' lengths")
         if ids is not None and len(ids) != len(lengths):
             raise ValueError(f"{len(ids)} ids for {len(lengths)} stories")
-        flat_tags = [-1] * len(sentences) if tags is None else [-1 if t is None else t for story in tags for t in story]
-        flat_characters = [0] * len(sentences) if characters is None else [c for story in characters for c in story]
+        sentences = [sentence for story in tokens for sentence in story]
+        flat = [number for sentence in sentences for number in (*sentence, EOS)]
+        flat_tags = [-1 if tag is None else tag for story in tags or () for tag in story] or [-1] * len(sentences)
+        flat_characters = [n for story in characters or () for n in story] or [0] * len(sentences)
         return cls(
             tokens=np.asarray(flat, dtype=token_dtype(max(flat, default=0) + 1)),
             sentence_offsets=offsets([len(sentence) + 1 for sentence in sentences]),
             story_offsets=offsets(lengths),
             tags=np.asarray(flat_tags, dtype=tag_dtype(max(flat_tags, default=0) + 1)),
             characters=np.asarray(flat_characters, dtype=np.int32),
-            ids_source=tuple(ids) if ids is not None else tuple(str(number) for number in range(len(lengths))),
+            ids_source=tuple(ids) if ids is not None else tuple(map(str, range(len(lengths)))),
         )
 
     def __len__(self) -> int:
@@ -131,10 +94,10 @@ class Stories:
     @cached_property
     def ids(self) -> list[str]:
         """The stories' names, read from their file when first asked for."""
-        found: list[str] = []
+        names: list[str] = []
         for source in self.ids_source:
-            found += source.read_text(encoding="utf-8").split("\n")[:-1] if isinstance(source, Path) else [source]
-        return found
+            names += source.read_text(encoding="utf-8").split("\n")[:-1] if isinstance(source, Path) else [source]
+        return names
 
     def sentences(self, story: int) -> list[NDArray[np.unsignedinteger[Any]]]:
         """The word ids of one story's sentences, without `<eos>`."""
@@ -175,7 +138,7 @@ class Corpus:
 
     @classmethod
     def open(cls, folder: str | Path) -> "Corpus":
-        """Read a prepared folder; a missing, cut or altered file, or another schema, is a `UserError` that names it."""
+        """The corpus of a prepared folder. A missing, cut or altered file raises a `UserError` that names it."""
         path = Path(folder)
         manifest = _read_manifest(path)
         for name, expected in manifest["files"].items():
@@ -212,21 +175,21 @@ class Corpus:
         return tuple(name for name in SPLITS if name in self.manifest["splits"])
 
     def split(self, name: str) -> Stories:
-        """The stories of `train`, `valid` or `test`, memory-mapped."""
+        """The stories of `train`, `valid` or `test`."""
         if name not in self.splits:
             raise UserError(f"{self.folder} has no split {name!r}, only {', '.join(self.splits)}", field="split")
         files = self.manifest["files"]
-        shards = [name] if ids_file(name) in files else []
-        while ids_file(shard := shard_name(name, len(shards))) in files:
-            shards.append(shard)
-
-        def load(array: str) -> Any:
-            parts = [np.load(self.folder / array_file(shard, array), mmap_mode="r") for shard in shards]
-            return parts[0] if len(parts) == 1 else Joined(parts)
-
-        return Stories(
-            **{array: load(array) for array in ARRAYS}, ids_source=[self.folder / ids_file(s) for s in shards]
+        numbered = (shard_name(name, number) for number in count())
+        shards = (
+            [name] if ids_file(name) in files else list(takewhile(lambda shard: ids_file(shard) in files, numbered))
         )
+
+        def load(array: str) -> NDArray[Any]:
+            parts = [np.load(self.folder / array_file(shard, array), mmap_mode="r") for shard in shards]
+            return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+        arrays: dict[str, Any] = {array: load(array) for array in ARRAYS}
+        return Stories(**arrays, ids_source=[self.folder / ids_file(shard) for shard in shards])
 
 
 def shard_name(split: str, number: int) -> str:
@@ -249,6 +212,13 @@ def digest(content: bytes) -> str:
     return hashlib.blake2b(content, digest_size=16).hexdigest()
 
 
+def file_entry(path: Path) -> dict[str, Any]:
+    """Size and hash of a file, as the manifest keeps them; the content is not held in memory."""
+    with path.open("rb") as stream:
+        value = hashlib.file_digest(stream, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
+    return {"bytes": path.stat().st_size, "blake2b": value}
+
+
 def content_hash(files: dict[str, Any], labels: Sequence[str]) -> str:
     """One digest over the files' digests and the label set."""
     record = [sorted((name, entry["blake2b"]) for name, entry in files.items()), list(labels)]
@@ -257,8 +227,8 @@ def content_hash(files: dict[str, Any], labels: Sequence[str]) -> str:
 
 def seal(manifest: dict[str, Any]) -> str:
     """The digest of a manifest without its own `digest` entry, so that an edited manifest is noticed too."""
-    rest = {key: value for key, value in manifest.items() if key != "digest"}
-    return digest(json.dumps(rest, ensure_ascii=False, sort_keys=True).encode())
+    unsealed = {key: value for key, value in manifest.items() if key != "digest"}
+    return digest(json.dumps(unsealed, ensure_ascii=False, sort_keys=True).encode())
 
 
 def _read_manifest(folder: Path) -> dict[str, Any]:
@@ -286,16 +256,15 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
 
 
 def _check_file(path: Path, expected: dict[str, Any]) -> None:
-    """Size first, because it says more; then the content, which is not held."""
+    """Compares the size first, because a wrong one says more."""
     try:
-        size = path.stat().st_size
-        with path.open("rb") as stream:
-            found = hashlib.file_digest(stream, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
+        entry = file_entry(path)
     except FileNotFoundError as error:
         raise UserError(f"{path} is missing; prepare the corpus again") from error
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror or error}") from error
-    if size != expected["bytes"]:
-        raise UserError(f"{path} is damaged: {size:,} bytes instead of {expected['bytes']:,}; prepare the corpus again")
-    if found != expected["blake2b"]:
+    if entry["bytes"] != expected["bytes"]:
+        sizes = f"{entry['bytes']:,} bytes instead of {expected['bytes']:,}"
+        raise UserError(f"{path} is damaged: {sizes}; prepare the corpus again")
+    if entry["blake2b"] != expected["blake2b"]:
         raise UserError(f"{path} is damaged: its content has changed; prepare the corpus again")

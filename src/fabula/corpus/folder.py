@@ -2,9 +2,7 @@
 
 import json
 import os
-import secrets
 import shutil
-import socket
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -12,6 +10,10 @@ from typing import Any
 
 from fabula.corpus.dataset import MANIFEST
 from fabula.errors import UserError
+
+LOCK, JOB, REPLACED = ".lock", "job.json", "replaced"
+KEPT_PIECES = 10
+"""An unfinished run is kept from so many pieces of a split on: less is soon made again."""
 
 
 def check_target(out: Path, force: bool) -> Path:
@@ -28,17 +30,6 @@ def check_target(out: Path, force: bool) -> Path:
     return target.resolve()
 
 
-_ASIDE, _LOCK = "-old.tmp", ".lock"
-
-
-def _temporary_prefix(target: Path) -> str:
-    return f".{target.name}.{socket.gethostname()}-"
-
-
-def _temporary_name(target: Path, ending: str) -> str:
-    return f"{_temporary_prefix(target)}{os.getpid()}-{secrets.token_hex(4)}{ending}"
-
-
 @contextmanager
 def work_folder(target: Path, job: Mapping[str, Any], force: bool) -> Iterator[Path]:
     """A folder beside the target, for one run at a time, which the next run of the same job finds again after a kill.
@@ -46,103 +37,85 @@ def work_folder(target: Path, job: Mapping[str, Any], force: bool) -> Iterator[P
     At the end it is gone, and so are parents that were made for it alone. Where the run is stopped or cannot write it
     stays, if it is worth keeping; such a folder of another job is cleared with `force` only.
     """
-    import fcntl  # not to be had everywhere, and only needed here
+    import fcntl  # does not exist on every system, and is needed here only
 
-    made: list[Path] = []
+    made = [parent for parent in target.parents if not parent.exists()]
     folder = target.parent / f".{target.name}.unfinished"
     try:
-        for parent in reversed([parent for parent in target.parents if not parent.exists()]):
-            parent.mkdir()
-            made.append(parent)
-        _remove_leftovers(target)
-        folder.mkdir(exist_ok=True)
-        with (folder / _LOCK).open("w") as lock:
+        folder.mkdir(parents=True, exist_ok=True)
+        with (folder / LOCK).open("w") as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 raise UserError(f"another run is preparing {target}", field="out") from None
+            if (folder / REPLACED).exists() and not target.exists():  # a run was killed between two renames
+                (folder / REPLACED).rename(target)
+                check_target(target, force)
             _claim(folder, target, job, force)
             try:
                 yield folder
             except BaseException as error:
                 if isinstance(error, UserError) or not _is_worth_keeping(folder):
-                    _discard(folder, target)
+                    _discard(folder)
                 raise
-            _discard(folder, target)
+            _discard(folder)
     finally:
         if not target.exists():
-            for parent in reversed(made):
+            for parent in made:
                 with suppress(OSError):
                     parent.rmdir()
 
 
 def _is_worth_keeping(folder: Path) -> bool:
-    """More than one piece of a split: what is less is soon made again."""
-    return any(folder.glob("*-000001.npz"))
+    return any(folder.glob(f"*-{KEPT_PIECES - 1:06d}.npz"))
 
 
 def _claim(folder: Path, target: Path, job: Mapping[str, Any], force: bool) -> None:
     """Go on with what an earlier run of the same job has done, or begin anew."""
-    record = folder / "job.json"
+    job = json.loads(json.dumps(job))
     try:
-        earlier = json.loads(record.read_text(encoding="utf-8"))
+        earlier = json.loads((folder / JOB).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         earlier = {}
-    asked = json.loads(json.dumps(job))
-    other = [key for key in asked if earlier.get(key) != asked[key]]
-    if not other:
+    different = [key for key in job if earlier.get(key) != job[key]]
+    if not different:
         return
     if _is_worth_keeping(folder) and not force:
         raise UserError(
-            f"{target} was begun with another {', '.join(other)} and not finished: go on with the same, or begin anew "
-            "with --force", field="out",
+            f"{target} was begun with another {', '.join(different)} and not finished: go on with the same, or begin "
+            "anew with --force", field="out",
         )  # fmt: skip
-    for path in folder.iterdir():
+    _clear(folder)
+    write_whole(folder / JOB, json.dumps(job, ensure_ascii=False, indent=1).encode())
+
+
+def _clear(folder: Path) -> None:
+    """Remove all but the lock; the pieces go before the job that they belong to."""
+    for path in sorted(folder.iterdir(), reverse=True):
         if path.is_dir():
-            shutil.rmtree(path)
-        elif path.name != _LOCK:
+            shutil.rmtree(path, ignore_errors=True)
+        elif path.name != LOCK:
             path.unlink()
-    write_whole(record, json.dumps(asked, ensure_ascii=False, indent=1).encode())
 
 
-def _discard(folder: Path, target: Path) -> None:
-    trash = folder.with_name(_temporary_name(target, ".tmp"))
-    folder.rename(trash)  # at once, or another run could find half of it
-    shutil.rmtree(trash, ignore_errors=True)
+def _discard(folder: Path) -> None:
+    _clear(folder)
+    (folder / LOCK).unlink()
+    with suppress(OSError):  # another run has begun here
+        folder.rmdir()
 
 
 @contextmanager
 def faults_of(target: Path) -> Iterator[None]:
-    """A full disk, a folder that may not be written to: the user's to mend, so one line that names the target."""
+    """A full disk or a folder that may not be written to: the user's to mend, so one line that names the target."""
     try:
         yield
     except OSError as error:
         raise UserError(f"cannot write {target}: {error.strerror or error}", field="out") from error
 
 
-def _remove_leftovers(target: Path) -> None:
-    """Clear away what a preparation of the same target left behind when it was killed on this machine."""
-    prefix = _temporary_prefix(target)
-    for folder in target.parent.iterdir():
-        if folder.name.startswith(prefix) and folder.name.endswith(".tmp"):
-            process = folder.name.removeprefix(prefix).split("-")[0]
-            only_copy = folder.name.endswith(_ASIDE) and not target.exists()  # killed between two renames
-            if process.isdigit() and not _is_running(int(process)) and not only_copy:
-                shutil.rmtree(folder, ignore_errors=True)
-
-
-def _is_running(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:  # it runs, as somebody else's
-        pass
-    return True
-
-
 def write(path: Path, content: bytes) -> None:
-    """Down to the disk: a full one must say so before the folder is moved into place."""
+    """Write down to the disk: a full one must say so before the folder is moved into place."""
     with path.open("wb") as stream:
         stream.write(content)
         stream.flush()
@@ -150,7 +123,7 @@ def write(path: Path, content: bytes) -> None:
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """All of it or nothing: a temporary file, flushed to the disk, then renamed."""
+    """Write all of it or nothing: a temporary file, flushed to the disk, then renamed."""
     temporary = path.with_name(f".{path.name}.tmp")
     write(temporary, content)
     os.replace(temporary, path)
@@ -158,14 +131,13 @@ def write_whole(path: Path, content: bytes) -> None:
 
 def move_into_place(folder: Path, target: Path) -> None:
     """Rename; a corpus that is to be replaced steps aside first and comes back if the rename fails."""
-    if not target.exists():
-        folder.rename(target)
-        return
-    aside = target.with_name(_temporary_name(target, _ASIDE))
-    target.rename(aside)
+    aside = folder.with_name(REPLACED)
+    replacing = target.exists()
+    if replacing:
+        target.rename(aside)
     try:
         folder.rename(target)
     except BaseException:
-        aside.rename(target)
+        if replacing:
+            aside.rename(target)
         raise
-    shutil.rmtree(aside, ignore_errors=True)

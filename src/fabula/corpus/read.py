@@ -7,10 +7,10 @@ A fault of a file (missing, empty, not UTF-8, a header without sentences) raises
 import csv
 import hashlib
 import json
-import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from io import TextIOWrapper
+from itertools import count, takewhile
 from pathlib import Path
 from typing import Any
 
@@ -78,11 +78,11 @@ def read_stories(
     try:
         with path.open("rb") as stream, TextIOWrapper(stream, encoding="utf-8-sig", newline="") as text:
             lines = _watched(text, stream.tell, watch)
-            found = False
+            empty = True
             for item in _READERS[chosen](path, lines, paragraphs):
-                found = True
+                empty = False
                 yield item
-            if not found:
+            if empty:
                 raise UserError(f"{path} is empty: it holds no story")
     except UnicodeDecodeError as error:
         raise UserError(f"{path}, line {_first_bad_line(path)}: not valid UTF-8") from error
@@ -128,62 +128,51 @@ def check_story(
         raise ValueError("no sentence" if not texts else "one sentence only")
     if len(texts) > MAX_SENTENCES:
         raise ValueError(f"{len(texts):,} sentences, more than {MAX_SENTENCES}")
-    labels: list[str | None] | None = None
-    if tags is not None:
-        if not isinstance(tags, list) or not all(tag is None or isinstance(tag, str) for tag in tags):
-            raise ValueError("its tags are not a list of labels and nulls")
-        if len(tags) != len(texts):
-            raise ValueError(f"{len(tags)} tags for {len(texts)} sentences")
-        labels = [None if tag is None else normalise(tag) for tag in tags]
-        if any(label is not None and (not label or not _is_unicode(label)) for label in labels):
-            raise ValueError("one of its tags is blank")
     name = normalise(id)
     return Story(
         id=name if _is_unicode(name) else name.encode("utf-8", "replace").decode(),
         sentences=texts,
         title=(normalise(title) or None) if isinstance(title, str) else None,
-        tags=labels,
+        tags=None if tags is None else _check_tags(tags, len(texts)),
         file=file,
         line=line,
     )
 
 
+def _check_tags(tags: object, sentences: int) -> list[str | None]:
+    if not isinstance(tags, list) or not all(tag is None or isinstance(tag, str) for tag in tags):
+        raise ValueError("its tags are not a list of labels and nulls")
+    if len(tags) != sentences:
+        raise ValueError(f"{len(tags)} tags for {sentences} sentences")
+    labels = [None if tag is None else normalise(tag) for tag in tags]
+    if any(label is not None and (not label or not _is_unicode(label)) for label in labels):
+        raise ValueError("one of its tags is blank")
+    return labels
+
+
 def _is_unicode(text: str) -> bool:
     """JSON can spell half of a surrogate pair, which no file can hold."""
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError:
-        return False
-    return True
+    return text.encode("utf-8", "ignore").decode() == text
 
 
 def _watched(text: TextIOWrapper, tell: Callable[[], int], watch: Callable[[int], object] | None) -> Iterator[str]:
     """The lines of a file; every thousand of them, `watch` is told of the bytes read since."""
-    told = 0
+    reported = 0
     for number, line in enumerate(text):
         if watch is not None and number % 1000 == 0:
-            watch(tell() - told)
-            told = tell()
+            watch(tell() - reported)
+            reported = tell()
         yield line
     if watch is not None:
-        watch(tell() - told)
+        watch(tell() - reported)
 
 
 def _first_bad_line(path: Path) -> int:
     """The first line that is not UTF-8; found by a second reading, because the first one decodes in blocks."""
     with path.open("rb") as stream:
-        return next((number for number, line in enumerate(stream, start=1) if not _is_utf8(line)), 1)
+        lines = enumerate(stream, start=1)
+        return next((number for number, line in lines if line.decode("utf-8", "ignore").encode() != line), 1)
 
-
-def _is_utf8(line: bytes) -> bool:
-    try:
-        line.decode("utf-8")
-    except UnicodeDecodeError:
-        return False
-    return True
-
-
-# --- CSV -------------------------------------------------------------------------------------------------------------
 
 _CLOZE_ENDINGS = ("RandomFifthSentenceQuiz1", "RandomFifthSentenceQuiz2")
 _CLOZE_ANSWER = "AnswerRightEnding"
@@ -191,9 +180,7 @@ _CLOZE_ANSWER = "AnswerRightEnding"
 
 def _read_csv(path: Path, lines: Iterator[str], paragraphs: bool) -> Iterator[Story | Rejected]:
     """ROCStories (storyid, storytitle, sentence1 …) or Story Cloze (InputSentence1 …, two endings, the right one)."""
-    previous_limit = csv.field_size_limit(
-        min(sys.maxsize, 2**31 - 1)
-    )  # a 10,000-word field is a row's fault, not csv's
+    previous_limit = csv.field_size_limit(2**31 - 1)  # a 10,000-word field is a row's fault, not csv's
     try:
         yield from _csv_rows(path, lines)
     finally:
@@ -202,86 +189,65 @@ def _read_csv(path: Path, lines: Iterator[str], paragraphs: bool) -> Iterator[St
 
 def _csv_rows(path: Path, lines: Iterator[str]) -> Iterator[Story | Rejected]:
     reader = csv.reader(lines, strict=True)
-    header: list[str] | None = None
-    columns: _Columns | None = None
+    header: list[str] = []
     while True:
         line = reader.line_num + 1
         try:
             row = next(reader)
         except StopIteration:
-            break
+            return
         except csv.Error as error:
             if "unexpected end of data" in str(error):
-                raise UserError(
-                    f"{path}, line {line}: a quotation mark opens a field here and is never closed"
-                ) from error
+                fault = "a quotation mark opens a field here and is never closed"
+                raise UserError(f"{path}, line {line}: {fault}") from error
             yield Rejected(path.name, line, f"its quotation marks do not pair up ({error})")
             continue
         if not any(field.strip() for field in row):
             continue  # a blank line
-        if header is None:
+        if not header:
             header = [name.strip() for name in row]
-            columns = _Columns.of_header(path, header)
+            read_row = _row_reader(path, header)
             continue
-        assert columns is not None
         try:
             if len(row) != len(header):
                 raise ValueError(f"{len(row)} fields where the header has {len(header)}")
-            yield columns.story(row, path, line)
+            sentences, identity, title = read_row(row)
+            name = identity or f"{path.stem}:{line}"
+            yield check_story(sentences, id=name, title=title, file=path.name, line=line)
         except ValueError as error:
             yield Rejected(path.name, line, str(error))
 
 
-@dataclass(frozen=True)
-class _Columns:
-    """Where a CSV file keeps what."""
+def _row_reader(path: Path, header: list[str]) -> Callable[[list[str]], tuple[list[object], str, str | None]]:
+    """A function from a row to its sentences, its id and its title, by the names of the columns."""
+    place = {name.lower(): position for position, name in reversed(list(enumerate(header)))}
 
-    sentences: tuple[int, ...]
-    endings: tuple[int, int] | None
-    answer: int | None
-    id: int | None
-    title: int | None
+    def numbered(stem: str) -> list[int]:
+        return [place[name] for name in takewhile(place.__contains__, (f"{stem}{number}" for number in count(1)))]
 
-    @classmethod
-    def of_header(cls, path: Path, header: list[str]) -> "_Columns":
-        lower = {name.lower(): position for position, name in reversed(list(enumerate(header)))}
+    def field(row: list[str], name: str) -> str:
+        return row[place[name]].strip() if name in place else ""
 
-        def numbered(stem: str) -> tuple[int, ...]:
-            found: list[int] = []
-            while f"{stem}{len(found) + 1}" in lower:
-                found.append(lower[f"{stem}{len(found) + 1}"])
-            return tuple(found)
+    def cloze_row(row: list[str]) -> tuple[list[object], str, str | None]:
+        answer = field(row, _CLOZE_ANSWER.lower())
+        if answer not in ("1", "2"):
+            raise ValueError(f"{_CLOZE_ANSWER} is {answer[:20]!r}, neither 1 nor 2")
+        ending = row[place[_CLOZE_ENDINGS[int(answer) - 1].lower()]]
+        return [*(row[position] for position in context), ending], field(row, "inputstoryid"), None
 
-        context = numbered("inputsentence")
-        if context:
-            endings = [lower.get(name.lower()) for name in _CLOZE_ENDINGS]
-            answer = lower.get(_CLOZE_ANSWER.lower())
-            if endings[0] is None or endings[1] is None or answer is None:
-                raise UserError(
-                    f"{path}: a Story Cloze file needs the columns {', '.join(_CLOZE_ENDINGS)} and {_CLOZE_ANSWER}"
-                )
-            return cls(context, (endings[0], endings[1]), answer, lower.get("inputstoryid"), None)
-        sentences = numbered("sentence")
-        if not sentences:
-            shown = ", ".join(header[:8])[:80]
-            raise UserError(
-                f"{path}: its header has no sentence columns (sentence1, sentence2, … or InputSentence1, …): {shown}"
-            )
-        return cls(sentences, None, None, lower.get("storyid"), lower.get("storytitle"))
+    def roc_row(row: list[str]) -> tuple[list[object], str, str | None]:
+        return [row[position] for position in sentences], field(row, "storyid"), field(row, "storytitle")
 
-    def story(self, row: list[str], path: Path, line: int) -> Story:
-        sentences: list[object] = [row[position] for position in self.sentences]
-        if self.endings is not None and self.answer is not None:
-            answer = row[self.answer].strip()
-            if answer not in ("1", "2"):
-                raise ValueError(f"{_CLOZE_ANSWER} is {answer[:20]!r}, neither 1 nor 2")
-            sentences.append(row[self.endings[int(answer) - 1]])
-        identity = row[self.id].strip() if self.id is not None else ""
-        title = row[self.title] if self.title is not None else None
-        return check_story(sentences, id=identity or f"{path.stem}:{line}", title=title, file=path.name, line=line)
-
-
-# --- JSON lines and plain text ---------------------------------------------------------------------------------------
+    context, sentences = numbered("inputsentence"), numbered("sentence")
+    if context:
+        if any(name.lower() not in place for name in (*_CLOZE_ENDINGS, _CLOZE_ANSWER)):
+            needed = f"{', '.join(_CLOZE_ENDINGS)} and {_CLOZE_ANSWER}"
+            raise UserError(f"{path}: a Story Cloze file needs the columns {needed}")
+        return cloze_row
+    if not sentences:
+        columns = "sentence1, sentence2, … or InputSentence1, …"
+        raise UserError(f"{path}: its header has no sentence columns ({columns}): {', '.join(header[:8])[:80]}")
+    return roc_row
 
 
 def _read_jsonl(path: Path, lines: Iterator[str], paragraphs: bool) -> Iterator[Story | Rejected]:
@@ -305,14 +271,8 @@ def _json_story(line: str, path: Path, number: int) -> Story:
         raise ValueError('no list "sentences"')
     identity = record.get("id")
     name = normalise(str(identity)) if isinstance(identity, (str, int)) else ""
-    return check_story(
-        sentences,
-        record.get("tags"),
-        id=name or f"{path.stem}:{number}",
-        title=record.get("title"),
-        file=path.name,
-        line=number,
-    )
+    name = name or f"{path.stem}:{number}"
+    return check_story(sentences, record.get("tags"), id=name, title=record.get("title"), file=path.name, line=number)
 
 
 def _read_text(path: Path, lines: Iterator[str], paragraphs: bool) -> Iterator[Story | Rejected]:

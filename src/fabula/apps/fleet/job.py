@@ -22,7 +22,7 @@ from fabula.apps.fleet.local import Local
 from fabula.apps.fleet.rows import check_files, estimated_rows, fingerprint, read_items
 from fabula.apps.fleet.shards import Output
 from fabula.apps.fleet.work import Chunk, Work
-from fabula.corpus.encode import cores
+from fabula.corpus.pieces import cores
 from fabula.errors import UserError
 from fabula.sampling.many import FillsTogether, together
 from fabula.sampling.settings import whole_number

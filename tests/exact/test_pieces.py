@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import os
-from itertools import product
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from fabula.corpus.dataset import ARRAYS, Joined, array_file, ids_file, offsets, shard_name
-from fabula.corpus.encode import encode_batch
-from fabula.corpus.holdout import hold_out_stories
+from fabula.corpus.dataset import ARRAYS, array_file, ids_file, offsets, shard_name
+from fabula.corpus.pieces import LISTED, Encoders, Split, encode_piece
+from fabula.corpus.prepare import hold_out_stories
 from fabula.corpus.read import Rejected, Story
-from fabula.corpus.spill import Spilled
 from fabula.corpus.transitions import Transitions
 from fabula.corpus.vocabulary import Vocabulary
 
@@ -32,73 +30,57 @@ def stories(n: int) -> list[Story | Rejected]:
     return found
 
 
-@pytest.mark.parametrize("pieces", [1, 3, 100])
-@pytest.mark.parametrize("rows", [1, 7, 50])
-def test_pieces_make_the_arrays_and_the_transitions(tmp_path: Path, rows: int, pieces: int) -> None:
-    items, split = stories(40), Spilled(tmp_path, "train", listed=3)
-    for number, first in enumerate(range(0, len(items), rows)):
-        piece = items[first : first + rows]
-        split.add(number, [encode_batch(piece[i : i + 4], None) for i in range(0, len(piece), 4)])
-    split.close()
+@pytest.mark.parametrize(("rows", "shard_rows"), [(1, 1), (7, 21), (7, 10), (50, 1000)])
+def test_pieces_make_the_arrays_and_the_transitions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: int, shard_rows: int
+) -> None:
+    monkeypatch.setattr("fabula.corpus.pieces.PIECE", rows)
+    items, split = stories(80), Split(tmp_path, "train", shard_rows)
+    split.encode(iter(items), Encoders(1), None)
     whole = [item for item in items if isinstance(item, Story)]
     tags = np.asarray([-1 if tag is None else LABELS.index(tag) for story in whole for tag in story.tags or ()])
     ends = offsets([len(story.sentences) for story in whole])
     expected = Transitions.count(tags, ends, 2)
     vocabulary = Vocabulary.from_counts(split.words, cutoff=2)
-    written = split.write(tmp_path, vocabulary, LABELS, own=True, pieces=pieces)
-    assert written.initial.tolist() == expected.initial.tolist()
-    assert written.following.tolist() == expected.following.tolist()
-    shards = -(-len(items) // (rows * pieces))
+    files, tag_counts, transitions = split.write(tmp_path, vocabulary, LABELS, own=True, smoothing=0.1)
+    assert transitions.initial.tolist() == expected.initial.tolist()
+    assert transitions.following.tolist() == expected.following.tolist()
+    shards = -(-len(items) // shard_rows)
     names = ["train"] if shards == 1 else [shard_name("train", number) for number in range(shards)]
-    arrays = {name: Joined([np.load(tmp_path / array_file(shard, name)) for shard in names]) for name in ARRAYS}
+    arrays = {name: np.concatenate([np.load(tmp_path / array_file(s, name)) for s in names]) for name in ARRAYS}
     assert arrays["story_offsets"].tolist() == ends.tolist()
     assert arrays["tags"].tolist() == tags.tolist()
     assert arrays["characters"].tolist() == [len(sentence) for story in whole for sentence in story.sentences]
-    assert written.tags.tolist() == [int((tags == state).sum()) for state in (-1, 0, 1)]
+    assert tag_counts.tolist() == [int((tags == state).sum()) for state in (-1, 0, 1)]
     text = [word for story in whole for sentence in story.sentences for word in [*sentence.split(), "<eos>"]]
     assert [vocabulary.words[i] for i in arrays["tokens"]] == text
     assert [text[end - 1] for end in arrays["sentence_offsets"][1:]] == ["<eos>"] * len(tags)
     assert "".join((tmp_path / ids_file(shard)).read_text() for shard in names).split() == [story.id for story in whole]
     made = [*(array_file(shard, array) for shard in names for array in ARRAYS), *map(ids_file, names)]
-    assert sorted(written.files) == sorted(made)
-    assert written.unknown == 0
-    assert (split.rejections, len(split.rejected)) == (6, 3)
+    assert sorted(files) == sorted(made)
+    assert split.unknown == 0
+    assert (split.rejections, len(split.rejected)) == (12, LISTED)
 
 
 def test_a_piece_that_is_not_whole_has_no_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def stop(descriptor: int) -> None:
         raise KeyboardInterrupt
 
-    split = Spilled(tmp_path, "train", listed=3)
     monkeypatch.setattr(os, "fsync", stop)
     with pytest.raises(KeyboardInterrupt):
-        split.add(0, [encode_batch(stories(3), None)])
-    assert not split.path(0).exists()
-
-
-def test_joined_arrays_are_read_as_one() -> None:
-    whole = np.arange(11, dtype=np.int32)
-    joined = Joined([whole[:4], whole[4:4], whole[4:9], whole[9:]])
-    assert (len(joined), str(joined.dtype), np.asarray(joined).tolist()) == (11, "int32", joined.tolist())
-    assert list(joined) == joined.tolist() == whole.tolist()
-    for start, stop in product([None, *range(-12, 13)], repeat=2):
-        assert joined[start:stop].tolist() == whole[start:stop].tolist()
-    assert joined[::-2].tolist() == whole[::-2].tolist()
-    assert [joined[i] for i in range(-11, 11)] == [*whole, *whole]
-    assert joined[np.int64(5)] == 5
-    with pytest.raises(IndexError):
-        joined[11]
+        encode_piece(tmp_path / "train-000000.npz", stories(3), None)
+    assert not (tmp_path / "train-000000.npz").exists()
 
 
 def test_the_held_out_stories_are_so_many_and_the_rest_is_kept() -> None:
     items = stories(200)
-    kept, drawn = hold_out_stories(lambda: items, 0.1, seed=3)
+    kept, drawn = hold_out_stories(lambda: iter(items), 0.1, seed=3)
     assert drawn is not None
     kept_ids = [item.id for item in kept if isinstance(item, Story)]
     drawn_ids = [item.id for item in drawn if isinstance(item, Story)]
     assert len(drawn_ids) == 20
     assert sorted([*kept_ids, *drawn_ids], key=int) == [str(i) for i in range(200)]
     assert kept_ids == sorted(kept_ids, key=int)
-    others = [[item.id for item in hold_out_stories(lambda: items, 0.1, seed)[1] or ()] for seed in (3, 4)]  # type: ignore[union-attr]
+    others = [[item.id for item in hold_out_stories(lambda: iter(items), 0.1, seed)[1] or ()] for seed in (3, 4)]  # type: ignore[union-attr]
     assert others[0] == drawn_ids != others[1]
-    assert hold_out_stories(lambda: items[:1], 0.1, 0)[1] is None
+    assert hold_out_stories(lambda: iter(items[:1]), 0.1, 0)[1] is None
