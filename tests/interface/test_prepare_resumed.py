@@ -14,6 +14,7 @@ import psutil  # type: ignore[import-untyped]
 import pytest
 
 from fabula.corpus import pieces as pieces_module
+from fabula.corpus.folder import KEPT_PIECES
 from fabula.corpus.prepare import prepare
 from fabula.corpus.taggers.protocol import Tagger
 from fabula.corpus.toy import toy_stories
@@ -157,7 +158,8 @@ def check(folder: Path, n: int, rows: int, kills: int, jobs: int) -> int:
         before = pieces(out)
         process = begin(source, out, rows, jobs)
         deadline = time.monotonic() + 300
-        while len(pieces(out)) == len(before) and process.poll() is None:
+        enough = max(len(before), KEPT_PIECES + 2)  # fewer pieces are not kept
+        while len(pieces(out)) <= enough and process.poll() is None:
             assert time.monotonic() < deadline
             time.sleep(0.001)
         time.sleep(0.02 * rng.random())
@@ -179,8 +181,8 @@ def check(folder: Path, n: int, rows: int, kills: int, jobs: int) -> int:
 
 
 @pytest.mark.system
-@pytest.mark.parametrize(("n", "rows", "kills", "jobs"), [(1500, 25, 3, 1), (9_000, 100, 8, 2)])
+@pytest.mark.parametrize(("n", "rows", "kills", "jobs"), [(1500, 25, 3, 1), (9_000, 100, 4, 2)])
 def test_kills(tmp_path: Path, n: int, rows: int, kills: int, jobs: int) -> None:
     """The second corpus is above the size from which workers are started, so some of them are killed."""
     workers = check(tmp_path, n, rows, kills, jobs)
-    assert workers >= (2 if jobs > 1 else 0)
+    assert workers >= (1 if jobs > 1 else 0)

@@ -11,7 +11,6 @@ import importlib
 import os
 import sys
 from collections.abc import Sequence
-from importlib import metadata
 from typing import NoReturn
 
 from fabula import __version__
@@ -34,6 +33,7 @@ GROUP = "fabula.commands"
 """The entry points of further commands: the apps', the paper's, a plug-in's. Each names a module with `ABOUT`, what the
 help says of it, and `add_parser`."""
 
+HELP = ("-h", "--help")
 FULL = (errno.ENOSPC, errno.EDQUOT)
 """A disk with no room left: nobody's fault in the code, wherever it happens."""
 
@@ -45,8 +45,8 @@ class Parser(argparse.ArgumentParser):
         self.exit(2, f"{self.prog}: {message} (see {self.prog} --help)\n")
 
 
-def build_parser(only: str | None = None) -> argparse.ArgumentParser:
-    """The parser of all commands; of the others their names alone where `only` one will be called."""
+def build_parser(command: str | None = None) -> argparse.ArgumentParser:
+    """The parser of all commands, or of one alone; with `--help`, of their names and what they do."""
     parser = Parser(
         prog="fabula",
         description="Write and fill in short stories along an emotional arc.",
@@ -54,40 +54,39 @@ def build_parser(only: str | None = None) -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"fabula {__version__}")
     subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    for name, about in COMMANDS.items():
-        if only is None or name == only:
-            importlib.import_module(f"fabula.cli.{name}").add_parser(subparsers)
-        else:
-            subparsers.add_parser(name, help=about)
-    for name, module in further_commands().items():
-        if only is None or name == only:
+    modules = {name: f"fabula.cli.{name}" for name in COMMANDS}
+    if command not in COMMANDS:
+        modules |= further_commands()
+    for name, module in modules.items():
+        if command in HELP:
+            subparsers.add_parser(name, help=COMMANDS.get(name) or importlib.import_module(module).ABOUT)
+        elif command == name or command not in modules:
             importlib.import_module(module).add_parser(subparsers)
-        else:
-            subparsers.add_parser(name, help=importlib.import_module(module).ABOUT if only.startswith("-") else None)
     return parser
 
 
 def further_commands() -> dict[str, str]:
     """The module of every command that is installed beside those of this folder, by name."""
+    from importlib import metadata
+
     return {entry.name: entry.value for entry in sorted(metadata.entry_points(group=GROUP), key=lambda e: e.name)}
 
 
 def arcs(argv: Sequence[str]) -> list[str]:
     """`--arc -+` as `--arc=-+`: to argparse an arc that begins with a minus is an option."""
-    told: list[str] = []
+    words: list[str] = []
     for word in argv:
-        if told and told[-1] == "--arc" and word.startswith("-") and not word.strip("+-.?"):
-            told[-1] = f"--arc={word}"
+        if words and words[-1] == "--arc" and word.startswith("-") and not word.strip("+-.?"):
+            words[-1] = f"--arc={word}"
         else:
-            told.append(word)
-    return told
+            words.append(word)
+    return words
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; every mistake of the user's ends here as one line."""
     words = arcs(sys.argv[1:] if argv is None else argv)
-    alone = words and (words[0] in {*COMMANDS, *further_commands()} or words[0] in ("-h", "--help", "--version"))
-    args = build_parser(words[0] if alone else None).parse_args(words)
+    args = build_parser(words[0] if words else None).parse_args(words)
     try:
         code: int = args.run(args)
         sys.stdout.flush()

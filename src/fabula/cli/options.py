@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, get_args
 from fabula.errors import UserError
 from fabula.sampling.protocol import DEFAULT, samplers
 from fabula.sampling.settings import choices, declared, offered, types_of
-from fabula.sampling.task import is_blank
 
 if TYPE_CHECKING:
     from fabula.api import Narrator
@@ -143,6 +142,8 @@ def add_story(parser: argparse.ArgumentParser, blanks: bool) -> None:
 
 def story(args: argparse.Namespace) -> list[str]:
     """The sentences, from the arguments, a file or standard input."""
+    from fabula.sampling.task import is_blank
+
     if args.file is not None and args.sentences:
         raise UserError("sentences and --file were both given; use one", field="file")
     if args.file is not None or args.sentences == ["-"]:

@@ -1,22 +1,26 @@
 """`fabula prepare`: story files, or the toy grammar, to a prepared corpus."""
 
+from __future__ import annotations
+
 import argparse
 import signal
 import sys
 from types import FrameType
+from typing import TYPE_CHECKING, Any
 
 from fabula.cli import COMMANDS
-from fabula.corpus.prepare import CUTOFF, LISTED, SHARD_ROWS, Report, prepare, prepare_stories
 from fabula.corpus.read import FORMATS, MAX_SENTENCES, MAX_WORDS, MIN_SENTENCES
-from fabula.corpus.taggers.protocol import DEFAULT_TAGGER, TAGGERS, build_tagger
-from fabula.corpus.taggers.sentiment import VaderTagger
-from fabula.corpus.transitions import SMOOTHING
 from fabula.errors import UserError
+
+if TYPE_CHECKING:
+    from fabula.corpus.prepare import Report
+    from fabula.corpus.taggers.protocol import Tagger
 
 HOLD_OUT = 0.05
 """Share of the stories to validate on where nobody names any: training needs some to know when to stop."""
+SHOWN_LABELS = 12
 
-_DESCRIPTION = f"""\
+DESCRIPTION = f"""\
 Read stories, tokenise and tag them, and write a folder that `fabula train` and `fabula evaluate` read.
 
 A story has {MIN_SENTENCES} to {MAX_SENTENCES} sentences of at most {MAX_WORDS} words. Files, by their endings:
@@ -27,7 +31,7 @@ A row that is no story is kept out, counted and listed; the folder appears compl
 or stopped goes on when the same command is given again.
 """
 
-_EXAMPLES = """\
+EXAMPLES = """\
 examples:
   fabula prepare train.csv --valid valid.csv --test test.csv --out prepared/roc
   fabula prepare mine.txt --paragraphs --out prepared/mine
@@ -36,81 +40,43 @@ examples:
 """
 
 
-def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Register `prepare`."""
+def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = subparsers.add_parser(
         "prepare",
         help=COMMANDS["prepare"],
-        description=_DESCRIPTION,
-        epilog=_EXAMPLES,
+        description=DESCRIPTION,
+        epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("files", nargs="*", metavar="FILE", help="story files of the training split")
-    parser.add_argument("--out", required=True, metavar="DIR", help="the folder to write; it must not exist yet")
-    parser.add_argument("--valid", metavar="FILE", help="stories of the validation split (default: drawn from FILE)")
-    parser.add_argument("--test", metavar="FILE", help="stories of the test split")
-    parser.add_argument("--toy", type=int, metavar="N", help="prepare N stories of the built-in toy grammar instead")
-    parser.add_argument(
-        "--seed",
-        type=int,
-        default=0,
-        metavar="S",
-        help="of the toy stories, and of the validation stories drawn from FILE (%(default)s)",
-    )
-    parser.add_argument(
-        "--cutoff",
-        type=int,
-        metavar="N",
-        help=f"words seen less often in training become <unk> (default: {CUTOFF}; 1 for the toy corpus)",
-    )
-    parser.add_argument(
-        "--tags",
-        choices=("auto", "vader", "own"),
-        default="auto",
-        help="VADER's sentiment, the files' own tags, or the files' own where they have any (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--tagger",
-        metavar="NAMES",
-        help=f"tag every sentence by this tagger, or by several, a,b: {', '.join(TAGGERS.names())} (or --tags)",
-    )
-    parser.add_argument(
-        "--positive",
-        type=float,
-        default=VaderTagger().threshold_positive,
-        metavar="X",
-        help="a VADER score of at least X is positive (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--negative",
-        type=float,
-        default=VaderTagger().threshold_negative,
-        metavar="X",
-        help="a VADER score of at most X is negative (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--smoothing",
-        type=float,
-        default=SMOOTHING,
-        metavar="X",
-        help="added to each count behind p(S_1) and p(S_i | S_i-1) (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--shard-rows",
-        type=int,
-        default=SHARD_ROWS,
-        metavar="N",
-        help="a split with more rows is written in shards of so many, at most (default: %(default)s)",
-    )
-    parser.add_argument("--format", choices=FORMATS, help="read FILE as this, whatever its name ends in")
-    parser.add_argument("--paragraphs", action="store_true", help="split plain text into sentences by rule")
-    parser.add_argument("--jobs", type=int, metavar="N", help="processes (default: one per core, at most 8)")
-    parser.add_argument(
-        "--force",
-        action="store_true",
-        help="replace a prepared corpus at DIR, or an unfinished one with other settings",
-    )
-    parser.add_argument("--json", action="store_true", help="print the report as JSON")
+
+    def add(name: str, help: str, **how: Any) -> None:
+        parser.add_argument(name, help=help, **how)
+
+    add("files", "story files of the training split", nargs="*", metavar="FILE")
+    add("--out", "the folder to write; it must not exist yet", required=True, metavar="DIR")
+    add("--valid", "stories of the validation split (default: drawn from FILE)", metavar="FILE")
+    add("--test", "stories of the test split", metavar="FILE")
+    add("--toy", "prepare N stories of the built-in toy grammar instead", type=int, metavar="N")
+    text = "of the toy stories, and of the validation stories drawn from FILE (%(default)s)"
+    add("--seed", text, type=int, default=0, metavar="S")
+    text = "words seen less often in training become <unk> (default: 5; 1 for the toy corpus)"
+    add("--cutoff", text, type=int, metavar="N")
+    text = "VADER's sentiment, the files' own tags, or the files' own where they have any (default: %(default)s)"
+    add("--tags", text, choices=("auto", "vader", "own"), default="auto")
+    text = "tag every sentence by this tagger, or by several, a,b: vader, emotion, verb or an installed one (or --tags)"
+    add("--tagger", text, metavar="NAMES")
+    add("--positive", "a VADER score of at least X is positive (default: 0.2)", type=float, metavar="X")
+    add("--negative", "a VADER score of at most X is negative (default: -0.2)", type=float, metavar="X")
+    text = "added to each count behind p(S_1) and p(S_i | S_i-1) (default: 0.1)"
+    add("--smoothing", text, type=float, metavar="X")
+    text = "a split with more rows is written in shards of so many, at most (default: 1000000)"
+    add("--shard-rows", text, type=int, metavar="N")
+    add("--format", "read FILE as this, whatever its name ends in", choices=FORMATS)
+    add("--paragraphs", "split plain text into sentences by rule", action="store_true")
+    add("--jobs", "processes (default: one per core, at most 8)", type=int, metavar="N")
+    text = "replace a prepared corpus at DIR, or an unfinished one with other settings"
+    add("--force", text, action="store_true")
+    add("--json", "print the report as JSON", action="store_true")
     parser.set_defaults(run=run)
 
 
@@ -120,64 +86,47 @@ def run(args: argparse.Namespace) -> int:
         raise UserError("give story files, or --toy N", field="files")
     if args.toy is not None and (args.valid or args.test or args.paragraphs or args.format or args.tags == "own"):
         raise UserError("--toy makes its own splits and tags: leave out the options that are about files", field="toy")
-    if args.tagger is not None and args.tags != "auto":
-        raise UserError("--tagger names a tagger, --tags says whose tags: give one of the two", field="tagger")
-    usual = (VaderTagger().threshold_positive, VaderTagger().threshold_negative)
-    names = (args.tagger or DEFAULT_TAGGER).split(",")
-    if DEFAULT_TAGGER not in names and (args.positive, args.negative) != usual:
-        raise UserError(f"--positive and --negative are VADER's, not those of {args.tagger}", field="tagger")
-    thresholds = {"threshold_positive": args.positive, "threshold_negative": args.negative}
-    parts = [{"tagger": name, **(thresholds if name == DEFAULT_TAGGER else {})} for name in names]
-    tagger = build_tagger({"parts": parts} if len(parts) > 1 else parts[0])
-    own_tags = False if args.tagger is not None else {"auto": None, "vader": False, "own": True}[args.tags]
-    progress = not args.json and sys.stderr.isatty()
+    from fabula.corpus.prepare import prepare, prepare_stories
+    from fabula.corpus.toy import toy_splits
+
+    named = {name: getattr(args, name) for name in ("cutoff", "smoothing", "shard_rows", "jobs")}
+    settings = {name: value for name, value in named.items() if value is not None}
+    settings |= {"tagger": tagger(args), "force": args.force, "progress": not args.json and sys.stderr.isatty()}
     previous = signal.signal(signal.SIGTERM, _interrupt)
     try:
         if args.toy is not None:
-            from fabula.corpus.toy import toy_splits
-
-            report = prepare_stories(
-                toy_splits(args.toy, args.seed),
-                args.out,
-                provenance={"toy": args.toy, "seed": args.seed},
-                cutoff=1 if args.cutoff is None else args.cutoff,
-                tagger=tagger,
-                smoothing=args.smoothing,
-                shard_rows=args.shard_rows,
-                force=args.force,
-                jobs=args.jobs,
-                progress=progress,
-            )
+            provenance = {"toy": args.toy, "seed": args.seed}
+            report = prepare_stories(toy_splits(args.toy, args.seed), args.out, provenance=provenance, **settings)
         else:
+            own_tags = False if args.tagger is not None else {"auto": None, "vader": False, "own": True}[args.tags]
             report = prepare(
-                args.files,
-                args.out,
-                valid=args.valid,
-                test=args.test,
-                cutoff=CUTOFF if args.cutoff is None else args.cutoff,
-                tagger=tagger,
-                own_tags=own_tags,
-                smoothing=args.smoothing,
-                shard_rows=args.shard_rows,
-                paragraphs=args.paragraphs,
-                format=args.format,
-                force=args.force,
-                jobs=args.jobs,
-                progress=progress,
-                hold_out=HOLD_OUT,
-                seed=args.seed,
-            )
+                args.files, args.out, valid=args.valid, test=args.test, paragraphs=args.paragraphs, format=args.format,
+                hold_out=HOLD_OUT, seed=args.seed, own_tags=own_tags, **settings,
+            )  # fmt: skip
     finally:
         signal.signal(signal.SIGTERM, previous)
     print(report.to_json() if args.json else render(report))
     if args.toy is None and args.valid is None:
         drawn = report.splits["valid"].stories if "valid" in report.splits else 0
-        told = f"note: {drawn:,} of the stories were drawn (seed {args.seed}) to validate on; name others with --valid"
-        print(
-            told if drawn else "note: training also needs stories to validate on: name some with --valid",
-            file=sys.stderr,
-        )
+        note = f"note: {drawn:,} of the stories were drawn (seed {args.seed}) to validate on; name others with --valid"
+        none = "note: training also needs stories to validate on: name some with --valid"
+        print(note if drawn else none, file=sys.stderr)
     return 0
+
+
+def tagger(args: argparse.Namespace) -> Tagger:
+    """The tagger that the arguments name; the thresholds are VADER's."""
+    from fabula.corpus.taggers.protocol import DEFAULT_TAGGER, build_tagger
+
+    if args.tagger is not None and args.tags != "auto":
+        raise UserError("--tagger names a tagger, --tags says whose tags: give one of the two", field="tagger")
+    names = (args.tagger or DEFAULT_TAGGER).split(",")
+    named = {"threshold_positive": args.positive, "threshold_negative": args.negative}
+    thresholds = {name: value for name, value in named.items() if value is not None}
+    if DEFAULT_TAGGER not in names and thresholds:
+        raise UserError(f"--positive and --negative are VADER's, not those of {args.tagger}", field="tagger")
+    parts = [{"tagger": name, **(thresholds if name == DEFAULT_TAGGER else {})} for name in names]
+    return build_tagger({"parts": parts} if len(parts) > 1 else parts[0])
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
@@ -196,11 +145,11 @@ def render(report: Report) -> str:
         shares = [f"{label} {100 * count / split.sentences:.1f} %" for label, count in split.tags.items()]
         if split.untagged:
             shares.append(f"no tag {100 * split.untagged / split.sentences:.1f} %")
-        shown = shares if len(shares) <= 12 else [*shares[:12], f"and {len(shares) - 12} more"]
-        lines.append(f"  {'':<6}{', '.join(shown)}")
+        more = [f"and {len(shares) - SHOWN_LABELS} more"] if len(shares) > SHOWN_LABELS else []
+        lines.append(f"  {'':<6}{', '.join(shares[:SHOWN_LABELS] + more)}")
     rejected = sum(split.rejected for split in report.splits.values())
     lines.append(f"  rejected rows: {rejected:,}")
     lines.extend(f"    {row}" for row in report.rejected)
-    if rejected > LISTED:
-        lines.append(f"    and {rejected - LISTED:,} more")
+    if rejected > len(report.rejected):
+        lines.append(f"    and {rejected - len(report.rejected):,} more")
     return "\n".join(lines)
