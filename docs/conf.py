@@ -10,8 +10,8 @@ from fastapi import FastAPI
 from sphinx.application import Sphinx
 
 import fabula
-from fabula.apps.serve import completions
-from fabula.apps.studio import stories, writing
+from fabula.apps.serve import completions, writing
+from fabula.apps.studio import stories
 from fabula.cli import build_parser
 
 HERE = Path(__file__).parent

@@ -12,13 +12,14 @@ from typing import Any
 
 from pydantic import BaseModel, TypeAdapter
 
+from fabula.apps.serve.bodies import FillBody, PersonBody
 from fabula.apps.serve.completions import CompletionAnswer, CompletionBody
-from fabula.apps.studio import bodies
-from fabula.apps.studio.bodies import FillBody, State
+from fabula.apps.studio import document
+from fabula.apps.studio.document import State
 from fabula.results import Explanation, Filling, Posterior, Score, Tagging
 
 HERE = Path(__file__).parent
-PAGE_SCHEMA = Path(bodies.__file__).parent / "page" / "schema.js"
+PAGE_SCHEMA = Path(document.__file__).parent / "page" / "schema.js"
 VERSION = 1
 TYPES: dict[str, tuple[Any, str]] = {
     "filling": (Filling, "What `fabula fill --json`, `fabula write --json` and POST /api/fill answer: candidates"),
@@ -72,13 +73,13 @@ def page_schema() -> str:
     """The text of page/schema.js: the one list of a story's fields that the page has."""
     constants = {
         "STORY": page_fields(State),
-        "LINE": page_fields(bodies.Line),
-        "PERSON": page_fields(bodies.PersonBody),
-        "CONTENT_FIELDS": bodies.CONTENT_FIELDS,
-        "SAVED_FIELDS": [name for name in State.model_fields if name not in bodies.HISTORY_FIELDS],
+        "LINE": page_fields(document.Line),
+        "PERSON": page_fields(PersonBody),
+        "CONTENT_FIELDS": document.CONTENT_FIELDS,
+        "SAVED_FIELDS": [name for name in State.model_fields if name not in document.HISTORY_FIELDS],
     }
     lines = [
-        "// Written by schema/make.py from fabula.apps.studio.bodies: change the story's fields there, not here.",
+        "// Written by schema/make.py from fabula.apps.studio.document: change the story's fields there, not here.",
         "",
     ]
     for name, value in constants.items():

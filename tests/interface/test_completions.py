@@ -12,8 +12,8 @@ import httpx
 import openai
 import pytest
 
-from fabula.apps.studio.server import create_server
-from fabula.apps.studio.settings import StudioSettings
+from fabula.apps.serve.app import create_server
+from fabula.apps.serve.settings import ServerSettings
 
 PAGE = "http://localhost:3000"
 TOKEN = "a-long-secret"
@@ -28,7 +28,7 @@ def url(serving: Serving, random_models: Path) -> Iterator[str]:
         patch.setenv("FABULA_MODELS", str(random_models))
         patch.setattr("fabula.api.PACKAGED", random_models / "none")
         patch.setattr("fabula.apps.serve.completions.USUAL_SAMPLES", SAMPLES)
-        with serving(create_server(StudioSettings(token=TOKEN, origins=frozenset({PAGE})))) as address:
+        with serving(create_server(ServerSettings(token=TOKEN, origins=frozenset({PAGE})))) as address:
             yield address
 
 

@@ -57,7 +57,7 @@ def test_rows_are_a_table_and_dicts_have_every_digit(random_models: Path) -> Non
 
 def test_a_state_of_before_still_opens() -> None:
     """What a studio of 0.1 kept: no tray, no model."""
-    from fabula.apps.studio.bodies import State
+    from fabula.apps.studio.document import State
 
     old = {"lines": [{"text": "Tom was sad."}, {"write": True}], "seed": 3, "undo": [{"lines": []}]}
     state = State.model_validate(old)

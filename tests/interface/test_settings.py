@@ -40,7 +40,7 @@ def repeating() -> Iterator[None]:
 @pytest.mark.usefixtures("repeating")
 def test_a_sampler_of_ones_own_is_one_file_and_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     """Every door offers it with its own setting; others do not have that setting, nor it theirs."""
-    from fabula.apps.studio.bodies import Sampling, with_settings
+    from fabula.apps.serve.bodies import Sampling, with_settings
 
     for words, sentence in (([], STORY[0]), (["--words", "3"], "Mia's car")):
         assert main(["fill", *GIVEN, "--sampler", "repeat", "--samples", "2", *words, "--json"]) == 0

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import math
 import threading
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from fabula.apps.studio import attention, jobs
+from fabula.apps.serve import jobs
 from gates import SECONDS, Gate, until
 from own_loop import run_alone
 
@@ -26,7 +26,7 @@ def test_free_workers_share_those_who_wait_and_a_crowd_is_waited_for(monkeypatch
         yield list(calls)
 
     async def main() -> None:
-        pool, hold, stop = jobs.Jobs(workers=2, queue=9), Gate(), threading.Event()
+        pool, hold, stop = jobs.WorkerPool(workers=2, queue=9), Gate(), threading.Event()
 
         def holding() -> Iterator[int]:
             hold.wait()
@@ -34,16 +34,16 @@ def test_free_workers_share_those_who_wait_and_a_crowd_is_waited_for(monkeypatch
 
         def long() -> Iterator[int]:
             while not stop.wait(0.01):
-                attention.check()
+                jobs.check()
             yield 0
 
         endless, _ = pool.submit(long), pool.submit(holding)
-        endless.spent = 2 * jobs.SHORT_SECONDS
-        endless.unbroken = 1  # until the first half is at work
-        many = [pool.submit(jobs.Together("kind", 10, n, work)) for n in range(8)]
+        endless.used_seconds = 2 * jobs.SHORT_SECONDS
+        endless.uninterrupted = 1  # until the first half is at work
+        many = [pool.submit(jobs.BatchedWork("kind", 10, n, work)) for n in range(8)]
         hold.opened.set()
         await asyncio.to_thread(until, lambda: bool(told))
-        endless.unbroken = 0
+        endless.uninterrupted = 0
         assert [await asyncio.wait_for(job.last(), SECONDS) for job in many] == list(range(8))
         assert sorted(told) == [[0, 1, 2, 3], [4, 5, 6, 7]]
         stop.set()
@@ -51,8 +51,7 @@ def test_free_workers_share_those_who_wait_and_a_crowd_is_waited_for(monkeypatch
 
         told.clear()
         monkeypatch.setattr(jobs, "GATHER_SECONDS", 1.0)
-        monkeypatch.setattr(jobs, "CROWD_SECONDS", math.inf)
-        some = [pool.submit(jobs.Together("kind", 10, n, work)) for n in range(6)]
+        some = [pool.submit(jobs.BatchedWork("kind", 10, n, work)) for n in range(6)]
         assert [await asyncio.wait_for(job.last(), SECONDS) for job in some] == list(range(6))
         assert sorted(map(len, told)) == [3, 3]
         await asyncio.to_thread(pool.close, SECONDS)
@@ -61,22 +60,21 @@ def test_free_workers_share_those_who_wait_and_a_crowd_is_waited_for(monkeypatch
 
 
 def test_a_batch_begins_when_nobody_else_comes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Three of a kind, each 1.2 s after the one before: the leader waits 2 s from the last of them."""
-    monkeypatch.setattr(jobs, "GATHER_SECONDS", 2.0)
-    told: list[int] = []
-
-    def work(calls: Any) -> Iterator[list[Any]]:
-        told.append(len(calls))
-        yield list(calls)
+    """The leader waits from the last job of its kind on, but not without end."""
 
     async def main() -> None:
-        pool = jobs.Jobs(workers=1, queue=9)
-        some = []
-        for n in range(3):
-            some.append(pool.submit(jobs.Together("kind", 10, n, work)))
-            await asyncio.sleep(1.2)
-        assert [await asyncio.wait_for(job.last(), SECONDS) for job in some] == [0, 1, 2]
-        assert told == [3]
-        await asyncio.to_thread(pool.close, SECONDS)
+        pool, now = jobs.WorkerPool(workers=1), [0.0]
+        monkeypatch.setattr(jobs, "time", SimpleNamespace(monotonic=lambda: now[0], thread_time=lambda: 0.0))
+        leader, late = (jobs.Job(pool, jobs.BatchedWork("kind", 10, n, iter)) for n in range(2))
+        late.waiting_since = 5 * jobs.GATHER_SECONDS
+        pool.waiting.append(late)
+
+        def complete(at: float) -> bool:
+            now[0] = at * jobs.GATHER_SECONDS
+            return pool._batch_is_complete(leader, since=0.0)
+
+        assert [complete(at) for at in (5.9, 6.1)] == [False, True]
+        late.waiting_since = 9.9 * jobs.GATHER_SECONDS
+        assert [complete(at) for at in (9.95, 10.1)] == [False, True]
 
     run_alone(main())

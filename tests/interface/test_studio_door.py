@@ -21,7 +21,7 @@ import pytest
 import uvicorn
 from fastapi import FastAPI
 
-from fabula.apps.web import door, errors, guard, serve
+from fabula.apps.web import connections, errors, guard, serve
 from fabula.errors import UserError
 
 Serving = Callable[[Any], AbstractContextManager[str]]
@@ -46,7 +46,9 @@ def small_app(**guarding: Any) -> FastAPI:
 def patient(app: FastAPI, most: int) -> Iterator[int]:
     """`app` behind the door that servers of ours have; its port."""
     listening = serve.bind("127.0.0.1", 0)
-    server = uvicorn.Server(uvicorn.Config(app, log_level="warning", http=door.protocol(door.Connections(most))))
+    server = uvicorn.Server(
+        uvicorn.Config(app, log_level="warning", http=connections.protocol(connections.Connections(most)))
+    )
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
     thread.start()
     while not server.started:
@@ -68,7 +70,7 @@ def hangs_up(line: socket.socket) -> bool:
 @pytest.mark.parametrize("said", [b"", b"GET / HTTP/1.1\r\nHost: localhost\r\nX: "])
 def test_whoever_says_nothing_is_hung_up_on(monkeypatch: pytest.MonkeyPatch, said: bytes) -> None:
     """Also in the middle of a second request on a connection that was good for a first."""
-    monkeypatch.setattr(door, "HEADER_SECONDS", 0.2)
+    monkeypatch.setattr(connections, "HEADER_SECONDS", 0.2)
     with patient(small_app(), 100) as port, ExitStack() as stack:
         line = stack.enter_context(socket.create_connection(("127.0.0.1", port)))
         line.sendall(said)
@@ -98,7 +100,7 @@ def test_a_guesser_has_to_wait_and_the_owner_does_not(serving: Serving) -> None:
         assert name == f"fabula_token_{url.rsplit(':', 1)[1]}"  # two servers of a machine share cookies otherwise
         assert TOKEN not in value
         assert len(value) >= 32
-        for n in range(door.TRIES):
+        for n in range(connections.TRIES):
             answer = httpx.get(f"{url}/", headers={"Authorization": f"Bearer guess-{n}"})
             assert answer.status_code == 401
         for headers in ({"Authorization": "Bearer guess"}, {"Authorization": f"Bearer {TOKEN}"}):
@@ -110,12 +112,12 @@ def test_a_guesser_has_to_wait_and_the_owner_does_not(serving: Serving) -> None:
 
 
 def test_a_throttle_forgets(monkeypatch: pytest.MonkeyPatch) -> None:
-    throttle = door.Throttle(tries=2, seconds=10.0)
+    throttle = connections.Throttle(tries=2, seconds=10.0)
     for now in (0.0, 4.0):
-        monkeypatch.setattr("fabula.apps.web.door.time.monotonic", lambda now=now: now)
+        monkeypatch.setattr("fabula.apps.web.connections.time.monotonic", lambda now=now: now)
         throttle.wrong("a")
     assert (throttle.wait("a"), throttle.wait("b")) == (6.0, 0.0)
-    monkeypatch.setattr("fabula.apps.web.door.time.monotonic", lambda: 10.5)
+    monkeypatch.setattr("fabula.apps.web.connections.time.monotonic", lambda: 10.5)
     assert throttle.wait("a") == 0.0
 
 
@@ -134,9 +136,9 @@ def test_the_log_says_the_same_only_so_often() -> None:
     told: list[str] = []
     handler = logging.Handler()
     handler.emit = lambda record: told.append(record.getMessage())  # type: ignore[method-assign]
-    logger = logging.getLogger("fabula.test.seldom")
+    logger = logging.getLogger("fabula.test.limited")
     logger.addHandler(handler)
-    logger.addFilter(door.Seldom(times=3, seconds=1000.0))
+    logger.addFilter(connections.RateLimitFilter(times=3, seconds=1000.0))
     for n in range(500):
         logger.error("no room for %s", n)
     logger.error("something else")
@@ -175,11 +177,11 @@ def test_the_page_is_opened_in_a_browser(monkeypatch: pytest.MonkeyPatch) -> Non
 
     monkeypatch.setattr("webbrowser.open", look)
 
-    class Once(serve.Announcing):
+    class Once(serve.AnnouncingServer):
         async def main_loop(self) -> None:
             await asyncio.to_thread(ready.wait, 5 if self.page else 0)
 
-    monkeypatch.setattr(serve, "Announcing", Once)
+    monkeypatch.setattr(serve, "AnnouncingServer", Once)
     serve.serve(small_app(), "127.0.0.1", 0)
     assert not opened
     serve.serve(small_app(), "127.0.0.1", 0, show=True)

@@ -20,7 +20,7 @@ import pytest
 
 import fabula
 from fabula.api import Narrator
-from fabula.apps.studio import attention, jobs
+from fabula.apps.serve import jobs
 from fabula.apps.studio.app import create_app
 from fabula.apps.studio.settings import StudioSettings
 from fabula.apps.web.errors import RefusedError
@@ -32,12 +32,19 @@ STORY = ["Mia's car would not start.", None, "Mia made it to work on time."]
 TOLD = ["Tom was sad.", "Tom was glad."]
 
 
-@pytest.fixture
-def studio(serving: Serving, random_models: Path, tmp_path: Path) -> Iterator[str]:
-    settings = StudioSettings(model=str(random_models / "default"), db=tmp_path / "studio.db", queue=16, workers=1)
+@pytest.fixture(scope="module")
+def server(serving: Serving, random_models: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    db = tmp_path_factory.mktemp("jobs") / "studio.db"
+    settings = StudioSettings(model=str(random_models / "default"), db=db, queue=16, workers=1)
     with serving(create_app(settings)) as url:
-        until(lambda: counts(url) == (0, 0))
         yield url
+
+
+@pytest.fixture
+def studio(server: str) -> str:
+    """The address of a studio whose queue is empty."""
+    until(lambda: counts(server) == (0, 0))
+    return server
 
 
 @pytest.fixture
@@ -192,7 +199,7 @@ def test_a_stopped_queue_takes_nothing_and_ends_its_workers() -> None:
         yield 1
 
     async def main() -> None:
-        pool = jobs.Jobs(workers=2, queue=1)
+        pool = jobs.WorkerPool(workers=2, queue=1)
         running = [pool.submit(work), pool.submit(work)]
         for _ in running:
             assert await asyncio.to_thread(gate.begun.acquire, timeout=SECONDS)
@@ -216,7 +223,7 @@ def test_a_short_job_does_not_wait_for_a_long_one_to_end() -> None:
 
     def long(stop: threading.Event) -> Iterator[str]:
         while not stop.is_set():
-            attention.check()
+            jobs.check()
         order.append("long")
         yield "long"
 
@@ -225,7 +232,7 @@ def test_a_short_job_does_not_wait_for_a_long_one_to_end() -> None:
         yield "short"
 
     async def main() -> None:
-        pool, stop = jobs.Jobs(workers=1, queue=4), threading.Event()
+        pool, stop = jobs.WorkerPool(workers=1, queue=4), threading.Event()
         first = pool.submit(lambda: long(stop))
         assert await asyncio.wait_for(pool.submit(short).last(), SECONDS) == "short"
         assert await asyncio.wait_for(pool.submit(short).last(), SECONDS) == "short"
@@ -239,13 +246,17 @@ def test_a_short_job_does_not_wait_for_a_long_one_to_end() -> None:
 
 def test_turns_go_to_who_has_had_least_and_waiting_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     async def main() -> None:
-        pool = jobs.Jobs(workers=1, queue=4)
+        pool = jobs.WorkerPool(workers=1, queue=4)
         old, new, patient = (jobs.Job(pool, lambda: iter(())) for _ in range(3))
-        old.spent = patient.spent = 3 * jobs.SHORT_SECONDS  # the second level: two doublings of what is short
-        now = old.waits_since = new.waits_since = 100.0
-        patient.waits_since = now - 2.1 / jobs.PATIENCE
-        assert sorted((old, new, patient), key=lambda job: jobs._need(job, now)) == [patient, new, old]
-        assert jobs._need(new, now) == jobs._level(0.9 * jobs.SHORT_SECONDS)  # short jobs take no turn from each other
+        old.used_seconds = patient.used_seconds = (
+            3 * jobs.SHORT_SECONDS
+        )  # the second level: two doublings of what is short
+        now = old.waiting_since = new.waiting_since = 100.0
+        patient.waiting_since = now - 2.1 / jobs.PATIENCE
+        assert sorted((old, new, patient), key=lambda job: jobs._priority(job, now)) == [patient, new, old]
+        assert jobs._priority(new, now) == jobs._level(
+            0.9 * jobs.SHORT_SECONDS
+        )  # short jobs take no turn from each other
         pool.close()
 
     run_alone(main())
@@ -256,11 +267,11 @@ def test_a_job_has_only_so_much_time() -> None:
 
     def endless() -> Iterator[int]:
         while True:
-            attention.check()
+            jobs.check()
         yield 0
 
     async def main() -> None:
-        pool = jobs.Jobs(workers=1, queue=4, limit=0.3)
+        pool = jobs.WorkerPool(workers=1, queue=4, limit=0.3)
         with pytest.raises(RefusedError, match="more than 0 seconds of computing: ask for fewer") as caught:
             await asyncio.wait_for(pool.submit(endless).last(), SECONDS)
         assert caught.value.status == 503
@@ -326,11 +337,11 @@ def test_a_batch_goes_on_for_those_who_stay_and_ends_when_all_have_left() -> Non
         gate.wait()
         yield [100 * call for call in calls]
 
-    def asks(call: int, rows: int = 30) -> jobs.Together:
-        return jobs.Together("kind", rows, call, work)
+    def asks(call: int, rows: int = 30) -> jobs.BatchedWork:
+        return jobs.BatchedWork("kind", rows, call, work)
 
     async def main() -> None:
-        pool, hold = jobs.Jobs(workers=1, queue=8), Gate()
+        pool, hold = jobs.WorkerPool(workers=1, queue=8), Gate()
 
         def holding() -> Iterator[int]:
             hold.wait()

@@ -14,7 +14,7 @@ import pytest
 import fabula
 from fabula.apps.judge.report import report
 from fabula.apps.judge.store import Store as JudgeStore
-from fabula.apps.studio.bodies import State
+from fabula.apps.studio.document import State
 from fabula.apps.studio.store import Store
 from fabula.apps.web.errors import RefusedError
 from fabula.cli import main

@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from fabula.apps.studio import attention
+from fabula.apps.serve import jobs
 
 SECONDS = 60.0
 """What a condition may take on a busy machine, at most."""
@@ -20,9 +20,9 @@ class Gate:
 
     def wait(self) -> None:
         self.begun.release()
-        with attention.unbroken():  # it keeps its turn, as one long operation does
+        with jobs.uninterrupted():  # it keeps its turn, as one long operation does
             while not self.opened.wait(0.01):
-                attention.check()
+                jobs.check()
 
 
 def until(condition: Callable[[], bool]) -> None:

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fabula.apps.studio.command import add_door
+from fabula.apps.web.options import add_door
 from fabula.errors import UserError
 
 if TYPE_CHECKING:

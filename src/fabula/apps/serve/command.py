@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from fabula.apps.studio.command import EXTRA, add_address, add_door
+from fabula.apps.web.options import add_address, add_door, needs_extra
 from fabula.cli import options
-from fabula.errors import UserError
 
 ABOUT = "fill in for other programs, by OpenAI's completions API"
 EXAMPLES = """examples:
@@ -38,20 +37,11 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 
 def run(args: argparse.Namespace) -> int:
-    try:
-        from fabula.apps.studio.server import create_server
-        from fabula.apps.studio.settings import StudioSettings
-        from fabula.apps.web.serve import bind, check, serve, token_of
-    except ModuleNotFoundError as error:
-        if error.name not in EXTRA:
-            raise
-        raise UserError(f"the server needs {error.name}: pip install 'fabula-stories[studio]'") from error
-    token = token_of(args.token, args.token_file)
-    check(args.host, token)
-    bind(args.host, args.port).close()  # told at once, not after a model has been loaded
-    settings = StudioSettings(
-        model=args.model, host=args.host, token=token, names=frozenset(args.allow_host),
-        origins=frozenset(origin.rstrip("/") for origin in args.allow_origin), device=args.device, threads=args.threads,
-    )  # fmt: skip
-    serve(create_server(settings), args.host, args.port, token, name="Fabula")
+    with needs_extra("the server"):
+        from fabula.apps.serve.app import create_server
+        from fabula.apps.serve.settings import ServerSettings
+        from fabula.apps.web.serve import prepare, serve
+    origins = frozenset(origin.rstrip("/") for origin in args.allow_origin)
+    settings = ServerSettings(**prepare(args), origins=origins)
+    serve(create_server(settings), args.host, args.port, settings.token, name="Fabula")
     return 0

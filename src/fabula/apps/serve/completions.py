@@ -1,9 +1,9 @@
 """OpenAI-style completions: /v1/completions and /v1/models, so that clients of that API can fill in stories.
 
-`prompt` is how the story begins and `suffix` how it ends. What that API has no word for stands under `fabula`: how many
-sentences to write, and their moods. Parameters that mean nothing to these models are listed in the answer, not dropped
-in silence. A stream has the chosen text sentence by sentence: candidates are ranked when all are drawn, so nothing can
-be sent before that but comments that keep the connection alive.
+`prompt` is how the story begins and `suffix` how it ends. What that API has no parameter for stands under `fabula`: the
+number of sentences to write, and their moods. Parameters that mean nothing to these models are listed in the answer. A
+stream has the chosen text sentence by sentence: candidates are ranked when all are drawn, so only comments that keep
+the connection alive are sent before.
 """
 
 from __future__ import annotations
@@ -12,19 +12,20 @@ import json
 import secrets
 import time
 from collections.abc import AsyncIterator, Iterator
+from contextlib import closing
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, FastAPI, Request
 from fastapi.responses import JSONResponse, Response
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
-from sse_starlette import EventSourceResponse, ServerSentEvent
+from sse_starlette import ServerSentEvent
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from fabula.apps.studio.bodies import Arc, sentence_fits
-from fabula.apps.studio.jobs import Job, Jobs
-from fabula.apps.studio.narrators import Narrators
-from fabula.apps.studio.settings import CANDIDATES, CHARACTERS, SEEDS, SENTENCES, USUAL_SAMPLES
-from fabula.apps.studio.writing import PING_SECONDS, answered
+from fabula.apps.serve.bodies import Arc, sentence_fits
+from fabula.apps.serve.jobs import Job, WorkerPool
+from fabula.apps.serve.models import ModelCache
+from fabula.apps.serve.settings import CANDIDATES, CHARACTERS, SEEDS, SENTENCES, USUAL_SAMPLES
+from fabula.apps.serve.writing import event_stream, last_answer
 from fabula.apps.web import errors
 from fabula.apps.web.errors import RefusedError
 from fabula.completion import Completion, complete_iter
@@ -33,9 +34,8 @@ from fabula.errors import UserError
 
 EVENT = {"type": "object", "required": ["data"], "properties": {"data": {"type": "string"}}}
 """One server-sent event, for the OpenAPI document: its data is JSON, and `[DONE]` in the last."""
-
 GREEDY = 0.05
-"""Temperatures below this are greedy decoding, as 0 is there."""
+"""A temperature below this is greedy decoding, as 0 is in OpenAI's API."""
 TYPES = {401: "authentication_error", 403: "permission_error", 404: "not_found_error", 429: "rate_limit_error"}
 CODES = {401: "invalid_api_key", 429: "rate_limit_exceeded"}
 
@@ -86,7 +86,7 @@ class CompletionBody(BaseModel):
 
     @property
     def ignored(self) -> list[str]:
-        """What was sent and means nothing here."""
+        """The names of parameters that were sent and mean nothing here."""
         return sorted(str(name)[:100] for name, value in (self.model_extra or {}).items() if value is not None)[:50]
 
 
@@ -147,149 +147,135 @@ class OpenAIError(BaseModel):
     error: OpenAIFault
 
 
-def router(narrators: Narrators, jobs: Jobs) -> APIRouter:
+class Answer:
+    """The answer to one request: its fields, whole or as events."""
+
+    def __init__(self, body: CompletionBody, model: str) -> None:
+        self.body, self.model = body, model
+        self.seed = secrets.randbelow(SEEDS) if body.seed is None else body.seed
+        self.head = {
+            "id": f"cmpl-{secrets.token_hex(12)}", "object": "text_completion", "created": int(time.time()),
+            "model": model,
+        }  # fmt: skip
+
+    def completions(self, models: ModelCache) -> Iterator[Completion]:
+        """The completions, each at least as good as the one before."""
+        body = self.body
+        try:
+            model = models.get(self.model)
+        except UserError as error:
+            raise RefusedError(404, str(error), field=error.field) if error.field == "model" else error from error
+        settings: dict[str, Any] = {"samples": min(model.usual_samples(), USUAL_SAMPLES)}
+        if body.temperature is not None:
+            settings |= {"top_k": 1} if body.temperature < GREEDY else {"temperature": body.temperature}
+        stop = [body.stop] if isinstance(body.stop, str) else body.stop or []
+        yield from complete_iter(
+            model, body.beginning, body.suffix or "", sentences=body.fabula.sentences, arc=body.fabula.arc,
+            candidates=body.n or 1, max_tokens=body.max_tokens, stop=stop, seed=self.seed, **settings,
+        )  # fmt: skip
+
+    def usage(self, completion: Completion) -> dict[str, int]:
+        written = sum(passage.tokens for passage in completion.passages)
+        total = completion.prompt_tokens + written
+        return {"prompt_tokens": completion.prompt_tokens, "completion_tokens": written, "total_tokens": total}
+
+    def extra(self, completion: Completion) -> dict[str, Any]:
+        tags = [list(passage.tags) for passage in completion.passages]
+        notes = list(completion.filling.notes)
+        return {"seed": self.seed, "tags": tags, "notes": notes, "ignored": self.body.ignored}
+
+    def whole(self, completion: Completion) -> dict[str, Any]:
+        before = self.body.beginning if self.body.echo else ""
+        choices = [
+            {"text": before + passage.text, "index": i, "logprobs": None, "finish_reason": passage.finish}
+            for i, passage in enumerate(completion.passages)
+        ]
+        more = {"choices": choices, "usage": self.usage(completion), "fabula": self.extra(completion)}
+        return {**self.head, **more}
+
+    async def events(self, job: Job) -> AsyncIterator[ServerSentEvent]:
+        """The chosen texts sentence by sentence, then `[DONE]`."""
+
+        def event(data: Any) -> ServerSentEvent:
+            return ServerSentEvent(json.dumps(data, ensure_ascii=False), sep="\n")
+
+        def chunk(text: str, index: int, finish: str | None = None, **more: Any) -> ServerSentEvent:
+            choice = {"text": text, "index": index, "logprobs": None, "finish_reason": finish}
+            return event({**self.head, "choices": [choice], **more})
+
+        with closing(job):
+            try:
+                completion: Completion = await job.last()
+                for index, passage in enumerate(completion.passages):
+                    for text in (*([self.body.beginning] if self.body.echo else []), *passage.pieces):
+                        yield chunk(text, index)
+                    is_last = index == len(completion.passages) - 1
+                    yield chunk("", index, passage.finish, **({"fabula": self.extra(completion)} if is_last else {}))
+                if (self.body.stream_options or {}).get("include_usage"):
+                    yield event({**self.head, "choices": [], "usage": self.usage(completion)})
+            except Exception as error:
+                yield event(converted(errors.of(error)))
+            yield ServerSentEvent("[DONE]", sep="\n")
+
+
+def router(models: ModelCache, pool: WorkerPool) -> APIRouter:
     """The routes over these models and this queue."""
     refusal: dict[int | str, dict[str, Any]] = {"default": {"model": OpenAIError, "description": "A mistake"}}
     routes = APIRouter(prefix="/v1", tags=["completions"], responses=refusal)
-    begun = int(time.time())
+    started = int(time.time())
 
-    def entries() -> list[dict[str, Any]]:
-        names = [facts["name"] for facts in narrators.listed() if not facts.get("damaged")]
-        return [{"id": name, "object": "model", "created": begun, "owned_by": "fabula"} for name in names]
+    def entries() -> dict[str, dict[str, Any]]:
+        names = [facts["name"] for facts in models.listed() if not facts.get("damaged")]
+        return {name: {"id": name, "object": "model", "created": started, "owned_by": "fabula"} for name in names}
 
     @routes.get("/models", summary="The models", response_model=ModelList)
-    def models() -> JSONResponse:
-        return JSONResponse({"object": "list", "data": entries()})
+    def list_models() -> JSONResponse:
+        return JSONResponse({"object": "list", "data": list(entries().values())})
 
     @routes.get("/models/{name}", summary="One model", response_model=ModelEntry)
-    def model(name: str) -> JSONResponse:
-        found = [entry for entry in entries() if entry["id"] == name]
-        if not found:
+    def one_model(name: str) -> JSONResponse:
+        if (entry := entries().get(name)) is None:
             raise RefusedError(404, f"no model is called {name!r} here", field="model")
-        return JSONResponse(found[0])
+        return JSONResponse(entry)
+
+    streamed = {"content": {"text/event-stream": {"schema": EVENT}}, "description": "An answer, or events"}
 
     @routes.post(
-        "/completions",
-        summary="The text between a prompt and a suffix",
-        response_model=CompletionAnswer,
-        responses={
-            200: {
-                "content": {"text/event-stream": {"schema": EVENT}},
-                "description": "An answer, or events",
-            }
-        },
-    )
+        "/completions", summary="The text between a prompt and a suffix", response_model=CompletionAnswer,
+        responses={200: streamed},
+    )  # fmt: skip
     async def completions(request: Request, body: CompletionBody) -> Response:
         """As OpenAI's legacy completions: `prompt` is the opening, `suffix` the ending, `n` candidates, best first."""
-        seed = secrets.randbelow(SEEDS) if body.seed is None else body.seed
-        name = narrators.default if body.model is None else body.model
-        head = {"id": f"cmpl-{secrets.token_hex(12)}", "object": "text_completion", "created": int(time.time())}
-        head["model"] = name
+        answer = Answer(body, models.default if body.model is None else body.model)
+        if body.stream:
+            job = pool.submit(lambda: answer.completions(models))
+            return event_stream(job, answer.events(job))
 
-        def work() -> Iterator[Completion]:
-            yield from answers(narrators, name, body, seed)
+        def work() -> Iterator[dict[str, Any]]:
+            *_, last = answer.completions(models)
+            yield answer.whole(last)
 
-        def told() -> Iterator[dict[str, Any]]:
-            *_, last = work()
-            yield {**head, **whole(last, body, seed)}
-
-        if not body.stream:
-            return await answered(request, jobs.submit(told))
-        job = jobs.submit(work)
-
-        async def gone(_: Message) -> None:
-            job.close()
-
-        return EventSourceResponse(
-            events(job, head, body, seed), ping=PING_SECONDS, sep="\n", headers={"Cache-Control": "no-store"},
-            client_close_handler_callable=gone,
-        )  # fmt: skip
+        return await last_answer(request, pool.submit(work))
 
     return routes
 
 
-def answers(narrators: Narrators, name: str, body: CompletionBody, seed: int) -> Iterator[Completion]:
-    """The completions of a request, each at least as good as the one before."""
-    try:
-        narrator = narrators.get(name)
-    except UserError as error:
-        raise RefusedError(404, str(error), field=error.field) if error.field == "model" else error from error
-    settings: dict[str, Any] = {"samples": min(narrator.usual_samples(), USUAL_SAMPLES)}
-    if body.temperature is not None:
-        settings |= {"top_k": 1} if body.temperature < GREEDY else {"temperature": body.temperature}
-    stop = [body.stop] if isinstance(body.stop, str) else body.stop or []
-    yield from complete_iter(
-        narrator, body.beginning, body.suffix or "", sentences=body.fabula.sentences, arc=body.fabula.arc,
-        candidates=body.n or 1, max_tokens=body.max_tokens, stop=stop, seed=seed, **settings,
-    )  # fmt: skip
-
-
-def whole(found: Completion, body: CompletionBody, seed: int) -> dict[str, Any]:
-    """The fields of an answer that is not streamed."""
-    before = body.beginning if body.echo else ""
-    choices = [
-        {"text": before + passage.text, "index": i, "logprobs": None, "finish_reason": passage.finish}
-        for i, passage in enumerate(found.passages)
-    ]
-    return {"choices": choices, "usage": usage(found), "fabula": added(found, body, seed)}
-
-
-def usage(found: Completion) -> dict[str, int]:
-    written = sum(passage.tokens for passage in found.passages)
-    return {
-        "prompt_tokens": found.prompt_tokens, "completion_tokens": written,
-        "total_tokens": found.prompt_tokens + written,
-    }  # fmt: skip
-
-
-def added(found: Completion, body: CompletionBody, seed: int) -> dict[str, Any]:
-    tags = [list(passage.tags) for passage in found.passages]
-    return {"seed": seed, "tags": tags, "notes": list(found.filling.notes), "ignored": body.ignored}
-
-
-async def events(job: Job, head: dict[str, Any], body: CompletionBody, seed: int) -> AsyncIterator[ServerSentEvent]:
-    """The chosen texts sentence by sentence, then `[DONE]`."""
-
-    def chunk(text: str, index: int, finish: str | None = None, **more: Any) -> ServerSentEvent:
-        choice = {"text": text, "index": index, "logprobs": None, "finish_reason": finish}
-        return ServerSentEvent(json.dumps({**head, "choices": [choice], **more}, ensure_ascii=False), sep="\n")
-
-    async with job:
-        try:
-            found = await job.last()
-            for index, passage in enumerate(found.passages):
-                for text in (*([body.beginning] if body.echo else []), *passage.pieces):
-                    yield chunk(text, index)
-                last = index == len(found.passages) - 1
-                yield chunk("", index, passage.finish, **({"fabula": added(found, body, seed)} if last else {}))
-            if (body.stream_options or {}).get("include_usage"):
-                yield ServerSentEvent(json.dumps({**head, "choices": [], "usage": usage(found)}), sep="\n")
-        except UserError as error:
-            yield ServerSentEvent(json.dumps(converted(errors.of(error))), sep="\n")
-        except Exception:
-            errors.logger.exception("a stream failed")
-            fault = errors.body(500, "a fault of Fabula's: see the terminal it runs in")
-            yield ServerSentEvent(json.dumps(converted(fault)), sep="\n")
-        yield ServerSentEvent("[DONE]", sep="\n")
-
-
-def converted(told: dict[str, Any]) -> dict[str, Any]:
+def converted(body: dict[str, Any]) -> dict[str, Any]:
     """Our error shape as OpenAI's clients read it."""
-    fault = told["error"]
+    fault = body["error"]
     status = fault["status"]
-    usual = "server_error" if status >= 500 else "invalid_request_error"
+    kind = TYPES.get(status, "server_error" if status >= 500 else "invalid_request_error")
     code = "model_not_found" if status == 404 and fault["field"] == "model" else CODES.get(status)
-    kind = TYPES.get(status, usual)
     return {"error": {"message": fault["message"], "type": kind, "param": fault["field"], "code": code}}
 
 
 def install(app: FastAPI) -> None:
-    """Errors below /v1 in OpenAI's shape, the guard's too. After `guard.protect`."""
+    """Send errors below /v1 in OpenAI's shape, the guard's too. After `guard.protect`."""
     app.add_middleware(OpenAIErrors)
 
 
 class OpenAIErrors:
-    """Rewrites refusals on their way out; what is wrong with a request is 400 there, not 422."""
+    """Rewrites refusals on their way out; a mistake in a request has status 400 there, not 422."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
@@ -298,27 +284,26 @@ class OpenAIErrors:
         if scope["type"] != "http" or not scope["path"].startswith("/v1/"):
             await self.app(scope, receive, send)
             return
-        start: Message | None = None
+        refusal: Message | None = None
 
-        async def rewritten(message: Message) -> None:
-            nonlocal start
+        async def rewrite(message: Message) -> None:
+            nonlocal refusal
             if message["type"] == "http.response.start" and message["status"] >= 400:
-                start = message
-                return
-            if start is None:
+                refusal = message
+            elif refusal is None:
                 await send(message)
-                return
-            try:  # every refusal of ours is one short body
-                content = converted(json.loads(message["body"]))
-            except (ValueError, KeyError, TypeError):
-                content = converted(errors.body(start["status"], "this was refused"))
-            data = json.dumps(content, ensure_ascii=False).encode()
-            kept = [(k, v) for k, v in start["headers"] if k.lower() not in (b"content-length", b"content-type")]
-            start["headers"] = [
-                *kept, (b"content-length", str(len(data)).encode()), (b"content-type", b"application/json"),
-            ]  # fmt: skip
-            start["status"] = 400 if start["status"] == 422 else start["status"]
-            await send(start)
-            await send({"type": "http.response.body", "body": data, "more_body": False})
+            else:  # every refusal is one short body
+                await self._refuse(refusal, message["body"], scope, receive, send)
 
-        await self.app(scope, receive, rewritten)
+        await self.app(scope, receive, rewrite)
+
+    @staticmethod
+    async def _refuse(start: Message, body: bytes, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            content = converted(json.loads(body))
+        except (ValueError, KeyError, TypeError):
+            content = converted(errors.body(start["status"], "this was refused"))
+        response = JSONResponse(content, 400 if start["status"] == 422 else start["status"])
+        named = (b"content-length", b"content-type")
+        response.raw_headers += [(name, value) for name, value in start["headers"] if name.lower() not in named]
+        await response(scope, receive, send)

@@ -1,4 +1,4 @@
-"""What answers look like, for the OpenAPI document. The answers of the model are the api's own records."""
+"""The answers about models and stories, for the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -6,24 +6,11 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from fabula.apps.studio.bodies import PersonBody, State
+from fabula.apps.studio.document import State
 
 
 class Answer(BaseModel):
     model_config = ConfigDict(extra="forbid")
-
-
-class JobCounts(Answer):
-    running: int
-    waiting: int
-    queue: int = Field(description="How many may wait.")
-
-
-class Health(Answer):
-    status: str
-    version: str
-    model: str
-    jobs: JobCounts
 
 
 class FactorFacts(Answer):
@@ -63,25 +50,6 @@ class Limits(Answer):
     body: int = Field(description="Bytes.")
     snapshots: int = Field(description="Of undo, redo and taken, each.")
     branches: int = Field(description="Of one story.")
-
-
-class Moods(Answer):
-    """p(S_i | X+): the band of free points."""
-
-    tags: list[dict[str, float]] = Field(description="The share of each label of the mood, by sentence.")
-    factors: list[dict[str, dict[str, float]]] | None = Field(
-        None, description="The same of further factors by name, for a model that has them."
-    )
-    samples: int
-    seed: int
-    model: str
-
-
-class Mentioned(Answer):
-    """Whom and what the lines name."""
-
-    people: list[PersonBody]
-    places: list[str]
 
 
 class BranchFacts(Answer):

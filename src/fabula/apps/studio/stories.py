@@ -7,19 +7,19 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Query, Response
 from fastapi.responses import JSONResponse
 
+from fabula.apps.serve.settings import SEEDS
 from fabula.apps.studio.answers import BranchAnswer, Branches, Stories, StoryAnswer, StoryMade, VersionAnswer, Versions
-from fabula.apps.studio.bodies import BranchChange, NewBranch, NewStory, StoryChange
-from fabula.apps.studio.settings import SEEDS
-from fabula.apps.studio.store import Record, Store
+from fabula.apps.studio.document import BranchChange, NewBranch, NewStory, StoryChange
+from fabula.apps.studio.store import Store
 from fabula.apps.web import errors
 
-StoryId = Annotated[int, Path(ge=1, le=SEEDS)]
-BranchId = Annotated[int, Path(ge=1, le=SEEDS)]
+PathId = Annotated[int, Path(ge=1, le=SEEDS)]
 REFUSALS = errors.responses(400, 401, 403, 404, 409, 413, 422, 503)
+BRANCH = "/{story}/branches/{branch}"
 
 
 def router(store: Store) -> APIRouter:
-    """The routes over this store. Plain functions: they run in threads, so that the disk holds nobody up."""
+    """The routes over this store. Plain functions run in threads, so that the disk delays no other request."""
     routes = APIRouter(prefix="/api/stories", tags=["stories"], responses=REFUSALS)
 
     @routes.get("", summary="Stories, lately changed ones first", response_model=Stories)
@@ -37,58 +37,57 @@ def router(store: Store) -> APIRouter:
         return JSONResponse(store.new_story(body.title, body.state.model_dump(), body.automatic), 201)
 
     @routes.get("/{story}", summary="A story and its branches", response_model=StoryAnswer)
-    def story(story: StoryId) -> JSONResponse:
+    def story(story: PathId) -> JSONResponse:
         return JSONResponse(store.story(story))
 
     @routes.patch("/{story}", summary="Rename a story", response_model=StoryAnswer)
-    def rename(story: StoryId, body: StoryChange) -> JSONResponse:
+    def rename(story: PathId, body: StoryChange) -> JSONResponse:
         return JSONResponse(store.rename(story, body.title, body.automatic))
 
     @routes.delete("/{story}", status_code=204, summary="Put a story into the trash")
     def delete_story(
-        story: StoryId, forever: Annotated[bool, Query(description="Out of the trash, with all its branches.")] = False
+        story: PathId, forever: Annotated[bool, Query(description="Out of the trash, with all its branches.")] = False
     ) -> Response:
         store.delete_story(story, forever)
         return Response(status_code=204)
 
     @routes.post("/{story}/restore", summary="Take a story out of the trash", response_model=StoryAnswer)
-    def restore_story(story: StoryId) -> JSONResponse:
+    def restore_story(story: PathId) -> JSONResponse:
         return JSONResponse(store.restore_story(story))
 
     @routes.post("/{story}/copy", status_code=201, summary="A story once more", response_model=StoryAnswer)
-    def copy_story(story: StoryId) -> JSONResponse:
+    def copy_story(story: PathId) -> JSONResponse:
         return JSONResponse(store.copy_story(story), 201)
 
     @routes.get("/{story}/branches", summary="The branches of a story, without their states", response_model=Branches)
-    def branches(story: StoryId) -> JSONResponse:
+    def branches(story: PathId) -> JSONResponse:
         return JSONResponse({"branches": store.story(story)["tree"]})
 
     @routes.post("/{story}/branches", status_code=201, summary="Grow a branch", response_model=BranchAnswer)
-    def new_branch(story: StoryId, body: NewBranch) -> JSONResponse:
+    def new_branch(story: PathId, body: NewBranch) -> JSONResponse:
         return JSONResponse(store.new_branch(story, body.parent, body.name, body.state.model_dump()), 201)
 
-    @routes.get("/{story}/branches/{branch}", summary="A branch", response_model=BranchAnswer)
-    def branch(story: StoryId, branch: BranchId) -> JSONResponse:
+    @routes.get(BRANCH, summary="A branch", response_model=BranchAnswer)
+    def branch(story: PathId, branch: PathId) -> JSONResponse:
         return JSONResponse(store.branch(story, branch))
 
-    @routes.put("/{story}/branches/{branch}", summary="Save a branch", response_model=BranchAnswer)
-    def save(story: StoryId, branch: BranchId, body: BranchChange) -> JSONResponse:
+    @routes.put(BRANCH, summary="Save a branch", response_model=BranchAnswer)
+    def save(story: PathId, branch: PathId, body: BranchChange) -> JSONResponse:
         """The branch as it is on disk, one revision on. A stale revision is refused with 409, and nothing written."""
-        saved: Record = store.save(story, branch, body.name, body.state.model_dump(), body.revision)
-        return JSONResponse(saved)
+        return JSONResponse(store.save(story, branch, body.name, body.state.model_dump(), body.revision))
 
-    @routes.get("/{story}/branches/{branch}/versions", summary="What a branch was", response_model=Versions)
-    def versions(story: StoryId, branch: BranchId) -> JSONResponse:
-        return JSONResponse({"versions": store.versions(story, branch)})
-
-    @routes.get("/{story}/branches/{branch}/versions/{version}", summary="A version", response_model=VersionAnswer)
-    def version(story: StoryId, branch: BranchId, version: Annotated[int, Path(ge=1, le=SEEDS)]) -> JSONResponse:
-        return JSONResponse(store.version(story, branch, version))
-
-    @routes.delete("/{story}/branches/{branch}", status_code=204, summary="Delete a branch")
-    def delete_branch(story: StoryId, branch: BranchId) -> Response:
+    @routes.delete(BRANCH, status_code=204, summary="Delete a branch")
+    def delete_branch(story: PathId, branch: PathId) -> Response:
         """Its children grow from its parent then."""
         store.delete_branch(story, branch)
         return Response(status_code=204)
+
+    @routes.get(BRANCH + "/versions", summary="What a branch was", response_model=Versions)
+    def versions(story: PathId, branch: PathId) -> JSONResponse:
+        return JSONResponse({"versions": store.versions(story, branch)})
+
+    @routes.get(BRANCH + "/versions/{version}", summary="A version", response_model=VersionAnswer)
+    def version(story: PathId, branch: PathId, version: PathId) -> JSONResponse:
+        return JSONResponse(store.version(story, branch, version))
 
     return routes

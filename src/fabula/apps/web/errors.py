@@ -20,7 +20,12 @@ from fabula.errors import UserError
 logger = logging.getLogger(__name__)
 
 LONGEST = 300
-"""Characters of a message, at most: what a client sent is not echoed at length."""
+"""Characters of a message, at most: what a client sent is not repeated at length."""
+HTTP_MESSAGES = {
+    400: "the body could not be read: send JSON in UTF-8",
+    404: "there is nothing at this address",
+    405: "this address does not take that method",
+}
 
 
 class Fault(BaseModel):
@@ -52,11 +57,14 @@ class RefusedError(UserError):
 
 
 def body(status: int, message: str, field: str | None = None) -> dict[str, Any]:
-    """The error shape as plain values; half characters that no encoding holds are replaced."""
-    line = " ".join(_whole(message).split())
+    """The error shape as plain values; lone surrogates, which no encoding holds, are replaced."""
+
+    def encodable(text: str) -> str:
+        return text.encode("utf-8", "replace").decode("utf-8")
+
+    line = " ".join(encodable(message).split())
     line = line if len(line) <= LONGEST else line[: LONGEST - 3] + "..."
-    at = None if field is None else _whole(field)[:LONGEST]
-    return {"error": {"message": line, "field": at, "status": status}}
+    return {"error": {"message": line, "field": field and encodable(field)[:LONGEST], "status": status}}
 
 
 def answer(
@@ -74,28 +82,24 @@ def page(status: int, message: str, headers: Mapping[str, str] | None = None) ->
     return HTMLResponse(text, status, dict(headers or {}))
 
 
-def wants_page(accept: str) -> bool:
-    """Whether a request's Accept is a browser's that opens an address; a program, or our own page, asks otherwise."""
-    return "text/html" in accept and "json" not in accept
-
-
-def of(error: UserError) -> dict[str, Any]:
-    """The error shape of an exception that a person may see."""
-    return body(getattr(error, "status", 422), str(error), error.field)
+def of(error: Exception) -> dict[str, Any]:
+    """The error shape of an exception; one that is no `UserError` is logged, and the client learns nothing of it."""
+    if isinstance(error, UserError):
+        return body(getattr(error, "status", 422), str(error), error.field)
+    logger.error("a request failed", exc_info=error)
+    return body(500, "a fault of Fabula's: see the terminal it runs in")
 
 
 def responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """For a route's OpenAPI document: which statuses it may refuse with."""
+    """The statuses that a route may refuse with, for its OpenAPI document."""
     return {status: {"model": ErrorAnswer, "description": HTTPStatus(status).phrase} for status in statuses}
 
 
 def install(app: FastAPI) -> None:
-    """Every error of this app in the one shape: ours, the framework's, and faults nobody foresaw. Before `protect`."""
+    """Send every error of this app in the one shape: ours, the framework's and unexpected ones. Before `protect`."""
 
-    async def mistake(_: Request, error: Exception) -> JSONResponse:
-        assert isinstance(error, UserError)
-        headers = error.headers if isinstance(error, RefusedError) else None
-        return JSONResponse(of(error), getattr(error, "status", 422), headers)
+    async def user_error(_: Request, error: Exception) -> JSONResponse:
+        return JSONResponse(of(error), getattr(error, "status", 422), getattr(error, "headers", None))
 
     async def invalid(_: Request, error: Exception) -> JSONResponse:
         assert isinstance(error, RequestValidationError)
@@ -103,74 +107,55 @@ def install(app: FastAPI) -> None:
 
     async def http(_: Request, error: Exception) -> JSONResponse:
         assert isinstance(error, HTTPException)
-        told = {
-            400: "the body could not be read: send JSON in UTF-8",
-            404: "there is nothing at this address",
-            405: "this address does not take that method",
-        }
-        return answer(error.status_code, told.get(error.status_code, str(error.detail)), headers=error.headers)
+        message = HTTP_MESSAGES.get(error.status_code, str(error.detail))
+        return answer(error.status_code, message, headers=error.headers)
 
-    app.add_exception_handler(UserError, mistake)
+    app.add_exception_handler(UserError, user_error)
     app.add_exception_handler(RequestValidationError, invalid)
     app.add_exception_handler(HTTPException, http)
-    app.add_middleware(LastResort)
+    app.add_middleware(UnexpectedErrors)
 
 
-class LastResort:
-    """A fault of ours: logged with its traceback, told to the client in one line."""
+class UnexpectedErrors:
+    """Logs a fault of ours with its traceback, and answers in the one shape."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self.app(scope, receive, send)
-            return
-        begun = False
+        started = False
 
         async def note(message: Message) -> None:
-            nonlocal begun
-            begun = begun or message["type"] == "http.response.start"
+            nonlocal started
+            started = started or message["type"] == "http.response.start"
             await send(message)
 
         try:
             await self.app(scope, receive, note)
-        except Exception:
-            logger.exception("%s %s failed", scope["method"], scope["path"])
-            if begun:
+        except Exception as error:
+            if scope["type"] != "http" or started:
                 raise
-            await answer(500, "a fault of Fabula's: see the terminal it runs in")(scope, receive, send)
+            await JSONResponse(of(error), 500)(scope, receive, send)
 
 
 def explain(errors: Sequence[Any]) -> tuple[str, str | None]:
     """The first of pydantic's complaints in one line, and the field it is about."""
     first = errors[0]
     kind, place = first["type"], list(first["loc"])
-    where = place[1:] if place and place[0] in ("body", "query", "path", "header") else place
-    field = path(where) or None
+    field = path(place[1:] if place and place[0] in ("body", "query", "path", "header") else place) or None
     if kind == "json_invalid":
         return f"the body is not valid JSON: {first.get('ctx', {}).get('error', 'it ends too early')}", None
     if kind == "missing" and field is None:
         return "the body is missing: send a JSON object", None
     if kind in ("model_attributes_type", "dict_type") and field is None:
         return "the body has to be a JSON object with Content-Type: application/json", None
-    if kind == "missing":
-        said = "is missing"
-    elif kind == "extra_forbidden":
-        said = "is not known here"
-    else:
-        said = str(first["msg"]).removeprefix("Value error, ").removeprefix("Input ").removeprefix("String ")
+    said = str(first["msg"]).removeprefix("Value error, ").removeprefix("Input ").removeprefix("String ")
+    message = {"missing": "is missing", "extra_forbidden": "is not known here"}.get(kind, said)
     more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
-    return f"{field}: {said}{more}" if field else f"{said}{more}", field
+    return (f"{field}: " if field else "") + message + more, field
 
 
 def path(place: Sequence[str | int]) -> str:
-    """`sentences[2].text`, as a person would write it."""
-    told = ""
-    for step in (step for step in place if step != "[key]"):  # pydantic's word for a key that is wrong itself
-        told += f"[{step}]" if isinstance(step, int) else f".{step}" if told else str(step)
-    return told
-
-
-def _whole(text: str) -> str:
-    return text.encode("utf-8", "replace").decode("utf-8")
+    """`sentences[2].text`, as a person would write it; pydantic's `[key]` for a wrong key is left out."""
+    steps = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in place if step != "[key]")
+    return steps.removeprefix(".")

@@ -1,8 +1,8 @@
-"""Who may talk to a server of Fabula's: Host, Origin, token and body size are checked before any route runs.
+"""Access checks of Fabula's servers: Host, Origin, token and body size, before any route runs.
 
-The server listens on the user's own machine, where every web page that the user visits can reach it. Three doors are
-shut: a name that an attacker points at 127.0.0.1 (DNS rebinding: Host), a foreign page that posts here (Origin,
-Sec-Fetch-Site), and whoever else is on the network (token).
+The server listens on the user's own machine, where every web page that the user visits can reach it. It refuses a name
+that an attacker points at 127.0.0.1 (DNS rebinding: Host), a foreign page that posts here (Origin, Sec-Fetch-Site), and
+everybody else on the network (token).
 """
 
 from __future__ import annotations
@@ -25,31 +25,20 @@ from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from fabula.apps.web import errors
-from fabula.apps.web.door import Throttle
+from fabula.apps.web.connections import Throttle
 
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "[::1]"})
 MAX_BODY = 4 * 2**20
 BODY_SECONDS = 30.0
 """How long a client may take to send its body."""
 DRAINED = 8
-"""A body that is too large is read and dropped up to so many times the limit, so that its sender hears why."""
+"""A body that is too large is read and dropped up to so many times the limit, so that its sender learns why."""
 COOKIE = "fabula_token"
 SAFE = ("GET", "HEAD", "OPTIONS")
-
-POLICY = "; ".join(
-    [
-        "default-src 'self'",
-        "img-src 'self' data: blob:",  # the picture of the arc is drawn from an SVG in memory
-        "object-src 'none'",
-        "base-uri 'none'",
-        "form-action 'none'",
-        "frame-ancestors 'none'",
-    ]
-)
-"""The page's own files and nothing else: no inline script or style, no other host."""
-
 HEADERS = {
-    "Content-Security-Policy": POLICY,
+    # The page's own files and nothing else. The picture of the arc is drawn from an SVG in memory (data:, blob:).
+    "Content-Security-Policy": "default-src 'self'; img-src 'self' data: blob:; object-src 'none'; base-uri 'none'; "
+    "form-action 'none'; frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
     "Referrer-Policy": "no-referrer",
@@ -58,23 +47,25 @@ HEADERS = {
 }
 
 
+def _address(name: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    try:
+        return ipaddress.ip_address(name.strip("[]"))
+    except ValueError:
+        return None
+
+
 def is_loopback(host: str) -> bool:
     """Whether only this machine can reach a server bound to `host`."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return False
+    address = _address(host)
+    return host == "localhost" or (address is not None and address.is_loopback)
 
 
 def hosts_of(host: str, allowed: Collection[str] = ()) -> frozenset[str]:
     """The names under which a server bound to `host` may be asked for; `allowed`: a proxy's public ones."""
-    own = f"[{host}]" if ":" in host else host
-    named = LOOPBACK | {name.lower() for name in allowed}
-    if is_loopback(host):
-        return named | {own}
-    return named | {own.lower(), socket.gethostname().lower(), socket.getfqdn().lower()}
+    names = {*LOOPBACK, *allowed, f"[{host}]" if ":" in host else host}
+    if not is_loopback(host):
+        names |= {socket.gethostname(), socket.getfqdn()}
+    return frozenset(name.lower() for name in names)
 
 
 def protect(
@@ -85,24 +76,18 @@ def protect(
     max_body: int = MAX_BODY,
     origins: Collection[str] = (),
 ) -> None:
-    """Put the guard before every route of `app`, and the security headers on every answer. After `errors.install`.
+    """Put the checks before every route of `app`, and the security headers on every answer. After `errors.install`.
 
-    `origins`: pages of other addresses that may ask.
+    `origins`: pages of other addresses that may send requests.
     """
-    names = frozenset(name.lower() for name in hosts)
-    app.add_middleware(Guard, hosts=names, token=token, max_body=max_body, origins=frozenset(origins))
+    app.add_middleware(Guard, hosts=frozenset(hosts), token=token, max_body=max_body, origins=frozenset(origins))
 
 
 class Guard:
     """The checks, in the order of what an attacker can least influence."""
 
     def __init__(
-        self,
-        app: ASGIApp,
-        hosts: frozenset[str],
-        token: str | None,
-        max_body: int,
-        origins: frozenset[str] = frozenset(),
+        self, app: ASGIApp, hosts: frozenset[str], token: str | None, max_body: int, origins: frozenset[str]
     ) -> None:
         self.app, self.hosts, self.token, self.max_body, self.origins = app, hosts, token, max_body, origins
         self.throttle = Throttle()
@@ -115,101 +100,87 @@ class Guard:
             await self.app(scope, receive, send)
             return
 
-        async def dressed(message: Message) -> None:
+        async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
-                for name, value in HEADERS.items():
-                    headers[name] = value
+                headers.update(HEADERS)
                 headers.setdefault("Cache-Control", "no-store")
             await send(message)
 
-        refusal = self._refusal(scope)
+        headers = Headers(scope=scope)
+        refusal = self._wrong_site(scope, headers) or self._wrong_token(scope, headers)
         if refusal is None and scope["method"] not in SAFE:
-            body = await read_body(receive, Headers(scope=scope), self.max_body)
+            body = await read_body(receive, headers, self.max_body)
             if isinstance(body, Response):
                 refusal = body
-            elif holds_half_characters(body):
-                refusal = errors.answer(422, "the body holds half a character (a lone surrogate)")
             else:
                 receive = replayed(body, receive)
-        await (refusal or self.app)(scope, receive, dressed)
+        await (refusal or self.app)(scope, receive, send_with_headers)
 
-    def _refusal(self, scope: Scope) -> Response | None:
-        headers = Headers(scope=scope)
+    def _wrong_site(self, scope: Scope, headers: Headers) -> Response | None:
+        """The refusal of a request for another Host or from another site's page."""
         host = headers.get("host", "").lower()
-        if not self._known(host):
+        name = host if host.endswith("]") else host.rpartition(":")[0] or host
+        # Rebinding needs a name: where a token is needed, every address is accepted.
+        if name not in self.hosts and (self.token is None or _address(name) is None):
             return errors.answer(403, "this server is not called that: use the address it printed", "Host")
         if len(headers.getlist("host")) > 1:
             return errors.answer(403, "more than one Host was sent", "Host")
-        asks = scope["method"] not in SAFE and headers.get("origin") not in self.origins
-        if asks and not _same_origin(headers, host):
+        allowed = scope["method"] in SAFE or headers.get("origin") in self.origins
+        if not allowed and not _same_origin(headers, host):
             return errors.answer(403, "a request from another site was refused", "Origin")
-        return self._stranger(scope, headers)
+        return None
 
-    def _known(self, host: str) -> bool:
-        name = host if host.endswith("]") else host.rpartition(":")[0] or host
-        if name in self.hosts:
-            return True
-        # Rebinding needs a name: where a token guards the door, every address will do.
-        return self.token is not None and _is_address(name)
-
-    def _stranger(self, scope: Scope, headers: Headers) -> Response | None:
-        """None for whoever holds the token; the link with ?token= is traded for a cookie."""
+    def _wrong_token(self, scope: Scope, headers: Headers) -> Response | None:
+        """None for whoever holds the token; the link with ?token= is answered with a cookie."""
         if self.token is None:
             return None
         cookie = cookie_name(scope)
-        # Cannot be guessed, so it is looked at however many guesses there were.
-        if hmac.compare_digest(_cookie(headers, cookie).encode("utf-8", "replace"), session_of(self.token).encode()):
+        # The cookie cannot be guessed, so it is accepted however many wrong tokens there were.
+        if _equal(_cookie(headers, cookie), session_of(self.token)):
             return None
         kind, _, credentials = headers.get("authorization", "").partition(" ")
         bearer = credentials.strip() if kind.lower() == "bearer" else ""
-        asks = scope["method"] == "GET" and scope["path"] == "/"
-        named = parse_qs(scope["query_string"].decode("latin-1")).get("token", [""])[0] if asks else ""
+        opens_page = scope["method"] == "GET" and scope["path"] == "/"
+        linked = parse_qs(scope["query_string"].decode("latin-1")).get("token", [""])[0] if opens_page else ""
         address = (scope.get("client") or ("",))[0]
-        if (bearer or named) and (wait := self.throttle.wait(address)):
-            told = f"too many wrong tokens: try again in {math.ceil(wait)} seconds"
-            return errors.answer(429, told, "Authorization", {"Retry-After": str(math.ceil(wait))})
-        if self._is_token(bearer):
+        if (bearer or linked) and (wait := math.ceil(self.throttle.wait(address))):
+            message = f"too many wrong tokens: try again in {wait} seconds"
+            return errors.answer(429, message, "Authorization", {"Retry-After": str(wait)})
+        if _equal(bearer, self.token):
             return None
-        if self._is_token(named):
+        if _equal(linked, self.token):
             welcome = RedirectResponse("/", 303)
             welcome.set_cookie(cookie, session_of(self.token), httponly=True, samesite="strict", path="/")
             return welcome
-        if bearer or named:
+        if bearer or linked:
             self.throttle.wrong(address)
-        wanted = {"WWW-Authenticate": "Bearer"}
-        if scope["method"] in SAFE and errors.wants_page(headers.get("accept", "")):
-            told = "a token is needed: open the address with ?token= that the server printed when it was started"
-            return errors.page(401, told, wanted)
-        told = "a token is needed: open the address that the server printed, or send Authorization: Bearer TOKEN"
-        return errors.answer(401, told, "Authorization", wanted)
+        wanted, accept = {"WWW-Authenticate": "Bearer"}, headers.get("accept", "")
+        if scope["method"] in SAFE and "text/html" in accept and "json" not in accept:  # a person with a browser
+            message = "a token is needed: open the address with ?token= that the server printed when it was started"
+            return errors.page(401, message, wanted)
+        message = "a token is needed: open the address that the server printed, or send Authorization: Bearer TOKEN"
+        return errors.answer(401, message, "Authorization", wanted)
 
-    def _is_token(self, offered: str) -> bool:
-        assert self.token is not None
-        return hmac.compare_digest(offered.encode("utf-8", "replace"), self.token.encode("utf-8"))
+
+def _equal(offered: str, secret: str) -> bool:
+    """Whether two texts are equal, in a time that tells nothing about the secret."""
+    return hmac.compare_digest(offered.encode("utf-8", "replace"), secret.encode("utf-8"))
 
 
 def _same_origin(headers: Headers, host: str) -> bool:
     """Whether a browser says that our own page sent this; a client that is no browser says nothing."""
     origin = headers.get("origin")
-    if origin is not None:
-        try:
-            return urlsplit(origin.lower()).netloc == host
-        except ValueError:  # no address at all
-            return False
-    return headers.get("sec-fetch-site", "none") in ("same-origin", "none")
-
-
-def _is_address(name: str) -> bool:
+    if origin is None:
+        return headers.get("sec-fetch-site", "none") in ("same-origin", "none")
     try:
-        ipaddress.ip_address(name.strip("[]"))
+        return urlsplit(origin.lower()).netloc == host
     except ValueError:
         return False
-    return True
 
 
 def session_of(token: str) -> str:
-    """What the cookie holds: whoever reads it can come in here, but does not learn the token."""
+    """The cookie's value: it lets its holder in here, but does not tell the token."""
     return hmac.new(token.encode("utf-8"), b"fabula session", hashlib.sha256).hexdigest()
 
 
@@ -220,38 +191,42 @@ def cookie_name(scope: Scope) -> str:
 
 def _cookie(headers: Headers, name: str) -> str:
     try:
-        found = SimpleCookie(headers.get("cookie", "")).get(name)
+        morsel = SimpleCookie(headers.get("cookie", "")).get(name)
     except CookieError:
         return ""
-    return found.value if found else ""
+    return morsel.value if morsel else ""
 
 
 async def read_body(receive: Receive, headers: Headers, limit: int) -> bytes | Response:
-    """The whole body, or why it is refused. Routes begin when everything is there, so none waits for a slow sender."""
-    told = errors.answer(413, f"the body is larger than {limit:,} bytes", "body")
+    """The whole body, or its refusal. Routes start when everything is there, so none waits for a slow sender."""
+    too_large = errors.answer(413, f"the body is larger than {limit:,} bytes", "body")
     announced = headers.get("content-length", "")
     if announced.isdigit() and int(announced) > limit * DRAINED:
-        return told
-    chunks: list[bytes] = []
-    size, more = 0, True
+        return too_large
+    chunks, size, more = [], 0, True
     try:
         async with asyncio.timeout(BODY_SECONDS):
             while more:
                 message = await receive()
                 if message["type"] == "http.disconnect":
                     return errors.answer(400, "the client left in the middle of its request")
-                size += len(message.get("body", b""))
-                more = message.get("more_body", False)
+                chunk, more = message.get("body", b""), message.get("more_body", False)
+                size += len(chunk)
                 if size > limit * DRAINED:
-                    return told
+                    return too_large
                 if size <= limit:
-                    chunks.append(message.get("body", b""))
+                    chunks.append(chunk)
     except TimeoutError:
         return errors.answer(408, f"the body took longer than {BODY_SECONDS:.0f} seconds", "body")
-    return b"".join(chunks) if size <= limit else told
+    if size > limit:
+        return too_large
+    body = b"".join(chunks)
+    if has_lone_surrogate(body):
+        return errors.answer(422, "the body holds half a character (a lone surrogate)")
+    return body
 
 
-def holds_half_characters(body: bytes) -> bool:
+def has_lone_surrogate(body: bytes) -> bool:
     """Whether JSON spells a lone surrogate: Python reads it, but no answer and no file could be written with it."""
     if not re.search(rb"\\u[dD][89a-fA-F]", body):
         return False
@@ -265,14 +240,10 @@ def holds_half_characters(body: bytes) -> bool:
 
 
 def replayed(body: bytes, receive: Receive) -> Receive:
-    """`receive` with the body in one piece first, then whatever comes after it: the client's leaving."""
-    given = False
+    """`receive` with the body in one piece first, then what comes after it: the client's leaving."""
+    messages: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
-    async def again() -> Message:
-        nonlocal given
-        if given:
-            return await receive()
-        given = True
-        return {"type": "http.request", "body": body, "more_body": False}
+    async def next_message() -> Message:
+        return messages.pop() if messages else await receive()
 
-    return again
+    return next_message

@@ -1,7 +1,8 @@
-"""Start a server: bind, say the address, serve until stopped."""
+"""Start a server: bind a port, print the address, serve until stopped."""
 
 from __future__ import annotations
 
+import argparse
 import errno
 import os
 import secrets
@@ -10,24 +11,25 @@ import sys
 import threading
 import webbrowser
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 import uvicorn
 from fastapi import FastAPI
 
-from fabula.apps.web.door import BACKLOG, Connections, make_room, protocol, quieten
+from fabula.apps.web.connections import BACKLOG, Connections, limit_logs, protocol, raise_file_limit
 from fabula.apps.web.guard import is_loopback
 from fabula.errors import UserError
 
 TOKEN_VARIABLE = "FABULA_TOKEN"
 TOKEN_BYTES = 24
-"""Of a token that is made here: 192 bits."""
+"""The size of a generated token: 192 bits."""
 GRACE_SECONDS = 2
-"""How long an open stream may hold up the end."""
+"""How long an open stream may delay the end of the server."""
 
 
 def check(host: str, token: str | None) -> None:
-    """Whoever lets others in gives a token."""
+    """Refuse a token that is too weak, and a server that other machines can reach without one."""
     if token is not None and (len(token) < 8 or not token.isascii() or not token.isprintable() or " " in token):
         raise UserError("a token has at least 8 printable ASCII characters and no blank", field="token")
     if token is None and not is_loopback(host):
@@ -46,12 +48,24 @@ def token_of(token: str | None, file: Path | None) -> str | None:
                 made.write(secrets.token_urlsafe(TOKEN_BYTES) + "\n")
         return file.read_text(encoding="utf-8").strip()
     except (OSError, UnicodeError) as error:
-        told = error.strerror if isinstance(error, OSError) and error.strerror else "it is no text"
-        raise UserError(f"cannot read a token from {file}: {told}", field="token_file") from error
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else "it is no text"
+        raise UserError(f"cannot read a token from {file}: {reason}", field="token_file") from error
+
+
+def prepare(args: argparse.Namespace) -> dict[str, Any]:
+    """The settings that all servers with a model have, from the command line; mistakes are told before it is loaded."""
+    token = token_of(args.token, args.token_file)
+    check(args.host, token)
+    bind(args.host, args.port).close()
+    names = frozenset(args.allow_host)
+    return {
+        "model": args.model, "host": args.host, "token": token, "names": names, "device": args.device,
+        "threads": args.threads,
+    }  # fmt: skip
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """A listening socket; what is in the way is one clear line."""
+    """A listening socket; a `UserError` where the address or the port cannot be had."""
     if not 0 <= port <= 65535:
         raise UserError(f"a port is between 0 and 65535, not {port}", field="port")
     try:
@@ -68,8 +82,8 @@ def bind(host: str, port: int) -> socket.socket:
     except OSError as error:
         listening.close()
         if error.errno == errno.EADDRINUSE:
-            told = f"port {port} is taken: choose another with --port, or 0 for any that is free"
-            raise UserError(told, field="port") from error
+            message = f"port {port} is taken: choose another with --port, or 0 for any that is free"
+            raise UserError(message, field="port") from error
         if error.errno == errno.EACCES:
             raise UserError(f"port {port} is not yours to take: choose one above 1023", field="port") from error
         raise UserError(f"cannot listen at {host}: {error.strerror or error}", field="host") from error
@@ -78,14 +92,14 @@ def bind(host: str, port: int) -> socket.socket:
 
 
 def address(listening: socket.socket, host: str, token: str | None) -> str:
-    """What to type into a browser."""
+    """The address to open in a browser."""
     name = {"0.0.0.0": socket.gethostname(), "::": socket.gethostname()}.get(host, host)
     name = f"[{name}]" if ":" in name else name
     return f"http://{name}:{listening.getsockname()[1]}/" + (f"?token={quote(token, safe='')}" if token else "")
 
 
-class Announcing(uvicorn.Server):
-    """Says where it is as soon as it answers there, and not before."""
+class AnnouncingServer(uvicorn.Server):
+    """Prints its address as soon as it answers there, and not before."""
 
     line, page = "", ""
 
@@ -94,12 +108,12 @@ class Announcing(uvicorn.Server):
         if self.started:
             print(self.line, flush=True)
             if self.page:
-                # In a thread: a browser in a terminal would hold up the server it wants to see.
+                # In a thread: a text browser would block the server that it wants to read.
                 threading.Thread(target=webbrowser.open, args=(self.page,), daemon=True).start()
 
 
 def has_screen() -> bool:
-    """Whether there is anything that a browser could open its window on."""
+    """Whether there is a display for a browser's window."""
     return sys.platform in ("darwin", "win32") or any(os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY"))
 
 
@@ -113,9 +127,9 @@ def serve(
         app, log_level="warning", access_log=False, server_header=False, proxy_headers=False, ws="none",
         timeout_graceful_shutdown=GRACE_SECONDS, http=protocol(Connections()), backlog=BACKLOG,
     )  # fmt: skip
-    make_room()
-    quieten()
-    server = Announcing(config)
+    raise_file_limit()
+    limit_logs()
+    server = AnnouncingServer(config)
     at = address(listening, host, token)
     server.line, server.page = f"{name}: {at}   (Ctrl-C stops it)", at if show else ""
     try:

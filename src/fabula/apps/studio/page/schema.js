@@ -1,4 +1,4 @@
-// Written by schema/make.py from fabula.apps.studio.bodies: change the story's fields there, not here.
+// Written by schema/make.py from fabula.apps.studio.document: change the story's fields there, not here.
 
 export const STORY = {
   lines: {"type": "array", "minItems": 2, "maxItems": 64, "nullable": false},

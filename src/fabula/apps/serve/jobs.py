@@ -1,0 +1,360 @@
+"""The queue of the model's work: fair turns, batches of similar jobs, and an end when the client leaves.
+
+A job is an iterator that runs in a thread; its answers come back to the event loop one by one. As many jobs run at a
+time as there are workers. A running job calls `check` at its operations on tensors. There it ends when its client has
+left or its time is used up, and there it gives its turn to a waiting job that has used much less time. So a short job
+never waits for the end of a long one. Waiting counts a little, so that a long job is not forgotten.
+
+Waiting jobs of the same kind (`BatchedWork`) run as one batch of at most ROWS rows. The first of them leads the batch;
+each member has its own answers, its own errors, and may leave alone. Free workers share the members between them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import threading
+import time
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+from torch.overrides import TorchFunctionMode
+
+from fabula.apps.web.errors import RefusedError
+
+SLICE_SECONDS = 0.1
+"""How often a job looks whether another one needs its turn more."""
+SHORT_SECONDS = 3.0
+"""A job that has used less time than this keeps its turn: to slice short jobs makes all of them late."""
+PATIENCE = 0.02
+"""Priority levels that a second of waiting is worth: a minute is worth a bit more than one doubling of used time."""
+ROWS = 100
+"""Stories in a batch, at most. With the small model ten fills of ten rows cost 3.8 times one, and twenty 6.6; a
+row of the narrator costs the same from 40 rows on, and its cache of 100 rows takes about 300 MiB."""
+OPERATIONS_PER_CHECK = 16
+"""Operations on tensors between two checks: a check costs more than a small operation."""
+GATHER_SECONDS, GATHER_SHARE, GATHER_AT_MOST = 0.01, 0.03, 0.4
+"""A leader starts when no job of its kind has come for so many seconds and for this share of a usual batch's duration:
+clients of the last batch ask again at almost the same moment. The last share limits the whole wait."""
+
+_thread = threading.local()
+"""`_thread.job` is the job that this thread runs."""
+
+
+class LeftError(Exception):
+    """The client of this job has left."""
+
+
+class Interruptible(TorchFunctionMode):
+    """Calls `check` at operations on tensors, whatever the model does."""
+
+    operations = 0
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        self.operations += 1
+        if self.operations % OPERATIONS_PER_CHECK == 0:
+            check()
+        return func(*args, **(kwargs or {}))
+
+
+def check() -> None:
+    """End the job of this thread if its client has left, or let another have its turn; else do nothing."""
+    job: Job | None = getattr(_thread, "job", None)
+    if job is not None:
+        job.check()
+
+
+@contextmanager
+def uninterrupted() -> Iterator[None]:
+    """Keep the turn to the end of the block: for work under a lock that other jobs may want."""
+    job: Job | None = getattr(_thread, "job", None)
+    if job is None:
+        yield
+        return
+    job.uninterrupted += 1
+    try:
+        yield
+    finally:
+        job.uninterrupted -= 1
+
+
+class BatchedWork(NamedTuple):
+    """Work that can be done together with other work of its kind."""
+
+    kind: Hashable
+    """Jobs of equal kind form a batch; None: this job runs alone."""
+    rows: int
+    """The rows of the batch that this job takes."""
+    call: Any
+    """The arguments of this job."""
+    run: Callable[[Sequence[Any]], Iterator[Sequence[Any]]]
+    """Rounds of answers to a list of calls, one for each call; an exception as an answer ends that job alone."""
+
+
+class Job:
+    """One piece of work and its answers. Whoever submits it closes it."""
+
+    def __init__(self, pool: WorkerPool, work: Callable[[], Iterator[Any]] | BatchedWork) -> None:
+        if not isinstance(work, BatchedWork):
+            single = work
+            work = BatchedWork(None, 0, None, lambda _: ([answer] for answer in single()))
+        self.pool, self.work = pool, work
+        self.members: list[Job] = [self]
+        """The jobs of the batch that it leads, itself first."""
+        self.leader: Job = self
+        self.left = threading.Event()
+        self.started = self.gathering = False
+        self.checks = 0  # how far the job has come between two of its answers
+        self.used_seconds, self.waiting_since, self.turn_since = 0.0, time.monotonic(), 0.0
+        self.cpu_start = 0.0
+        self.next_slice = SLICE_SECONDS
+        self.uninterrupted = 0
+        self._loop = asyncio.get_running_loop()
+        self._answers: asyncio.Queue[tuple[str, Any]] = asyncio.Queue()
+
+    def run(self) -> None:
+        """In a thread: send every answer to its member, then the end or the error to those that are left."""
+        _thread.job, self.cpu_start = self, time.thread_time()
+        active = dict.fromkeys(self.members)
+        last: tuple[str, Any] = ("end", None)
+        try:
+            with Interruptible():
+                for answers in self.work.run([job.work.call for job in self.members]):
+                    for job, answer in zip(self.members, answers, strict=True):
+                        failed = isinstance(answer, Exception)
+                        if job in active:
+                            job.send("error" if failed else "answer", answer)
+                        if failed:
+                            active.pop(job, None)
+                    check()
+        except LeftError:
+            pass
+        except BaseException as error:
+            last = ("error", error)
+        finally:
+            _thread.job = None
+        for job in active:
+            job.send(*last)
+
+    @property
+    def deserted(self) -> bool:
+        """Whether the clients of all members have left."""
+        return all(job.left.is_set() for job in self.members)
+
+    def per_member(self, seconds: float) -> float:
+        return seconds / len(self.members)
+
+    def level(self, now: float | None = None) -> float:
+        """The priority level by the time that each member has used, with the running turn where `now` is given."""
+        return _level(self.per_member(self.used_seconds + (0.0 if now is None else now - self.turn_since)))
+
+    def check(self) -> None:
+        self.checks += 1
+        if self.deserted:
+            raise LeftError
+        # By the thread's own clock: a job is not stopped because the machine is busy.
+        if self.per_member(time.thread_time() - self.cpu_start) > self.pool.limit:
+            message = f"this took more than {self.pool.limit:.0f} seconds of computing: ask for fewer lines or samples"
+            raise RefusedError(503, message)
+        turn_seconds = time.monotonic() - self.turn_since
+        if turn_seconds > self.next_slice and not self.uninterrupted and self.pool.waiting:
+            self.next_slice = turn_seconds + SLICE_SECONDS
+            self.pool.yield_turn(self)
+
+    def send(self, kind: str, value: Any) -> None:
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._answers.put_nowait, (kind, value))
+
+    def close(self) -> None:
+        """Say that nobody waits for the answers any more."""
+        self.left.set()
+        self.pool.withdraw(self)
+
+    async def next(self, seconds: float | None = None) -> tuple[str, Any]:
+        """("answer", value), ("end", None), or ("nothing", None) if neither comes in time; an error is raised."""
+        try:
+            kind, value = await asyncio.wait_for(self._answers.get(), seconds)
+        except TimeoutError:
+            return "nothing", None
+        if kind == "error":
+            raise value
+        return kind, value
+
+    async def last(self) -> Any:
+        """The last answer."""
+        last = None
+        while (event := await self.next())[0] == "answer":
+            last = event[1]
+        return last
+
+
+class WorkerPool:
+    """The workers and the queue of jobs before them."""
+
+    def __init__(
+        self, workers: int = 1, queue: int = 16, begin: Callable[[], None] | None = None, limit: float = math.inf
+    ) -> None:
+        """`begin` runs first in every thread; `limit` is the seconds of computing that a job may use."""
+        self.workers, self.queue, self.limit, self._begin = workers, queue, limit, begin
+        self.waiting: list[Job] = []
+        self._running: set[Job] = set()
+        self._threads: set[threading.Thread] = set()
+        self._changed = threading.Condition()
+        self._closed = False
+        self._job_seconds, self._batch_seconds = 1.0, 0.0  # running means
+
+    @property
+    def counts(self) -> dict[str, int]:
+        with self._changed:
+            return {"running": len(self._running), "waiting": len(self.waiting), "queue": self.queue}
+
+    def ahead(self, job: Job) -> int:
+        """How many jobs have a turn before this one, as things stand."""
+        with self._changed:
+            order = self._by_priority(self.waiting)
+            return order.index(job) + len(self._running) if job in order else 0
+
+    def submit(self, work: Callable[[], Iterator[Any]] | BatchedWork) -> Job:
+        """A job at the end of the queue; a full queue is refused with the time to come back."""
+        job = Job(self, work)
+        with self._changed:
+            if self._closed:
+                raise RefusedError(503, "the server is stopping", headers={"Retry-After": "5"})
+            idle = self.workers - len(self._running)
+            if len(self.waiting) >= self.queue + idle:
+                wait = max(1, min(60, math.ceil(self._job_seconds * (len(self.waiting) + 1) / self.workers)))
+                message = f"{len(self.waiting)} jobs are waiting already: try again in {wait} seconds"
+                raise RefusedError(429, message, headers={"Retry-After": str(wait)})
+            self.waiting.append(job)
+            self._give_turns()
+        return job
+
+    def withdraw(self, job: Job) -> None:
+        """Take the job out of the queue, if it still waits there."""
+        with self._changed:
+            if job in self.waiting and not job.started:
+                self.waiting.remove(job)
+            self._changed.notify_all()
+
+    def yield_turn(self, job: Job) -> None:
+        """If a waiting job needs the turn more, wait until this job is given one again."""
+        with self._changed:
+            level = job.level(time.monotonic())
+            # Waiting earns a free turn, not one that another job holds: else a long job would break into short ones.
+            # Nor is a turn given to a job of the same kind: to slice equal jobs makes all of them late.
+            if all(other.level() >= level for other in self.waiting if not _same_kind(job, other)):
+                return
+            self._end_turn(job)
+            self.waiting.append(job)
+            self._give_turns()
+            while job not in self._running and not job.deserted:
+                self._changed.wait()
+            if job in self.waiting:
+                self.waiting.remove(job)
+                raise LeftError
+
+    def close(self, seconds: float = 5.0) -> None:
+        """End all jobs; their threads end at the next check."""
+        with self._changed:
+            self._closed = True
+            for job in (*self.waiting, *self._running):
+                for member in job.members:
+                    member.left.set()
+            for job in [job for job in self.waiting if not job.started]:
+                self.waiting.remove(job)
+                job.send("end", None)
+            self._changed.notify_all()
+        for thread in list(self._threads):
+            thread.join(seconds)
+
+    def _by_priority(self, jobs: Sequence[Job]) -> list[Job]:
+        now = time.monotonic()
+        return sorted(jobs, key=lambda job: _priority(job, now))
+
+    def _end_turn(self, job: Job) -> None:
+        now = time.monotonic()
+        self._running.discard(job)
+        job.used_seconds += now - job.turn_since
+        job.waiting_since = now
+
+    def _give_turns(self) -> None:
+        """Give free turns to the jobs that need them most. With `_changed` held."""
+        while self.waiting and len(self._running) < self.workers:
+            job = self._by_priority(self.waiting)[0]
+            self.waiting.remove(job)
+            self._running.add(job)
+            job.turn_since, job.next_slice = time.monotonic(), SLICE_SECONDS
+            if not job.started:
+                job.started, job.gathering = True, job.work.kind is not None
+                thread = threading.Thread(target=self._work, args=(job,), name="fabula-job", daemon=True)
+                self._threads.add(thread)
+                thread.start()
+        self._changed.notify_all()
+
+    def _batch_is_complete(self, leader: Job, since: float) -> bool:
+        now = time.monotonic()
+        similar = [job for job in self.waiting if _same_kind(job, leader)]
+        quiet = now - max([since, *(job.waiting_since for job in similar)])
+        return (
+            quiet >= max(GATHER_SECONDS, GATHER_SHARE * self._batch_seconds)
+            or now - since >= max(10 * GATHER_SECONDS, GATHER_AT_MOST * self._batch_seconds)
+            or sum(job.work.rows for job in similar) >= self.workers * ROWS
+            or leader.deserted
+        )
+
+    def _gather(self, leader: Job) -> None:
+        """Take the waiting jobs of the leader's kind into its batch, as far as there is room.
+
+        The other workers have their share of them: those that gather too, and those whose job will yield its turn.
+        """
+        with self._changed:
+            since = time.monotonic()
+            while not self._batch_is_complete(leader, since):
+                self._changed.wait(GATHER_SECONDS)
+            leader.turn_since = now = time.monotonic()
+            similar = [job for job in self.waiting if _same_kind(job, leader) and not job.started]
+            leaders = [job for job in self._running if job.gathering and _same_kind(job, leader)]
+            yielding = [job for job in self._running if not job.gathering and job.level(now) > 0]
+            share = sum(job.work.rows for job in (*similar, *leaders)) / (len(leaders) + len(yielding))
+            room = min(ROWS, math.ceil(share)) - leader.work.rows
+            for job in self._by_priority(similar):
+                if job.work.rows <= room:
+                    room -= job.work.rows
+                    self.waiting.remove(job)
+                    job.started, job.leader = True, leader
+                    leader.members.append(job)
+            leader.gathering = False
+
+    def _work(self, job: Job) -> None:
+        if self._begin is not None:
+            self._begin()
+        try:
+            if job.work.kind is not None:
+                self._gather(job)
+            job.run()
+        finally:
+            with self._changed:
+                if job in self._running:
+                    self._end_turn(job)
+                self._threads.discard(threading.current_thread())
+                self._job_seconds += 0.2 * (job.per_member(job.used_seconds) - self._job_seconds)
+                if job.work.kind is not None:
+                    self._batch_seconds += 0.5 * (job.used_seconds - self._batch_seconds)
+                self._give_turns()
+
+
+def _level(seconds: float) -> float:
+    """0 below SHORT_SECONDS of used time, one more for each doubling. Jobs of one level do not interrupt each other."""
+    return float(math.floor(math.log2(seconds / SHORT_SECONDS)) + 1) if seconds >= SHORT_SECONDS else 0.0
+
+
+def _priority(job: Job, now: float) -> float:
+    """The sort key of waiting jobs: least used time first; among equals the one that has waited longest."""
+    return job.level() - PATIENCE * (now - job.waiting_since)
+
+
+def _same_kind(job: Job, other: Job) -> bool:
+    return job.work.kind is not None and job.work.kind == other.work.kind

@@ -1,0 +1,44 @@
+"""The models of a server: found by name, loaded when first used, a few in memory at a time."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from typing import Any
+
+from fabula.api import Narrator, describe, find, installed, load
+from fabula.apps.serve.jobs import uninterrupted
+from fabula.errors import UserError
+
+
+class ModelCache:
+    """Loaded models; the least recently used one is dropped first."""
+
+    def __init__(self, default: str, device: str = "cpu", loaded: int = 2, threads: int | None = None) -> None:
+        self.default, self.device, self.loaded, self.threads = default, device, loaded, threads
+        self._folder = find(default)
+        self._models: OrderedDict[str, Narrator] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def get(self, name: str | None) -> Narrator:
+        """The loaded model of this name. A request may name an installed model, never a path."""
+        name = self.default if name is None else name
+        if name != self.default and name not in installed():
+            names = ", ".join(sorted({self.default, *installed()}))
+            raise UserError(f"no model is called {name!r} here; there are {names}", field="model")
+        with uninterrupted(), self._lock:
+            if name not in self._models:
+                self._models[name] = load(self._folder if name == self.default else name, self.device, self.threads)
+                while len(self._models) > self.loaded:
+                    self._models.popitem(last=False)
+            self._models.move_to_end(name)
+            return self._models[name]
+
+    def listed(self) -> list[dict[str, Any]]:
+        """What `fabula models` says of every model that a request may name, without its folder."""
+        entries = []
+        for name, folder in sorted({self.default: self._folder, **installed()}.items()):
+            facts = describe(name, folder)
+            facts.pop("folder")
+            entries.append({**facts, "loaded": name in self._models, "default": name == self.default})
+        return entries

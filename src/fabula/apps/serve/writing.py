@@ -1,0 +1,229 @@
+"""The routes that use a model: fill, write, tag, score, posterior, explain. Each request is a job in the queue."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import closing, suppress
+from typing import Any
+
+from fastapi import APIRouter, Request
+from fastapi.responses import JSONResponse
+from pydantic import BaseModel, ConfigDict, Field
+from sse_starlette import EventSourceResponse, ServerSentEvent
+from starlette.types import Message
+
+from fabula.api import Explanation, Filling, Narrator, Score, Tagging
+from fabula.apps.serve.bodies import (
+    ExplainBody,
+    FillBody,
+    MentionsBody,
+    ModelBody,
+    PersonBody,
+    PosteriorBody,
+    ScoreBody,
+    TagBody,
+    WriteBody,
+)
+from fabula.apps.serve.jobs import ROWS, BatchedWork, Job, WorkerPool
+from fabula.apps.serve.models import ModelCache
+from fabula.apps.web import errors
+from fabula.errors import UserError
+
+LONG = 16
+"""A story of more lines than this is filled in alone: others would wait for its end."""
+USUAL_ROWS = 8
+"""The rows that a story takes in a batch where the number of its samples is left to the model."""
+PING_SECONDS = 15
+PROGRESS_SECONDS = 0.3
+"""How often a stream tells the progress of its job."""
+REFUSALS = errors.responses(400, 401, 403, 413, 422, 429, 503)
+EVENT = {
+    "type": "object",
+    "required": ["event", "data"],
+    "properties": {
+        "event": {"enum": ["waiting", "progress", "candidates", "done", "error"]},
+        "data": {"type": "string", "contentMediaType": "application/json"},
+    },
+}
+"""One server-sent event, for the OpenAPI document."""
+
+
+class Moods(BaseModel):
+    """p(S_i | X+): the band of free points."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    tags: list[dict[str, float]] = Field(description="The share of each label of the mood, by sentence.")
+    factors: list[dict[str, dict[str, float]]] | None = Field(
+        None, description="The same of further factors by name, for a model that has them."
+    )
+    samples: int
+    seed: int
+    model: str
+
+
+class Mentioned(BaseModel):
+    """Whom and what the lines name."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    people: list[PersonBody]
+    places: list[str]
+
+
+def fill_work(models: ModelCache, body: FillBody, *, at_once: bool = False) -> BatchedWork:
+    """A fill in one batch with others of about this length that ask the same model with the same settings.
+
+    With `at_once` only the last answer counts, which comes sooner.
+    """
+
+    def run(bodies: Sequence[FillBody]) -> Iterator[list[dict[str, Any] | UserError]]:
+        model = models.get(body.model)
+        for answers in model.fill_together([one.arguments_for(model) for one in bodies], at_once):
+            yield [answer if isinstance(answer, UserError) else answer.to_json() for answer in answers]
+
+    individual = {"sentences", "arc", "starts", "seed", "candidates", "notes"}
+    length = math.ceil(math.log2(len(body.sentences)))
+    rows = ROWS if len(body.sentences) > LONG else body.samples or USUAL_ROWS
+    return BatchedWork((length, at_once, body.model_dump_json(exclude=individual)), rows, body, run)
+
+
+def router(models: ModelCache, pool: WorkerPool) -> APIRouter:
+    """The routes over these models and this queue."""
+    routes = APIRouter(prefix="/api", tags=["writing"], responses=REFUSALS)
+
+    async def one(request: Request, body: ModelBody, call: Callable[[Narrator], Any]) -> JSONResponse:
+        def work() -> Iterator[dict[str, Any]]:
+            yield call(models.get(body.model)).to_json()
+
+        return await last_answer(request, pool.submit(work))
+
+    @routes.post("/fill", summary="Fill in the missing sentences", response_model=Filling)
+    async def fill(request: Request, body: FillBody) -> JSONResponse:
+        """What `fabula fill --json` prints for the same seed."""
+        return await last_answer(request, pool.submit(fill_work(models, body, at_once=True)))
+
+    @routes.post(
+        "/fill/stream",
+        summary="Fill in the missing sentences, as they come",
+        response_class=EventSourceResponse,
+        responses={200: {"content": {"text/event-stream": {"schema": EVENT}}, "description": "Events, one by one"}},
+    )
+    async def fill_stream(body: FillBody) -> EventSourceResponse:
+        """Server-sent events: `waiting` {ahead} while others have their turn, `progress` {drawn, samples}, `candidates`
+        (an answer so far, each at least as good as the one before), at last `done` (what /api/fill answers) or `error`
+        (the error shape). Whoever leaves ends the job.
+        """
+        job = pool.submit(fill_work(models, body))
+        return event_stream(job, events(job, body.samples or 1))
+
+    @routes.post("/write", summary="Write a story from nothing", response_model=Filling)
+    async def write(request: Request, body: WriteBody) -> JSONResponse:
+        """What `fabula write --json` prints for the same seed."""
+        return await one(request, body, lambda model: model.write(**body.arguments()))
+
+    @routes.post("/tag", summary="The mood of every sentence", response_model=Tagging)
+    async def tag(request: Request, body: TagBody) -> JSONResponse:
+        """What `fabula tag --json` prints."""
+        return await one(request, body, lambda model: model.tag(**body.arguments()))
+
+    @routes.post("/mentions", summary="Who and where: people and places that the lines name", response_model=Mentioned)
+    async def mentions(request: Request, body: MentionsBody) -> JSONResponse:
+        """The pronoun is the name's in the training corpus, else the one that the lines around it have more of."""
+        return await one(request, body, lambda model: model.mentions(**body.arguments()))
+
+    @routes.post("/score", summary="How probable a story is", response_model=Score)
+    async def score(request: Request, body: ScoreBody) -> JSONResponse:
+        """What `fabula score --json` prints for the same seed."""
+        return await one(request, body, lambda model: model.score(**body.arguments()))
+
+    @routes.post("/posterior", summary="The moods that a story leaves open", response_model=Moods)
+    async def posterior(request: Request, body: PosteriorBody) -> JSONResponse:
+        """p(S_i | X+) of every sentence, missing ones included: the band around the free points of the arc."""
+
+        def work() -> Iterator[dict[str, Any]]:
+            answer = models.get(body.model).posterior(**body.arguments()).to_json()
+            yield {name: answer[name] for name in Moods.model_fields if name in answer}
+
+        return await last_answer(request, pool.submit(work))
+
+    @routes.post("/explain", summary="Why each sentence", response_model=Explanation)
+    async def explain(request: Request, body: ExplainBody) -> JSONResponse:
+        """The probability of every word, and how each sentence fits what came before (nats a word), what follows (nats;
+        above 0: more expected with it than without it) and the arc (log q of the tag asked for).
+        """
+        return await one(request, body, lambda model: model.explain(**body.arguments()))
+
+    return routes
+
+
+async def last_answer(request: Request, job: Job) -> JSONResponse:
+    """The job's last answer; the job ends if the client leaves before it is there."""
+
+    async def client_leaves() -> None:
+        while (await request.receive())["type"] != "http.disconnect":
+            pass
+
+    with closing(job):
+        answer, leaving = asyncio.create_task(job.last()), asyncio.create_task(client_leaves())
+        try:
+            await asyncio.wait({answer, leaving}, return_when=asyncio.FIRST_COMPLETED)
+            if not answer.done():
+                return errors.answer(499, "the client left")
+            return JSONResponse(answer.result())
+        finally:
+            for task in (answer, leaving):
+                task.cancel()
+            with suppress(asyncio.CancelledError):
+                await leaving
+
+
+def event_stream(job: Job, events: AsyncIterator[ServerSentEvent]) -> EventSourceResponse:
+    """The events of a job, which ends if the client leaves, even before its first event."""
+
+    async def close(_: Message) -> None:
+        job.close()
+
+    headers = {"Cache-Control": "no-store"}
+    return EventSourceResponse(
+        events, ping=PING_SECONDS, sep="\n", headers=headers, client_close_handler_callable=close
+    )
+
+
+async def events(job: Job, samples: int) -> AsyncIterator[ServerSentEvent]:
+    """A job's answers as events, the last of them twice: as `candidates` at once, as `done` when it is known to be.
+
+    Between them, how many jobs wait before it, and how far it is: the second round of samples takes about as many
+    operations as the first, whatever their number, and is mostly the last.
+    """
+    last, ahead, drawn, shown, round_checks, round_start = None, 0, 0, 0, 0, 0
+    with closing(job):
+        try:
+            yield event("progress", {"drawn": 0, "samples": samples})
+            while (received := await job.next(PROGRESS_SECONDS))[0] != "end":
+                if received[0] == "answer":
+                    last, checks = received[1], job.leader.checks
+                    round_checks, round_start = checks - round_start, checks
+                    drawn, samples = last["drawn"], last["samples"]
+                    shown = max(shown, drawn)
+                    yield event("progress", {"drawn": shown, "samples": samples})
+                    yield event("candidates", last)
+                elif (now_ahead := job.pool.ahead(job) if not job.started else 0) != ahead:
+                    ahead = now_ahead
+                    yield event("waiting", {"ahead": ahead})
+                elif round_checks and drawn < samples:
+                    share = min(0.95, (job.leader.checks - round_start) / round_checks)
+                    estimate = drawn + int(share * (samples - drawn))
+                    if estimate > shown:
+                        shown = estimate
+                        yield event("progress", {"drawn": shown, "samples": samples})
+            yield event("done", last)
+        except Exception as error:
+            yield event("error", errors.of(error))
+
+
+def event(name: str, data: Any) -> ServerSentEvent:
+    return ServerSentEvent(json.dumps(data, ensure_ascii=False), event=name, sep="\n")

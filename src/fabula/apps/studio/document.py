@@ -1,0 +1,86 @@
+"""The story document and the bodies of requests about stories.
+
+`State` is the only list of a story's fields: schema/make.py writes page/schema.js from it, by which the page saves,
+compares, copies, imports and exports.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, Field
+
+from fabula.apps.serve.bodies import Body, Model, PersonBody, Seed, Tag
+from fabula.apps.serve.settings import CANDIDATES, CHARACTERS, SEEDS, SENTENCES
+from fabula.apps.studio.settings import SNAPSHOTS, TRAY
+
+
+def _is_json(value: Any) -> Any:
+    """The value, which we store without reading it; a `ValueError` where it cannot be written as JSON in UTF-8."""
+    try:
+        json.dumps(value, allow_nan=False, ensure_ascii=False).encode("utf-8")
+    except (ValueError, RecursionError):
+        raise ValueError("holds something that JSON cannot: NaN, half a character, or too deep a nest") from None
+    return value
+
+
+Opaque = Annotated[Any, AfterValidator(_is_json)]
+Name = Annotated[str, Field(min_length=1, max_length=200)]
+Id = Annotated[int, Field(ge=1, le=SEEDS)]
+Automatic = Annotated[bool, Field(description="Whether the title was made from the first line, not given.")]
+
+
+class Line(Body):
+    """One line on the page."""
+
+    text: str = Field("", max_length=4 * CHARACTERS)
+    write: bool = Field(False, description="Whether the model is to write it.")
+    locked: bool = False
+    start: str = Field("", max_length=CHARACTERS, description="Words that the model has to begin with.")
+    tag: Tag | None = None
+
+
+CONTENT_FIELDS = ("lines", "people", "notes")
+"""Fields of `State` that a writer fills: a story with any of them is saved, and a version brings all of them back."""
+HISTORY_FIELDS = ("undo", "redo")
+"""Fields of `State` that change only with others: they are stored, but neither compared nor kept in versions."""
+
+
+class State(Body):
+    """What a branch keeps: the story on the page, and how to go back."""
+
+    lines: list[Line] = Field(min_length=SENTENCES[0], max_length=SENTENCES[1])
+    seed: Seed = 0
+    candidates: int = Field(3, ge=1, le=CANDIDATES)
+    temperature: float | None = Field(None, ge=0.05, le=5)
+    model: Model = None
+    undo: list[Opaque] = Field(default_factory=list, max_length=SNAPSHOTS)
+    redo: list[Opaque] = Field(default_factory=list, max_length=SNAPSHOTS)
+    taken: list[Opaque] = Field(default_factory=list, max_length=SNAPSHOTS)
+    people: list[PersonBody] = Field(default_factory=list, max_length=20)
+    notes: str = Field("", max_length=4 * CHARACTERS, description="Places and facts, a line each.")
+    tray: list[Opaque] = Field(default_factory=list, max_length=TRAY, description="Candidates kept with the branch.")
+
+
+class NewStory(Body):
+    title: Name
+    state: State
+    automatic: Automatic = False
+
+
+class StoryChange(Body):
+    title: Name
+    automatic: Automatic = False
+
+
+class NewBranch(Body):
+    parent: Id | None = Field(None, description="The branch it grows from; null: none.")
+    name: Name
+    state: State
+
+
+class BranchChange(Body):
+    name: Name | None = Field(None, description="null: as it was.")
+    state: State
+    revision: Id = Field(description="The revision that this one follows: a stale one is refused with 409.")
