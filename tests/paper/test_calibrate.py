@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 from fabula.errors import UserError
-from fabula_paper.scores.calibrate import correlate, ranks, read_ratings, restore
+from fabula_paper.scores.calibrate import correlate, read_ratings, restore
 
 MASKED = "[FEMALE] did n't like [MALE] 's dog . [FEMALE] wife and i left on friday !he said : \" no . \" it rained ."
 
@@ -45,7 +45,6 @@ def test_correlations_are_scipys() -> None:
     found = correlate(x, y, draws=300)
     assert found.pearson.value == pytest.approx(stats.pearsonr(x, y).statistic)
     assert found.spearman.value == pytest.approx(stats.spearmanr(x, y).statistic)
-    assert ranks(y).tolist() == stats.rankdata(y).tolist()
     # Fisher's interval, loosely: the bootstrap's agrees with it to a tenth of its width and a half.
     z, half = np.arctanh(found.pearson.value), 1.96 / np.sqrt(80 - 3)
     assert found.pearson.low == pytest.approx(np.tanh(z - half), abs=0.08)

@@ -9,9 +9,9 @@ import pytest
 
 from fabula.corpus.dataset import Corpus
 from fabula.errors import UserError
-from fabula.metrics.quality import Reader
 from fabula_paper.scores.calibrate import measures_of
 from fabula_paper.scores.pretrained import by_length, context_gain, embed, smollm, story_perplexity
+from fabula_paper.scores.quality import Reader
 
 STORY = [
     "Nora found an old key in the garden.",

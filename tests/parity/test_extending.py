@@ -19,9 +19,9 @@ import fabula
 from fabula.cli import main
 from fabula.corpus.dataset import Corpus
 from fabula.corpus.taggers.protocol import TAGGERS
-from fabula.metrics.quality import MEASURES, Reader, quality
 from fabula.models.protocol import MODELS
 from fabula.sampling import protocol
+from fabula_paper.scores.quality import MEASURES, Reader, quality
 
 PAGE = (Path(__file__).parents[2] / "docs" / "extending.md").read_text(encoding="utf-8")
 SECTIONS = dict(re.findall(r"^## (.+?)\n(.*?)(?=^## |\Z)", PAGE, re.MULTILINE | re.DOTALL))

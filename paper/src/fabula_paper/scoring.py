@@ -185,7 +185,7 @@ class Scorer:
         return [self.dataset.filled(one, texts[one], MIDDLE) for one in ids if one in texts]
 
     def do_prose(self, outcome: Outcome, systems: set[str]) -> Iterator[tuple[str, dict[str, Any]]]:
-        from fabula.metrics.quality import Reader, quality
+        from fabula_paper.scores.quality import Reader, quality
 
         names = self.middles("prose", outcome, systems)
         reader = Reader.of(self.bench.corpus) if names else None
@@ -243,8 +243,8 @@ class Scorer:
     def do_calibration(self, outcome: Outcome, systems: set[str]) -> Iterator[tuple[str, dict[str, Any]]]:
         if self.ratings is None or systems or not self.wanted("calibration", "ratings", outcome, systems):
             return
-        from fabula.metrics.quality import Reader
         from fabula_paper.scores.calibrate import calibrate, measures_of, read_ratings
+        from fabula_paper.scores.quality import Reader
 
         began = time.perf_counter()
         rated = read_ratings(self.ratings)
@@ -268,15 +268,10 @@ def rouges(told: list[str], true: list[str], *, perl: bool) -> dict[str, Any]:
 
     Sentences on lines of their own are joined for ROUGE-1, -2 and -L. `rougeLsum` is ROUGE-L with the lines left apart.
     """
-    from rouge_score.rouge_scorer import RougeScorer
-
     from fabula_paper.scores.overlap import rouge, rouge_paper
 
     joined = [[" ".join(text.splitlines()) for text in side] for side in (told, true)]
-    quick = rouge(*joined)
-    lines = RougeScorer(["rougeLsum"], use_stemmer=True)
-    apart = [lines.score(b, a)["rougeLsum"].fmeasure for a, b in zip(told, true, strict=True)]
-    stories = {"rouge1": quick.rouge1, "rouge2": quick.rouge2, "rougeL": quick.rougeL, "rougeLsum": np.array(apart)}
+    stories = {**rouge(*joined), **rouge(told, true, ["rougeLsum"])}
     found: dict[str, Any] = {name: rounded(100 * float(values.mean())) for name, values in stories.items()}
     found["by"] = "rouge-score"
     if perl:

@@ -1,6 +1,6 @@
 """Story Cloze by likelihood: which of two endings does a model find more probable after the story's four sentences?
 
-Endings give themselves away without their story (the wrong ones were made up to be wrong), so beside the accuracy of
+The wrong endings were made up to be wrong, which shows without their story. So beside the accuracy of
 log p(ending | story) stand those of log p(ending) alone, the control, and of their difference, what the story adds.
 
 Reading and tokenising happen beforehand (`prepare_cloze`), so that a bare machine with a GPU can score.
@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import csv
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -35,27 +35,27 @@ class Cloze:
     with_story: FloatArray
     """log p(story, ending): the story is the same for both endings, so this ranks as log p(ending | story) does."""
     ending_only: FloatArray
-    """log p of the ending told as a story of its own."""
+    """log p of the ending as a story of one sentence."""
     words: NDArray[np.int64]
     """Words of each ending with its `<eos>`."""
     right: NDArray[np.int64]
     """Which ending is right, 0 or 1."""
 
     def accuracies(self) -> dict[str, float]:
-        return {name: float(found.mean()) for name, found in self.correct().items()}
+        return {name: float(wins.mean()) for name, wins in self.correct().items()}
 
     def correct(self) -> dict[str, FloatArray]:
         """1 where the right ending wins, 0 where it loses, a half where both are equal up to rounding."""
-        size = np.abs(self.with_story).max(1)
-        return {
-            "story": self._wins(self.with_story),
-            "ending_only": self._wins(self.ending_only),
-            "difference": self._wins(self.with_story - self.ending_only, size),
-        }
 
-    def _wins(self, scores: FloatArray, scale: FloatArray | float = 0.0) -> FloatArray:
-        rows = np.arange(len(self.right))
-        return ties.wins(scores[rows, self.right], scores[rows, 1 - self.right], scale)
+        def wins(scores: FloatArray, scale: FloatArray | float = 0.0) -> FloatArray:
+            rows = np.arange(len(self.right))
+            return ties.wins(scores[rows, self.right], scores[rows, 1 - self.right], scale)
+
+        return {
+            "story": wins(self.with_story),
+            "ending_only": wins(self.ending_only),
+            "difference": wins(self.with_story - self.ending_only, np.abs(self.with_story).max(1)),
+        }
 
 
 def prepare_cloze(file: str | Path, corpus: str | Path | Vocabulary, out: str | Path) -> Path:
@@ -63,38 +63,28 @@ def prepare_cloze(file: str | Path, corpus: str | Path | Vocabulary, out: str | 
     from fabula.corpus.tokenize import tokenise
 
     vocabulary = corpus if isinstance(corpus, Vocabulary) else Corpus.open(corpus).vocabulary
-    path = Path(file)
+    path, stories, right = Path(file), [], []
     try:
         with path.open(encoding="utf-8-sig", newline="") as stream:
-            rows = list(csv.DictReader(stream))
-        texts = [
-            (
-                [row[f"InputSentence{i}"] for i in range(1, 5)],
-                [row["RandomFifthSentenceQuiz1"], row["RandomFifthSentenceQuiz2"]],
-                int(row["AnswerRightEnding"]) - 1,
-            )
-            for row in rows
-        ]
+            for row in csv.DictReader(stream):
+                context = [row[f"InputSentence{i}"] for i in range(1, 5)]
+                stories += [[*context, row[f"RandomFifthSentenceQuiz{i}"]] for i in (1, 2)]
+                right.append(int(row["AnswerRightEnding"]) - 1)
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror or error}") from error
     except (KeyError, TypeError, ValueError) as error:
         raise UserError(f"{path} is not a Story Cloze file: {error}") from error
-    if not texts or not all(answer in (0, 1) for _, _, answer in texts):
+    if not right or not set(right) <= {0, 1}:
         raise UserError(f"{path} is not a Story Cloze file: every row needs a right ending, 1 or 2")
-
-    def ids(sentence: str) -> list[int]:
-        return vocabulary.encode(tokenise(sentence))
-
-    told = [[[ids(s) for s in context] + [ids(ending)] for ending in endings] for context, endings, _ in texts]
-    stories = Stories.from_sentences([story for pair in told for story in pair])
+    coded = Stories.from_sentences([[vocabulary.encode(tokenise(s)) for s in story] for story in stories])
     target = Path(out)
     with target.open("wb") as sink:
         np.savez_compressed(
             sink,
-            tokens=stories.tokens,
-            sentence_offsets=stories.sentence_offsets,
-            story_offsets=stories.story_offsets,
-            right=np.array([answer for _, _, answer in texts], dtype=np.int64),
+            tokens=coded.tokens,
+            sentence_offsets=coded.sentence_offsets,
+            story_offsets=coded.story_offsets,
+            right=np.array(right, dtype=np.int64),
         )
     return target
 
@@ -111,61 +101,48 @@ def cloze(
 ) -> Cloze:
     """Every question of a file by `prepare_cloze`: exact without latents, else an importance-weighted bound.
 
-    Both endings of a question are met with the same noise, so that the noise hardly decides between them.
+    Both endings of a question are drawn with the same noise, so that the noise hardly decides between them.
     """
     if model.reads_tags:
         raise UserError("Story Cloze by likelihood needs p(X); this model is p(X | S)", field="model")
     with np.load(questions) as file:
-        arrays = {name: file[name] for name in ("tokens", "sentence_offsets", "story_offsets", "right")}
-    n = len(arrays["story_offsets"]) - 1
-    whole = _stories(arrays["tokens"], arrays["sentence_offsets"], arrays["story_offsets"])
-    last = arrays["story_offsets"][1:] - 1
-    starts, ends = arrays["sentence_offsets"][last], arrays["sentence_offsets"][last + 1]
-    ending_tokens = np.concatenate([arrays["tokens"][a:b] for a, b in zip(starts, ends, strict=True)])
-    alone = _stories(ending_tokens, np.concatenate([[0], np.cumsum(ends - starts)]), np.arange(n + 1))
+        tokens, starts, stories, right = (
+            file[name] for name in ("tokens", "sentence_offsets", "story_offsets", "right")
+        )
+    sentences = [tokens[a : b - 1].tolist() for a, b in pairwise(starts)]
+    whole = [sentences[a:b] for a, b in pairwise(stories)]
+    endings = [story[-1:] for story in whole]
     model.eval()
-    device = next(model.parameters()).device
-    found = [
-        _log_p(model, StoryDataset(stories, device), samples, seed, posterior, batch_size).reshape(-1, 2)
-        for stories in (whole, alone)
-    ]
-    return Cloze(found[0], found[1], (ends - starts).reshape(-1, 2), arrays["right"])
+    log_p = [_log_p(model, texts, samples, seed, posterior, batch_size) for texts in (whole, endings)]
+    words = np.array([len(ending[0]) + 1 for ending in endings], dtype=np.int64).reshape(-1, 2)
+    return Cloze(*log_p, words, right)
 
 
-def _stories(tokens: NDArray[Any], sentence_offsets: NDArray[np.int64], offsets: NDArray[np.int64]) -> Stories:
-    count = len(sentence_offsets) - 1
-    return Stories(
-        tokens=tokens,
-        sentence_offsets=sentence_offsets,
-        story_offsets=offsets,
-        tags=np.full(count, -1, dtype=np.int8),
-        characters=np.zeros(count, dtype=np.int32),
-        ids_source=[str(number) for number in range(len(offsets) - 1)],
-    )
-
-
-def _log_p(model: Model, dataset: StoryDataset, samples: int, seed: int, posterior: str, batch_size: int) -> FloatArray:
-    """log p(X) of every story, in its order."""
-    found = np.zeros(len(dataset))
-    # Questions in the order of their longer ending's story; both endings stay side by side.
-    pairs = dataset.token_counts.reshape(-1, 2).max(1)
-    order = np.argsort(-pairs, kind="stable")
+def _log_p(
+    model: Model, stories: list[list[list[int]]], samples: int, seed: int, posterior: str, batch_size: int
+) -> FloatArray:
+    """log p(X) of every story: [question, 2]."""
+    like = next(model.parameters())
+    dataset = StoryDataset(Stories.from_sentences(stories), like.device)
+    log_p = np.zeros((len(stories) // 2, 2))
+    # Questions by the length of their longer story; both endings stay side by side.
+    order = np.argsort(-dataset.token_counts.reshape(-1, 2).max(1), kind="stable")
     half = max(1, batch_size // 2)
     for start in range(0, len(order), half):
         chosen = order[start : start + half]
-        rows = (2 * chosen[:, None] + np.arange(2)).reshape(-1)
-        batch = dataset.batch(rows)
-        draws = _draws(model, chosen, samples, batch.lengths.shape[1], seed) if model.has_latent else None
-        found[rows] = weigh(model, batch, draws, posterior).log_p.cpu().numpy()
-    return found
+        batch = dataset.batch((2 * chosen[:, None] + np.arange(2)).reshape(-1))
+        draws = _draws(model, chosen, samples, batch.lengths.shape[1], seed, like) if model.has_latent else None
+        log_p[chosen] = weigh(model, batch, draws, posterior).log_p.cpu().numpy().reshape(-1, 2)
+    return log_p
 
 
-def _draws(model: Model, questions: NDArray[np.int64], samples: int, sentences: int, seed: int) -> Draws:
-    """Random numbers: of each question its own, whatever the batch; once more for the other ending."""
+def _draws(
+    model: Model, questions: NDArray[np.int64], samples: int, sentences: int, seed: int, like: torch.Tensor
+) -> Draws:
+    """Random numbers that depend on the question alone, whatever its batch; once more for the other ending."""
     normal, uniform = [], []
     for question in questions:
-        own = np.random.default_rng([seed, int(question)])
-        normal.append(own.standard_normal((samples, sentences, model.D), dtype=np.float32))
-        uniform.append(own.random((samples, sentences), dtype=np.float32))
-    like = next(model.parameters())
+        rng = np.random.default_rng([seed, int(question)])
+        normal.append(rng.standard_normal((samples, sentences, model.D), dtype=np.float32))
+        uniform.append(rng.random((samples, sentences), dtype=np.float32))
     return Draws(*(torch.from_numpy(np.stack(drawn)).repeat_interleave(2, 0).to(like) for drawn in (normal, uniform)))

@@ -35,27 +35,12 @@ SCORERS = "pip install 'fabula-stories[eval]' && pip install --no-deps -r scorer
 
 @dataclass(frozen=True)
 class Rouge:
-    """F1 of every pair, in [0, 1]."""
-
-    rouge1: FloatArray
-    rouge2: FloatArray
-    rougeL: FloatArray
-
-    def means(self) -> dict[str, float]:
-        return {kind: float(getattr(self, kind).mean()) for kind in KINDS}
-
-
-@dataclass(frozen=True)
-class RougePaper:
-    """Aggregate F1 by ROUGE-1.5.5, in [0, 1], each with the program's own 95 % interval."""
+    """F1 in [0, 1]: of all pairs together, and of every pair."""
 
     rouge1: float
     rouge2: float
     rougeL: float
-    intervals: dict[str, tuple[float, float]]
     stories: dict[str, FloatArray]
-    """F1 of every pair; the aggregate is the mean over the program's own resamples of them."""
-    n: int
 
 
 @dataclass(frozen=True)
@@ -66,20 +51,20 @@ class Meteor:
     aggregate: float
 
 
-def rouge(written: Sequence[str], true: Sequence[str]) -> Rouge:
-    """ROUGE-1, -2 and -L F1 of every pair, by rouge-score with its stemmer."""
+def rouge(written: Sequence[str], true: Sequence[str], kinds: Sequence[str] = KINDS) -> dict[str, FloatArray]:
+    """F1 of every pair, by rouge-score with its stemmer."""
     _check_pairs(written, true)
     try:
         from rouge_score.rouge_scorer import RougeScorer
     except ImportError as error:
         raise UserError(f"ROUGE needs rouge-score: {SCORERS}") from error
-    scorer = RougeScorer(list(KINDS), use_stemmer=True)
+    scorer = RougeScorer(list(kinds), use_stemmer=True)
     scores = [scorer.score(target, text) for text, target in zip(written, true, strict=True)]
-    return Rouge(**{kind: np.array([score[kind].fmeasure for score in scores], dtype=np.float64) for kind in KINDS})
+    return {kind: np.array([score[kind].fmeasure for score in scores], dtype=np.float64) for kind in kinds}
 
 
-def rouge_paper(written: Sequence[str], true: Sequence[str], *, by_lines: bool = False) -> RougePaper:
-    """The paper's route: pyrouge 0.1.3 drives ROUGE-1.5.5 in Perl.
+def rouge_paper(written: Sequence[str], true: Sequence[str], *, by_lines: bool = False) -> Rouge:
+    """The paper's route: pyrouge 0.1.3 drives ROUGE-1.5.5 in Perl; the aggregate is the mean over its own resamples.
 
     `by_lines` takes every line of a text for a sentence of its own, as pyrouge does: ROUGE-L is then the union of the
     sentences' longest common subsequences, higher than that of one joined text; ROUGE-1 and -2 are the same.
@@ -100,33 +85,28 @@ def rouge_paper(written: Sequence[str], true: Sequence[str], *, by_lines: bool =
                 content = "\n".join(" ".join(line.split()) for line in lines) + "\n"
                 (folder / kind / f"{number:06d}.txt").write_text(content, encoding="utf-8")
         figures, output = _drive_pyrouge(folder, home)
-    found = {kind: figures[f"rouge_{kind[5:].lower()}_f_score"] for kind in KINDS}
-    intervals = {
-        kind: (figures[f"rouge_{kind[5:].lower()}_f_score_cb"], figures[f"rouge_{kind[5:].lower()}_f_score_ce"])
-        for kind in KINDS
-    }
     stories = {kind: np.full(len(written), np.nan) for kind in KINDS}
     for kind, number, value in PAIR.findall(output):
         stories[f"rouge{kind}"][int(number) - 1] = float(value)
-    return RougePaper(**found, intervals=intervals, stories=stories, n=len(written))
+    return Rouge(*(figures[f"rouge_{kind[5:].lower()}_f_score"] for kind in KINDS), stories=stories)
 
 
 def meteor(*sets: tuple[Sequence[str], Sequence[str]]) -> list[Meteor]:
     """The paper's route, for each set of written and true texts: the PTB tokeniser, then the METEOR 1.5 jar with
     `-l en -norm`, by pycocoevalcap. Several sets cost little more than one: Java starts once for all of them.
     """
-    for written, true in sets:
-        _check_pairs(written, true)
+    for pair in sets:
+        _check_pairs(*pair)
     _need("pycocoevalcap")
     if not shutil.which("java"):
         raise UserError("METEOR needs Java: apt-get install default-jre-headless")
     lines = iter(_ptb([text for pair in sets for texts in pair for text in texts]))
-    found = []
+    results = []
     for pair in sets:
-        told, truth = ({number: [next(lines)] for number in range(len(texts))} for texts in pair)
-        aggregate, scores = _jar().compute_score(truth, told)
-        found.append(Meteor(np.array(scores, dtype=np.float64), float(aggregate)))
-    return found
+        written, true = ({number: [next(lines)] for number in range(len(texts))} for texts in pair)
+        aggregate, scores = _jar().compute_score(true, written)
+        results.append(Meteor(np.array(scores, dtype=np.float64), float(aggregate)))
+    return results
 
 
 def _ptb(texts: Sequence[str]) -> list[str]:
@@ -136,8 +116,8 @@ def _ptb(texts: Sequence[str]) -> list[str]:
     # The tokeniser keeps lines apart, so an empty text needs a mark, which it then drops.
     captions = {number: [{"caption": " ".join(text.split()) or "."}] for number, text in enumerate(texts)}
     with no_stderr():  # where it reports its speed, from Java
-        found = PTBTokenizer().tokenize(captions)
-    return [found[number][0] for number in range(len(texts))]
+        tokenized = PTBTokenizer().tokenize(captions)
+    return [tokenized[number][0] for number in range(len(texts))]
 
 
 @lru_cache(maxsize=1)

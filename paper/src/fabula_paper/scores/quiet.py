@@ -1,4 +1,4 @@
-"""Silence for libraries that report to the terminal past Python: Java's and C++'s standard error."""
+"""Silence for libraries that write to the terminal past Python: the standard error of Java and C++."""
 
 from __future__ import annotations
 
@@ -10,14 +10,13 @@ from contextlib import contextmanager
 
 @contextmanager
 def no_stderr() -> Iterator[None]:
-    """The process's standard error goes nowhere meanwhile; children inherit that."""
+    """Discards the standard error of this process and of its children meanwhile."""
     sys.stderr.flush()
-    kept = os.dup(2)
-    nowhere = os.open(os.devnull, os.O_WRONLY)
+    saved = os.dup(2)
+    with open(os.devnull, "w") as nowhere:
+        os.dup2(nowhere.fileno(), 2)
     try:
-        os.dup2(nowhere, 2)
         yield
     finally:
-        os.dup2(kept, 2)
-        os.close(kept)
-        os.close(nowhere)
+        os.dup2(saved, 2)
+        os.close(saved)

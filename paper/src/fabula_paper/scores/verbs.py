@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fabula.corpus.dataset import Stories
+from fabula.corpus.tokenize import tokenise
 from fabula.corpus.vocabulary import EOS, Vocabulary
 
 
@@ -60,14 +61,13 @@ class Verbs:
         """From a split of a prepared corpus."""
         small: dict[str, int] = {}
         of_word = np.array([small.setdefault(word.lower(), len(small)) for word in vocabulary.words])
-        tokens = np.asarray(stories.tokens)
-        words = of_word[tokens]
+        words = of_word[np.asarray(stories.tokens)]
         previous = np.concatenate([[of_word[EOS]], words[:-1]])
         uses = np.bincount(words, minlength=len(small))
 
         def after(frame: frozenset[str]) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-            known = [small[word] for word in frame if word in small]
-            return np.bincount(words[np.isin(previous, known)], minlength=len(small)) / np.maximum(uses, 1)
+            ids = [small[word] for word in frame if word in small]
+            return np.bincount(words[np.isin(previous, ids)], minlength=len(small)) / np.maximum(uses, 1)
 
         subject, modal, to, determiner = after(SUBJECTS), after(MODALS), after(_listed("to")), after(DETERMINERS)
         finite = subject >= SHARE
@@ -85,16 +85,14 @@ class Verbs:
         forms = (forms - NEVER) | ALWAYS
         return cls(frozenset(forms), frozenset(word for word in forms if determiner[small.get(word, 0)] >= NOUN))
 
-    def found(self, words: Sequence[str]) -> list[str]:
+    def among(self, words: Sequence[str]) -> list[str]:
         """The finite verbs among a sentence's words."""
         low = [word.lower().replace("’", "'") for word in words]
         return [word for place, word in enumerate(low) if self._is_verb(word, low[place - 1] if place else "")]
 
     def has_verb(self, sentence: str) -> bool:
         """Whether an English sentence has a finite verb."""
-        from fabula.corpus.tokenize import tokenise
-
-        return bool(self.found(tokenise(sentence)))
+        return bool(self.among(tokenise(sentence)))
 
     def _is_verb(self, word: str, before: str) -> bool:
         if word == "'s":

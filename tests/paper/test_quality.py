@@ -11,11 +11,11 @@ from fabula.corpus.dataset import Corpus
 from fabula.corpus.tokenize import detokenise, tokenise
 from fabula.corpus.toy import toy_stories
 from fabula.corpus.vocabulary import EOS
-from fabula.metrics import copying
-from fabula.metrics.copying import TrainingText, copied
 from fabula.metrics.counting import Share, distinct, words_of
-from fabula.metrics.persons import names_given, pronouns_agree
-from fabula.metrics.quality import Reader, quality, repeated_4grams, repeated_sentences, unended
+from fabula_paper.scores import copying
+from fabula_paper.scores.copying import TrainingText, copied
+from fabula_paper.scores.persons import names_given, pronouns_agree
+from fabula_paper.scores.quality import Reader, quality, repeated_4grams, repeated_sentences, unended
 
 ENDS_GIVEN = [[True, False, True]]
 

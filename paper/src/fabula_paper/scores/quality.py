@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,27 +12,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fabula.corpus.dataset import Corpus
-from fabula.metrics.copying import TrainingText, copied
-from fabula.metrics.counting import (
-    Mask,
-    Share,
-    Text,
-    distinct,
-    masks,
-    ngrams,
-    per_sentence,
-    share,
-    words_of,
-    written_only,
-)
-from fabula.metrics.persons import names_given, pronouns_agree
-from fabula.metrics.verbs import Verbs
+from fabula.corpus.people import People
+from fabula.metrics.counting import Mask, Share, Text, distinct, masks, ngrams, per_sentence, words_of, written_only
+from fabula.metrics.counting import share as make_share
 from fabula.registry import Registry
+from fabula_paper.scores.copying import TrainingText, copied
+from fabula_paper.scores.persons import names_given, pronouns_agree
+from fabula_paper.scores.verbs import Verbs
+
+_ENDED = re.compile(r"[.!?…][\"'”’)\]]*$")
 
 
 @dataclass(frozen=True)
 class Reader:
-    """What the training text teaches the measures: its words, its people, its verbs. A prepared corpus is enough."""
+    """What the training text teaches the measures: its words, its people, its verbs."""
 
     training: TrainingText
     he: tuple[str, ...]
@@ -41,8 +35,6 @@ class Reader:
 
     @classmethod
     def of(cls, corpus: Corpus) -> Reader:
-        from fabula.corpus.people import People
-
         train, vocabulary = corpus.split("train"), corpus.vocabulary
         people = People.count(train, vocabulary)
         text, verbs = TrainingText.of_split(train, vocabulary), Verbs.learn(train, vocabulary)
@@ -78,48 +70,45 @@ class Quality:
             "longest_copied_mean": round(float(self.longest_copied.mean()), 3),
             "longest_copied_max": int(self.longest_copied.max()),
         }
-        for name, found in self.shares.items():
-            figures[name] = found.interval(draws=draws, seed=seed).to_json() | {"of": int(found.of.sum())}
+        for name, share in self.shares.items():
+            figures[name] = share.interval(draws=draws, seed=seed).to_json() | {"of": int(share.of.sum())}
         return figures
 
 
 def quality(stories: Text, reader: Reader, given: Mask = None) -> Quality:
-    """All of it at once."""
+    """All measures of the written sentences."""
     written = [sentence for story in written_only(stories, given) for sentence in story]
     if not written:
         raise ValueError("no written sentence to measure")
-    own = copied(stories, reader.training, given)
+    copies = copied(stories, reader.training, given)
     return Quality(
         stories=len(stories),
         sentences=len(written),
-        words=sum(sum(word[0].isalnum() for word in words_of(sentence)) for sentence in written) / len(written),
+        words=sum(word[0].isalnum() for sentence in written for word in words_of(sentence)) / len(written),
         distinct_1=distinct(stories, 1, given),
         distinct_2=distinct(stories, 2, given),
         shares={
             "repeated_sentences": repeated_sentences(stories, given),
             "repeated_4grams": repeated_4grams(stories, given),
-            "copied_4grams": own.four_grams,
-            "copied_sentences": own.whole,
+            "copied_4grams": copies.four_grams,
+            "copied_sentences": copies.whole,
             "names_given": names_given(stories, given, (*reader.he, *reader.she)),
             "pronouns_agree": pronouns_agree(stories, given, reader.he, reader.she),
-            "verbless": verbless(stories, reader.verbs.has_verb, given),
+            "verbless": per_sentence(stories, given, lambda story, place: not reader.verbs.has_verb(story[place])),
             "unended": unended(stories, given),
             **{name: MEASURES.find(name)(stories, reader, given) for name in MEASURES.names()},
         },
-        longest_copied=own.longest,
+        longest_copied=copies.longest,
     )
 
 
 def repeated_sentences(stories: Text, given: Mask = None) -> Share:
-    """Written sentences that say what another sentence of their story says, letters' size and marks aside."""
-    return per_sentence(stories, given, _repeats)
+    """Written sentences with the words of another sentence of their story, case and marks aside."""
 
-
-def _repeats(story: Sequence[str], place: int) -> bool:
-    def plain(sentence: str) -> list[str]:
+    def words(sentence: str) -> list[str]:
         return [word for word in words_of(sentence) if word[0].isalnum() or word[0] in "'’"]
 
-    return any(plain(story[place]) == plain(other) for i, other in enumerate(story) if i != place)
+    return per_sentence(stories, given, lambda story, place: [words(s) for s in story].count(words(story[place])) > 1)
 
 
 def repeated_4grams(stories: Text, given: Mask = None) -> Share:
@@ -127,23 +116,13 @@ def repeated_4grams(stories: Text, given: Mask = None) -> Share:
     cases, of = [], []
     for story, mask in zip(stories, masks(stories, given), strict=True):
         grams = [ngrams(words_of(sentence), 4) for sentence in story]
-        counts: dict[tuple[str, ...], int] = {}
-        for gram in (gram for sentence in grams for gram in sentence):
-            counts[gram] = counts.get(gram, 0) + 1
-        own = [gram for sentence, was_given in zip(grams, mask, strict=True) if not was_given for gram in sentence]
-        cases.append(sum(counts[gram] > 1 for gram in own))
-        of.append(len(own))
-    return share(cases, of)
+        counts = Counter(gram for sentence in grams for gram in sentence)
+        written = [gram for sentence, was_given in zip(grams, mask, strict=True) if not was_given for gram in sentence]
+        cases.append(sum(counts[gram] > 1 for gram in written))
+        of.append(len(written))
+    return make_share(cases, of)
 
 
 def unended(stories: Text, given: Mask = None) -> Share:
-    """Written sentences that do not end with a mark, a closing quotation mark or bracket allowed behind it."""
+    """Written sentences that do not end with a mark; a closing quotation mark or bracket may follow it."""
     return per_sentence(stories, given, lambda story, place: not _ENDED.search(story[place].strip()))
-
-
-_ENDED = re.compile(r"[.!?…][\"'”’)\]]*$")
-
-
-def verbless(stories: Text, has_verb: Callable[[str], bool], given: Mask = None) -> Share:
-    """Written sentences that `has_verb` finds none in."""
-    return per_sentence(stories, given, lambda story, place: not has_verb(story[place]))

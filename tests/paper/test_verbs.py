@@ -5,7 +5,7 @@ from __future__ import annotations
 from fabula.corpus.dataset import Stories
 from fabula.corpus.tokenize import tokenise
 from fabula.corpus.vocabulary import Vocabulary
-from fabula.metrics.verbs import Verbs
+from fabula_paper.scores.verbs import Verbs
 
 TEXT = """
 he walked home . she walked to school . they would walk to work . she wanted to walk . the walk was long .
@@ -30,9 +30,9 @@ def test_forms_are_those_that_stand_where_verbs_do() -> None:
 
 def test_what_may_be_a_noun_is_none_after_a_determiner() -> None:
     known = verbs()
-    assert known.found(tokenise("They walk home.")) == ["walk"]
-    assert known.found(tokenise("The walk home.")) == []
-    assert known.found(tokenise("The big school.")) == []
+    assert known.among(tokenise("They walk home.")) == ["walk"]
+    assert known.among(tokenise("The walk home.")) == []
+    assert known.among(tokenise("The big school.")) == []
 
 
 def test_the_closed_class_and_clitics() -> None:
