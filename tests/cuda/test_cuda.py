@@ -21,6 +21,7 @@ from torch import Tensor
 
 import fabula
 from fabula.corpus.dataset import Corpus
+from fabula.training.corpus_model import CorpusLearner
 from fabula.training.loop import Run
 from fabula.training.recipe import recipe_from
 
@@ -78,10 +79,10 @@ def one_step(kind: str, objective: dict[str, Any], corpus: Corpus, out: Path, de
             "train": {"precision": "float32", "learning_rate": 1e-2},
         }
     )
-    run = Run(recipe, corpus, out, torch.device(device))
+    run = Run(CorpusLearner(recipe, corpus, torch.device(device)), out)
     with noise_of_the_cpu(4):
         run.step(np.arange(24), 10)
-    named = list(run.model.named_parameters())
+    named = list(run.network.named_parameters())
     found = {f"{name}.grad": p.grad for name, p in named if p.grad is not None} | dict(named)
     return {name: tensor.detach().cpu() for name, tensor in found.items()}
 

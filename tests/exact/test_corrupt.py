@@ -6,52 +6,37 @@ import random
 
 import pytest
 
-from fabula.training.corrupt import HE_SHE, TURNED, Corrupter, negate, swapped
+from fabula.training.corrupt import HE_SHE, OPPOSITES, Corrupter, negate, swapped
 
 STORIES = [
     ["Anna was happy.", "She had won a prize.", "Her friend Kate was not there.", "She told Kate.", "They laughed."],
-    [
-        "Bill bought a boat.",
-        "It was old.",
-        "He fixed it.",
-        "He and Max went out in the night.",
-        "They found a whale.",
-    ],
+    ["Bill bought a boat.", "It was old.", "He fixed it.", "He and Max went out at night.", "They found a whale."],
     ["I lost my keys.", "I could not open the door.", "My wife was at work.", "I called her.", "She came home early."],
     ["The dog ran.", "It was fast.", "A man took it.", "The girl cried.", "Her mother gave her a cat."],
 ]
 
 
-@pytest.mark.parametrize("seed", range(60))
-def test_what_comes_first_is_kept_and_something_is_broken(seed: int) -> None:
-    rng = random.Random(seed)
-    story = rng.choice(STORIES)
-    broken = Corrupter(STORIES, rng)(story)
-    assert len(broken.sentences) == len(story)
-    assert broken.sentences[: broken.first] == story[: broken.first]
-    assert broken.sentences[broken.first] != story[broken.first]
-    assert broken.first >= 1
+@pytest.mark.parametrize("story", [*STORIES, ["Tom slept.", "He woke up."]], ids=lambda story: story[0])
+def test_lines_before_the_first_changed_one_stay(story: list[str]) -> None:
+    for seed in range(40):
+        corrupted = Corrupter(STORIES, random.Random(seed))(story)
+        assert len(corrupted.sentences) == len(story)
+        assert corrupted.sentences[: corrupted.first] == story[: corrupted.first]
+        assert corrupted.sentences[corrupted.first] != story[corrupted.first]
+        assert corrupted.first >= 1
 
 
 def test_every_way_changes_a_story_that_it_fits() -> None:
     for seed in range(20):
         corrupt = Corrupter(STORIES, random.Random(seed))
-        for _, way in corrupt.ways:
-            found = way(list(STORIES[1]))
-            # Two lines of one other story may be this story's own; every other way must leave a mark.
-            assert found is None or found.sentences != STORIES[1] or way in (corrupt.substitute, corrupt.other_ending)
-
-
-def test_a_story_of_two_sentences_is_broken_too() -> None:
-    for seed in range(40):
-        found = Corrupter(STORIES, random.Random(seed))(["Tom slept.", "He woke up."])
-        assert found.first == 1
-        assert len(found.sentences) == 2
+        for way in corrupt.ways:
+            # Lines of another story may be this story's own; every other way must change something.
+            assert way(list(STORIES[1])) != STORIES[1] or way in (corrupt.substitute, corrupt.other_ending)
 
 
 def test_words_are_turned_with_their_capitals() -> None:
     assert swapped("She gave him his book.", HE_SHE) == "He gave her her book."
-    assert swapped("Happy people always win.", TURNED) == "Sad people never lose."
+    assert swapped("Happy people always win.", OPPOSITES) == "Sad people never lose."
 
 
 @pytest.mark.parametrize(

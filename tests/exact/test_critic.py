@@ -12,17 +12,19 @@ from torch.nn import functional as F
 
 from fabula.errors import UserError
 from fabula.models.critic import AT_ONCE, WINDOW, Critic, common_start, parts, starts
-from fabula.models.decoders.base import CACHE_VARIABLE, sha256
+from fabula.models.decoders.base import CACHE_VARIABLE
 from fabula.models.decoders.fuse import fuse
 from fabula.models.decoders.gguf import read_gguf
 from fabula.models.decoders.narrator import NarratorDecoder
 from fabula.models.decoders.network import Network
 from fabula.models.decoders.rows import END, FREE, row
 from fabula.models.decoders.transformer import Sizes
-from fabula.models.io.pretrained import ABOUT_CRITIC, load_adapter, load_critic, save_adapter
+from fabula.models.io.pretrained import ABOUT_CRITIC, load_adapter, load_critic
 from fabula.models.narrator import NarratorModel
 from fabula.models.scaffold import Scaffold
-from fabula.training.critic import CriticNetwork, Pair, cloze_pairs, loss_of, pairs_of, train_critic
+from fabula.training.critic import CriticLearner, CriticNetwork, cloze_pairs, pairs_of
+from fabula.training.loop import train_adapter
+from fabula.training.losses.critic import Pair, pair_loss
 from fabula.training.recipe import CriticRecipe
 from gguf_writer import write_tiny_base
 
@@ -54,13 +56,13 @@ def data(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def critic(recipe: CriticRecipe, base: Path, tmp_path: Path) -> Critic:
+def critic(recipe: CriticRecipe, data: Path, base: Path, tmp_path: Path) -> Critic:
     """Random weights, so that every line matters."""
-    torch.manual_seed(1)
-    network = CriticNetwork(recipe, base)
-    for p in network.parameters():
+    learner = CriticLearner(recipe, data, torch.device("cpu"))
+    for p in learner.network.parameters():
         torch.nn.init.normal_(p, std=0.2)
-    save_adapter(network.adapter(recipe, sha256(base)), tmp_path / "critic")
+    weights = dict(learner.network.state_dict())
+    learner.save_adapter(tmp_path / "critic", weights, labels=("free",), tagger="none", critic=True)
     about = {"recipe": asdict(recipe), "figures": {}, "people": [3.0, 2.0, 1.5, 1.0, 0.5]}
     (tmp_path / "critic" / ABOUT_CRITIC).write_text(json.dumps(about))
     return load_critic(tmp_path / "critic", base=base)
@@ -110,14 +112,14 @@ def test_rows_are_read_in_groups_of_one_beginning() -> None:
 def test_the_product_reads_what_training_read(critic: Critic, recipe: CriticRecipe, base: Path, tmp_path: Path) -> None:
     """The network for inference, without quantising, against the one that is trained."""
     adapter, file = load_adapter(tmp_path / "critic"), read_gguf(base)
-    network = CriticNetwork(recipe, base).eval()
+    network = CriticNetwork(recipe, file).eval()
     for name, p in network.named_parameters():
         p.data.copy_(adapter.tensors[name.removeprefix("transformer.")])
     sizes = adapter.config.sizes(Sizes.of(file.metadata))
     weights = dict(fuse(adapter.merge(file.tensors), sizes, eight_bit=False))
     exact = Critic(Network(sizes, weights), critic.tokenizer)
     ids = critic.tokenizer.encode_all(GOOD)
-    values, _ = network([row(ids, [FREE] * 5, None, ())], False)
+    values, _ = network([row(ids, [FREE] * 5, None, ())])
     torch.testing.assert_close(exact.values([ids])[0], values.detach(), rtol=1e-3, atol=1e-3)
 
 
@@ -137,14 +139,14 @@ def test_a_long_story_is_the_mean_of_its_readings(critic: Critic) -> None:
 def test_the_loss_of_a_pair(recipe: CriticRecipe, base: Path) -> None:
     """As the module's docstring says, by hand; lines before the first wrong one do not count."""
     torch.manual_seed(2)
-    network = CriticNetwork(recipe, base)
+    network = CriticNetwork(recipe, read_gguf(base))
     for p in network.parameters():
         torch.nn.init.normal_(p, std=0.2)
 
     good, bad = [[100, 101], [102], [103, 104, 105]], [[100, 101], [110], [111, 112]]
-    loss, whole = loss_of(network, [Pair(good, bad, 1, "toy")], False)
-    v, _ = network([row(good, [FREE] * 3, None, ())], False)
-    w, _ = network([row(bad, [FREE] * 3, None, ())], False)
+    loss, whole = pair_loss(network, [Pair(good, bad, 1, "toy")])
+    v, _ = network([row(good, [FREE] * 3, None, ())])
+    w, _ = network([row(bad, [FREE] * 3, None, ())])
     people, others = F.softplus(-v), F.softplus(w)
     lines = (people.mean() + others[1:].mean()) / 2
     expected = F.softplus(w[-1] - v[-1]) + (people[-1] + others[-1]) / 2 + 0.5 * lines
@@ -153,7 +155,7 @@ def test_the_loss_of_a_pair(recipe: CriticRecipe, base: Path) -> None:
 
 
 def test_training_learns_to_tell_them_apart(recipe: CriticRecipe, data: Path, base: Path, tmp_path: Path) -> None:
-    train_critic(recipe, data, tmp_path / "run", bar=False)
+    train_adapter(recipe, data, tmp_path / "run", bar=False)
     critic = load_critic(tmp_path / "run", base=base)
     good, bad = critic.read(GOOD), critic.read(BAD)
     assert good.whole > 0 > bad.whole

@@ -22,8 +22,9 @@ from fabula.models.scaffold import OpenStates, Scaffold, clamp
 from fabula.models.settings import DynamicsSettings, LanguageSettings, ModelSettings, RecognitionSettings
 from fabula.models.slds import SLDS
 from fabula.models.steady import RADIUS, steady
+from fabula.training.corpus_model import CorpusLearner
 from fabula.training.loop import Run
-from fabula.training.objective import log_q_of
+from fabula.training.losses.elbo import log_q_of
 from fabula.training.recipe import recipe_from
 
 SIZES, D, N = (2, 3), 4, 3
@@ -152,9 +153,10 @@ def test_one_factor_is_seen_everywhere_and_another_in_few_stories(corpus: Corpus
             "train": {"batch": 16},
         }
     )
-    run = Run(recipe, corpus, tmp_path, torch.device("cpu"))
-    rows, space = np.arange(len(run.train_stories)), corpus.states
-    batch = run.train_stories.batch(rows)
+    learner = CorpusLearner(recipe, corpus, torch.device("cpu"))
+    run, model = Run(learner, tmp_path), learner.model
+    rows, space = np.arange(len(learner.train_stories)), corpus.states
+    batch = learner.train_stories.batch(rows)
     values = space.values(batch.S.numpy())
     there = batch.present.numpy()
     truth = space.decode(StoryDataset(corpus.split("train"), "cpu").batch(rows).S.numpy())
@@ -162,24 +164,24 @@ def test_one_factor_is_seen_everywhere_and_another_in_few_stories(corpus: Corpus
     known = (values[..., 1] >= 0).any(1)
     assert known.sum() == round(0.1 * len(rows))
     assert (values[known][..., 1] == truth[known][..., 1])[there[known]].all()
-    assert isinstance(run.model, SLDS)
-    evidence = run.model.evidence(batch)
+    assert isinstance(model, SLDS)
+    evidence = model.evidence(batch)
     each = evidence.log_q_S.exp().unflatten(-1, (3, 6))
     expected = torch.zeros(len(rows))
     for story, i in batch.present.nonzero().tolist():
         a, b = values[story, i]
         expected[story] += (each[story, i, a].sum() if b < 0 else each[story, i, a, b]).log().detach()
-    found = log_q_of(evidence, batch.S, run.model.open_states(batch.S))
+    found = log_q_of(evidence, batch.S, model.open_states(batch.S))
     torch.testing.assert_close(found.detach(), expected, rtol=1e-4, atol=1e-4)
-    assert isinstance(run.model.dynamics, MixedDynamics)
-    before = [point.detach().clone() for point in run.model.dynamics.points]
+    assert isinstance(model.dynamics, MixedDynamics)
+    before = [point.detach().clone() for point in model.dynamics.points]
     for _ in range(3):
         run.step(rows[:16], 10)
-    assert all(not torch.equal(a, b) for a, b in zip(before, run.model.dynamics.points, strict=True))
+    assert all(not torch.equal(a, b) for a, b in zip(before, model.dynamics.points, strict=True))
 
 
-def test_shares_need_factors_and_the_collapsed_objective(corpus: Corpus, tmp_path: Path) -> None:
+def test_shares_need_factors_and_the_collapsed_objective(corpus: Corpus) -> None:
     with pytest.raises(UserError, match="a share for each"):
-        Run(recipe_from({"name": "r", "objective": {"factor_shares": "1,0.1"}}), corpus, tmp_path, torch.device("cpu"))
+        CorpusLearner(recipe_from({"name": "r", "objective": {"factor_shares": "1,0.1"}}), corpus, torch.device("cpu"))
     with pytest.raises(UserError, match="collapsed objective"):
         recipe_from({"name": "r", "objective": {"factor_shares": "1", "kind": "paper"}})

@@ -14,11 +14,12 @@ from torch.nn import functional as F
 from fabula.errors import UserError
 from fabula.models.decoders.base import CACHE_VARIABLE
 from fabula.models.decoders.gguf import read_gguf
-from fabula.models.decoders.rows import FREE, Row, row
 from fabula.models.decoders.tokenizer import SubwordTokenizer
 from fabula.models.io.pretrained import load_critic
-from fabula.training.critic import CriticNetwork, train_critic
-from fabula.training.readings import Reading, endless, hold_out, loss_of_readings, read_readings
+from fabula.training.critic import CriticNetwork
+from fabula.training.loop import train_adapter
+from fabula.training.losses.critic import Reading, plain_row, reading_loss
+from fabula.training.readings import endless, hold_out, read_readings
 from fabula.training.recipe import CriticRecipe
 from gguf_writer import write_tiny_base
 
@@ -43,31 +44,25 @@ def entry(of: int, sentences: list[str], coherence: int, line: int) -> dict[str,
 def test_a_readings_loss(base: Path, tmp_path: Path) -> None:
     recipe = CriticRecipe(name="tiny", base=str(base), rank=2)
     torch.manual_seed(3)
-    network = CriticNetwork(recipe, base)
+    network = CriticNetwork(recipe, read_gguf(base))
     for p in network.parameters():
         torch.nn.init.normal_(p, std=0.2)
     encode = SubwordTokenizer.from_metadata(read_gguf(base).metadata)
     write(tmp_path, [entry(1, LIKED, 3, 0), entry(1, BROKEN, 1, 3), entry(2, BROKEN[:3], 2, 0)])
     readings = read_readings(tmp_path, encode, 40)
     assert [(r.coherence, r.line, r.of) for r in readings] == [(1, 4, 1), (1 / 3, 2, 1), (2 / 3, 2, 2)]
-    loss, whole = loss_of_readings(network, readings, bf16=False)
+    loss, whole = reading_loss(network, readings)
 
     total = torch.tensor(0.0)
     ends = []
     for r, goals in zip(readings, ([1] * 5, [1, 1, 1 / 3, 1 / 3, 1 / 3], [1, 1, 2 / 3]), strict=True):
-        v = loss_of_readings(network, [r], bf16=False)[1]
-        own, _ = network([row_of(r)], False)
-        ends.append(own[-1])
-        assert torch.isclose(v[0], own[-1], atol=1e-5)
-        each = F.binary_cross_entropy_with_logits(own, torch.tensor(goals, dtype=torch.float32), reduction="none")
+        v, _ = network([plain_row(r.story)])
+        ends.append(v[-1])
+        each = F.binary_cross_entropy_with_logits(v, torch.tensor(goals, dtype=torch.float32), reduction="none")
         total = total + each[-1] + 0.5 * each.mean()
     total = total / 3 + F.softplus(ends[1] - ends[0])  # the third is of another story: not compared
     assert torch.isclose(loss, total, atol=1e-5)
     assert torch.allclose(whole, torch.stack(ends), atol=1e-5)
-
-
-def row_of(reading: Reading) -> Row:
-    return row(reading.story, [FREE] * len(reading.story), None, ())
 
 
 def test_no_story_is_both_learnt_from_and_measured_with() -> None:
@@ -99,14 +94,14 @@ def test_a_critic_learns_the_readers_order_against_its_pairs(base: Path, tmp_pat
     told = [{"of": i, "first": 1, "kind": "toy", "sentences": [LIKED[0], *["glad glad sad"] * 4]} for i in range(8)]
     (tmp_path / "negatives-toy.jsonl").write_text("".join(json.dumps(line) + "\n" for line in told))
     how: dict[str, Any] = {"base": str(base), "rank": 2, "batch": 4, "learning_rate": 1e-2, "without": "corrupted"}
-    train_critic(CriticRecipe(name="a", epochs=2, **how), tmp_path, tmp_path / "a", bar=False)
+    train_adapter(CriticRecipe(name="a", epochs=2, **how), tmp_path, tmp_path / "a", bar=False)
     with pytest.raises(UserError, match="readings"):
-        train_critic(CriticRecipe(name="b", readings=8, **how), tmp_path, tmp_path / "b", bar=False)
+        train_adapter(CriticRecipe(name="b", readings=8, **how), tmp_path, tmp_path / "b", bar=False)
     write(tmp_path, [e for of in range(20) for e in (entry(of, BROKEN, 3, 0), entry(of, LIKED, 0, 3))])
-    start = CriticRecipe(name="b", start=str(tmp_path / "a"), readings=8, epochs=30, **how)
-    figures = train_critic(start, tmp_path, tmp_path / "b", bar=False)
+    start = CriticRecipe(name="b", start=str(tmp_path / "a"), readings=8, epochs=20, **how)
+    figures = train_adapter(start, tmp_path, tmp_path / "b", bar=False)
     assert figures["held_out_readings"]["better_wins"] == 1.0
     critic = load_critic(tmp_path / "b", base=base)
     assert critic.read(BROKEN).whole > critic.read(LIKED).whole
     with pytest.raises(UserError, match="rank"):
-        train_critic(CriticRecipe(name="c", start=str(tmp_path / "a"), **{**how, "rank": 3}), tmp_path, tmp_path / "c")
+        train_adapter(CriticRecipe(name="c", start=str(tmp_path / "a"), **{**how, "rank": 3}), tmp_path, tmp_path / "c")

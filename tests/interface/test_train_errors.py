@@ -20,7 +20,7 @@ from fabula.corpus.vocabulary import Vocabulary
 from fabula.metrics.measure import measure_likelihood
 from fabula.models.io import load
 from fabula.models.io.checkpoint import FORMAT
-from fabula.training import loop
+from fabula.training.corpus_model import CorpusLearner
 from fabula.training.loop import train
 from fabula.training.recipe import recipe_from
 
@@ -248,12 +248,12 @@ def test_nan_loss_stops_and_keeps_the_last_good_checkpoint(
     """Step 1 of the first or of the second epoch turns NaN: the step is said, epoch 1's checkpoint can be read."""
     written.write_text(to_toml({**recipe, "train": {"epochs": 3, "batch": 64}}))
     at = 4 * (epoch - 1) + 1
-    inner = loop.Run.loss
+    inner = CorpusLearner.total
 
-    def loss(self: loop.Run, *arguments: Any) -> Any:
-        return inner(self, *arguments) * (float("nan") if self.progress.step == at else 1.0)
+    def total(self: CorpusLearner, terms: Any, step: int, per_epoch: int) -> Any:
+        return inner(self, terms, step, per_epoch) * (float("nan") if step == at else 1.0)
 
-    monkeypatch.setattr(loop.Run, "loss", loss)
+    monkeypatch.setattr(CorpusLearner, "total", total)
     run = tmp_path / "run"
     said = refused("train", written, "--data", toy_corpus, "--out", run, "--quiet")
     assert f"NaN or infinite at step {at}" in said
@@ -272,8 +272,8 @@ def test_the_line_stands_apart_from_the_bar(
     capsys: pytest.CaptureFixture[str], written: Path, tmp_path: Path, toy_corpus: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With the progress bar on, the bar is wiped before the complaint is written."""
-    inner = loop.Run.loss
-    monkeypatch.setattr(loop.Run, "loss", lambda self, *arguments: inner(self, *arguments) * float("nan"))
+    inner = CorpusLearner.total
+    monkeypatch.setattr(CorpusLearner, "total", lambda self, *arguments: inner(self, *arguments) * float("nan"))
     assert main(["train", str(written), "--data", str(toy_corpus), "--out", str(tmp_path / "run")]) == 2
     said = capsys.readouterr().err
     assert said.count("fabula train: the loss became NaN or infinite at step 0") == 1
@@ -284,7 +284,7 @@ def test_weights_that_go_bad_after_the_last_look(
     refused: Refused, written: Path, tmp_path: Path, toy_corpus: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A finite loss whose step ruined the weights: validation notices, nothing is written."""
-    monkeypatch.setattr(loop.Run, "validate", lambda self, weights: (float("nan"), {}))
+    monkeypatch.setattr(CorpusLearner, "validate", lambda self: (float("nan"), {}))
     said = refused("train", written, "--data", toy_corpus, "--out", tmp_path / "run", "--quiet")
     assert "validation figure is nan" in said
     assert not (tmp_path / "run" / "config.json").exists()

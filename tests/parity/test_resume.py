@@ -1,4 +1,4 @@
-"""Interrupted and resumed = uninterrupted, bit for bit on the CPU: weights, averages, moments, heads, random numbers.
+"""Interrupted and resumed = uninterrupted, bit for bit on the CPU: weights, averages, moments, random numbers.
 
 Files are named by the digest of their content, so equal names are equal bits.
 """

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import csv
 import math
+import os
+import signal
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import load_file
 
 from fabula.corpus.read import Story, read_stories
 from fabula.corpus.taggers.sentiment import VaderTagger
@@ -20,11 +22,13 @@ from fabula.metrics.narrator import measure_narrator, story_nats
 from fabula.models.decoders.base import CACHE_VARIABLE
 from fabula.models.decoders.narrator import NarratorDecoder
 from fabula.models.io import load, pretrained
-from fabula.models.io.pretrained import load_adapter
-from fabula.training.narrator import WORDS, Run, batches_of, factor, train_narrator
+from fabula.training import loop
+from fabula.training.loop import train_adapter
+from fabula.training.narrator import NarratorLearner
 from fabula.training.recipe import NarratorRecipe, read_any_recipe
-from fabula.training.stories import Stories
 from gguf_writer import write_tiny_base
+
+CPU = torch.device("cpu")
 
 
 @pytest.fixture
@@ -52,10 +56,8 @@ def test_training_learns_and_the_adapter_scores_what_it_scored(
     """By low-rank adapters, and (rank 0) with all maps learnt whole."""
     recipe = replace(recipe, rank=rank)
     monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path / "cache"))
-    device = torch.device("cpu")
-    before = Run(recipe, tmp_path / "none", device)
-    untrained = before.valid_nll(Stories(data / "valid.csv", before.encode, WORDS))
-    figures = train_narrator(recipe, data, tmp_path / "run", bar=False)
+    untrained, _ = NarratorLearner(recipe, data, CPU).validate()
+    figures = train_adapter(recipe, data, tmp_path / "run", bar=False)
     assert figures["valid_nll"] < 0.8 * untrained
     record = measure_narrator(tmp_path / "run", data / "valid.csv", base=Path(recipe.base))
     # Eight bits, and marks and moods cannot be written: near the training network's figure.
@@ -67,29 +69,24 @@ def test_training_learns_and_the_adapter_scores_what_it_scored(
 def test_a_resumed_run_ends_with_the_same_weights(
     data: Path, recipe: NarratorRecipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    train_narrator(recipe, data, tmp_path / "whole", bar=False)
-    (tmp_path / "parts").mkdir()
-    plain_step, taken = Run.take_step, 0
+    """Interrupted inside the second epoch; files are named by their content, so equal names are equal bits."""
+    train_adapter(recipe, data, tmp_path / "whole", bar=False)
+    inner = loop.Run.step
 
-    def stop_at_fourteen(self: Run, *arguments: object) -> torch.Tensor:
-        nonlocal taken
-        taken += 1
-        if taken == 14:
-            self.keep()
-            raise KeyboardInterrupt
-        return plain_step(self, *arguments)  # type: ignore[arg-type]
+    def step(run: loop.Run, *arguments: Any) -> None:
+        inner(run, *arguments)
+        if run.progress.step == 14:
+            os.kill(os.getpid(), signal.SIGINT)
 
-    monkeypatch.setattr(Run, "take_step", stop_at_fourteen)
+    monkeypatch.setattr(loop.Run, "step", step)
     with pytest.raises(KeyboardInterrupt):
-        train_narrator(recipe, data, tmp_path / "parts", bar=False)
-    monkeypatch.setattr(Run, "take_step", plain_step)
-    train_narrator(recipe, data, tmp_path / "parts", resume=True, bar=False)
-    whole, parts = (load_file(tmp_path / run / "resume.safetensors") for run in ("whole", "parts"))
-    assert whole.keys() == parts.keys()
-    for name, tensor in whole.items():
-        torch.testing.assert_close(parts[name], tensor, rtol=0, atol=0)
-    with pytest.raises(UserError, match="another recipe or base"):
-        train_narrator(replace(recipe, rank=4, seed=5), data, tmp_path / "parts", resume=True, bar=False)
+        train_adapter(recipe, data, tmp_path / "parts", bar=False)
+    monkeypatch.setattr(loop.Run, "step", inner)
+    train_adapter(recipe, data, tmp_path / "parts", resume=True, bar=False)
+    states = [[file.name for file in (tmp_path / run / "resume").glob("state-*")] for run in ("whole", "parts")]
+    assert states[0] == states[1]
+    with pytest.raises(UserError, match="another recipe"):
+        train_adapter(replace(recipe, seed=5), data, tmp_path / "parts", resume=True, bar=False)
 
 
 def test_an_unknown_setting_of_a_flat_recipe_is_named(tmp_path: Path) -> None:
@@ -104,22 +101,19 @@ def test_a_run_with_further_factors_begins_from_one_without_and_reads_their_toke
     """A token of emotion changes what is written after it, and where it is free the rows are as they were."""
     monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path / "cache"))
     base = Path(recipe.base)
-    train_narrator(replace(recipe, epochs=1), data, tmp_path / "first", bar=False)
+    train_adapter(replace(recipe, epochs=1), data, tmp_path / "first", bar=False)
     more = replace(recipe, epochs=2, tagger="vader,emotion", start=str(tmp_path / "first"))
-    begun = Run(more, tmp_path / "none", torch.device("cpu"))
-    emotions = ("joy", "sadness", "anger", "fear", "surprise", "none")
-    assert begun.tokens.names == [*emotions]
-    vectors = begun.network.embedding[begun.encode.encode("joy")].mean(0)
-    torch.testing.assert_close(begun.network.further_in[0].detach(), vectors)
-    train, valid = begun.read_stories(data)
-    first = Run(recipe, tmp_path / "none", torch.device("cpu"))
-    first.begin_from(load_adapter(tmp_path / "first"))
-    assert begun.valid_nll(valid) == first.valid_nll(valid)  # free factors have no token
-    rows = [row for batch in batches_of(train, more, 0, begun.tokens) for row in batch]
-    shares = [sum(i >= begun.tokens.vocabulary for i in row.ids) / 5 for row in rows]
+    learner = NarratorLearner(more, data, CPU)
+    assert learner.tokens.names == ["joy", "sadness", "anger", "fear", "surprise", "none"]
+    vectors = learner.network.embedding[learner.encode.encode("joy")].mean(0)
+    torch.testing.assert_close(learner.network.further_in[0].detach(), vectors)
+    first = NarratorLearner(replace(recipe, start=str(tmp_path / "first")), data, CPU)
+    assert learner.validate() == first.validate()  # free factors have no token
+    rows = [row for batch in learner.batches(0) for row in batch]
+    shares = [sum(i >= learner.tokens.vocabulary for i in row.ids) / 5 for row in rows]
     assert 0.2 < sum(shares) / len(shares) < 0.5
     assert any(share == 0 for share in shares)
-    train_narrator(more, data, tmp_path / "run", bar=False)
+    train_adapter(more, data, tmp_path / "run", bar=False)
     monkeypatch.setattr(pretrained, "find_base", lambda: base)
     found = load(tmp_path / "run")
     assert [factor.name for factor in found.states.factors] == ["sentiment", "emotion"]
@@ -142,7 +136,8 @@ def test_a_run_with_further_factors_begins_from_one_without_and_reads_their_toke
     assert record["ppl_given_tags"] == pytest.approx(math.exp(nats / record["tokens"]), rel=1e-3)
 
 
-def test_rates_rise_and_fall_to_a_twentieth() -> None:
-    assert factor(0.01) < factor(0.02)
-    assert factor(0.03) > 0.98
-    assert factor(1.0) == pytest.approx(0.05)
+def test_rates_rise_and_fall_to_a_twentieth(data: Path, recipe: NarratorRecipe) -> None:
+    rates = [NarratorLearner(recipe, data, CPU).rate(step, 100) for step in (0, 1, 2, 99)]
+    assert rates[0] < rates[1]
+    assert rates[2] > 0.98
+    assert rates[3] == pytest.approx(0.05)

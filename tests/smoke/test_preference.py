@@ -17,8 +17,8 @@ from fabula.models.decoders.narrator import NarratorDecoder
 from fabula.models.decoders.rows import END
 from fabula.models.io.pretrained import load_decoder
 from fabula.sampling.tellings import draw, log_p_lines, write_missing
-from fabula.training.narrator import train_narrator
-from fabula.training.preference import read_preferences, train_on_preferences
+from fabula.training.loop import train_adapter
+from fabula.training.preference import read_preferences
 from fabula.training.recipe import NarratorRecipe, PreferenceRecipe
 from fabula.training.stories import Stories, save_tags
 from gguf_writer import write_tiny_base
@@ -36,7 +36,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
             writer.writerow(["storyid", "storytitle", *(f"sentence{i}" for i in range(1, 6))])
             writer.writerows([n, "t", *s.sentences] for n, s in enumerate(stories) if len(s.sentences) == 5)
     base = str(write_tiny_base(out / "tiny.gguf"))
-    train_narrator(NarratorRecipe(name="tiny", base=base, rank=4, epochs=1, batch=4), out, out / "run", bar=False)
+    train_adapter(NarratorRecipe(name="tiny", base=base, rank=4, epochs=1, batch=4), out, out / "run", bar=False)
     return out
 
 
@@ -101,7 +101,7 @@ def preference_recipe(folder: Path, **settings: Any) -> PreferenceRecipe:
 
 
 def test_the_better_telling_gains_on_the_worse(folder: Path, tmp_path: Path, pairs: list[dict[str, Any]]) -> None:
-    figures = train_on_preferences(preference_recipe(folder), folder, tmp_path / "run", bar=False)
+    figures = train_adapter(preference_recipe(folder), folder, tmp_path / "run", bar=False)
     assert figures["preferred"] > 0.9
     assert figures["pairs"] == 8
     before, after = (load_decoder(f, base=folder / "tiny.gguf") for f in (folder / "run", tmp_path / "run"))
@@ -122,7 +122,7 @@ def test_an_anchor_keeps_what_is_told_without_a_header(
     ids = Stories(folder / "train.csv", before.tokenizer, 40).X
     for anchor in (0.0, 300.0):
         recipe = preference_recipe(folder, people=0.0, plain=0.99, anchor=anchor)
-        train_on_preferences(recipe, folder, tmp_path / f"{anchor}", bar=False)
+        train_adapter(recipe, folder, tmp_path / f"{anchor}", bar=False)
         after = load_decoder(tmp_path / f"{anchor}", base=folder / "tiny.gguf")
         moved.append(float((log_p_lines(after, ids) - log_p_lines(before, ids)).abs().mean()))
     assert moved[1] < 0.5 * moved[0]

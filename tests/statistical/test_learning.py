@@ -20,7 +20,8 @@ from fabula.metrics.record import mean_and_error
 from fabula.models.batch import StoryDataset
 from fabula.models.io import load
 from fabula.models.slds import SLDS
-from fabula.training.loop import Run, train
+from fabula.training.corpus_model import CorpusLearner
+from fabula.training.loop import train
 from fabula.training.recipe import recipe_from
 
 RECIPE = {
@@ -63,7 +64,7 @@ def learned(tmp_path_factory: pytest.TempPathFactory) -> Learned:
     def figures(model: SLDS) -> Likelihood:
         return likelihood(model, dataset, characters=1, samples=2, posterior="smoothing", latent_stories=100)
 
-    start = Run(recipe, corpus, folder / "start", torch.device("cpu")).model
+    start = CorpusLearner(recipe, corpus, torch.device("cpu")).model
     assert isinstance(start, SLDS)
     untrained = figures(start)
     (folder / "run").mkdir()

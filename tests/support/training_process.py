@@ -11,7 +11,7 @@ import sys
 from typing import Any
 
 from fabula.cli import main
-from fabula.training import loop, narrator
+from fabula.training import loop
 
 
 def mortal(step: Any, at: int) -> Any:
@@ -30,5 +30,4 @@ def mortal(step: Any, at: int) -> Any:
 if __name__ == "__main__":
     if "DIES_AT" in os.environ:
         loop.Run.step = mortal(loop.Run.step, int(os.environ["DIES_AT"]))  # type: ignore[method-assign]
-        narrator.Run.take_step = mortal(narrator.Run.take_step, int(os.environ["DIES_AT"]))  # type: ignore[method-assign]
     sys.exit(main(sys.argv[1:]))

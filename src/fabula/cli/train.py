@@ -9,14 +9,14 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from fabula.cli import COMMANDS, options
 from fabula.errors import UserError
 
 if TYPE_CHECKING:
     from fabula.models.io import Checkpoint
-    from fabula.training.recipe import AdapterRecipe
+    from fabula.training.recipe import Recipe
 
 EXAMPLES = """examples:
   fabula train recipes/slds.toml --data prepared/roc --out runs/slds --device cuda
@@ -60,54 +60,56 @@ def run(args: argparse.Namespace) -> int:
     for name in ("recipe", "data", "out"):
         if getattr(args, name) is None and not (name == "recipe" and args.start is not None):
             raise UserError(f"{'RECIPE.toml' if name == 'recipe' else '--' + name} is missing; see fabula train --help")
-    from fabula.corpus.dataset import Corpus
     from fabula.device import pick_device, use_threads
-    from fabula.metrics.measure import calibrate_run
-    from fabula.training.loop import train
-    from fabula.training.recipe import Recipe, read_any_recipe, recipe_from
+    from fabula.training.loop import train_adapter
+    from fabula.training.recipe import AdapterRecipe, read_any_recipe
 
     use_threads(args.threads)
+    pick_device(args.device)  # before anything of an earlier run is touched
     recipe = read_any_recipe(args.recipe) if args.recipe is not None else None
-    if recipe is not None and not isinstance(recipe, Recipe):
-        return train_adapter(args, recipe)
+    how = {"device": args.device, "resume": args.resume, "bar": not args.quiet}
+    how["report"] = None if args.quiet else report
+    if isinstance(recipe, AdapterRecipe):
+        check_free(args)
+        with run_folder(args.out, fresh=not args.resume):
+            figures = train_adapter(recipe, args.data, args.out, **how)
+        outcome = ", ".join(f"{name} {value}" for name, value in figures.items())
+        figures = {"recipe": recipe.name, **figures}
+    else:
+        figures = train_on_corpus(args, recipe, how)
+        outcome = f"{figures['recipe']}, {figures['valid_nll']:.2f} nats a story on the validation split"
+    if os.environ.get("RANK", "0") == "0":  # of the processes that torchrun started, the first one prints
+        print(json.dumps(figures) if args.json else f"{args.out}: {outcome}")
+    return 0
+
+
+def train_on_corpus(args: argparse.Namespace, recipe: Recipe | None, how: dict[str, Any]) -> dict[str, Any]:
+    """Train a model of a prepared corpus, begun from --from where that is given; what is printed of it."""
+    from fabula.corpus.dataset import Corpus
+    from fabula.device import pick_device
+    from fabula.metrics.measure import calibrate_run
+    from fabula.training.loop import train
+    from fabula.training.recipe import recipe_from
+
     start = starting_point(args.start) if args.start is not None else None
     if recipe is None:
         assert start is not None
         recipe = recipe_from(start.recipe, trained=True)
     corpus = Corpus.open(args.data)
     check_free(args)
-    # Before anything of an earlier run is touched.
-    pick_device(args.device)
     for split in ("train", "valid"):
         corpus.split(split)
-
-    def report(entry: dict[str, object]) -> None:
-        if not args.quiet:
-            best = "  best so far" if entry["best"] else ""
-            rate = f"{entry['stories_per_second']:,.0f} stories/s"
-            print(
-                f"epoch {entry['epoch']}: valid nll {entry['valid_nll']:.2f} nats a story, {rate}{best}",
-                file=sys.stderr,
-            )
-
     with run_folder(args.out, fresh=not args.resume):
-        checkpoint = train(
-            recipe, corpus, args.out, device=args.device, resume=args.resume, bar=not args.quiet, report=report,
-            start=start,
-        )  # fmt: skip
+        checkpoint = train(recipe, corpus, args.out, start=start, **how)
         calibrate_run(args.out, checkpoint, corpus, pick_device(args.device))
-    if not is_first():
-        return 0
-    if args.json:
-        print(json.dumps({"recipe": recipe.name, "corpus_hash": corpus.hash, **checkpoint.figures}))
-    else:
-        print(f"{args.out}: {recipe.name}, {checkpoint.figures['valid_nll']:.2f} nats a story on the validation split")
-    return 0
+    return {"recipe": recipe.name, "corpus_hash": corpus.hash, **checkpoint.figures}
 
 
-def is_first() -> bool:
-    """Of the processes that torchrun started, the first one speaks."""
-    return os.environ.get("RANK", "0") == "0"
+def report(entry: dict[str, Any]) -> None:
+    """One line for each epoch."""
+    best = "  best so far" if entry["best"] else ""
+    rate = f"{entry['stories_per_second']:,.0f} stories/s"
+    print(f"epoch {entry['epoch']}: valid nll {entry['valid_nll']:.2f} nats a story, {rate}{best}", file=sys.stderr)
 
 
 def check_free(args: argparse.Namespace) -> None:
@@ -129,35 +131,6 @@ def starting_point(name: str) -> Checkpoint:
     if adapts_base(folder):
         raise UserError("a narrator is trained by a narrator's recipe; begin from small, or a run", field="from")
     return load(folder)
-
-
-def train_adapter(args: argparse.Namespace, recipe: AdapterRecipe) -> int:
-    """Adapt the pretrained base to raw stories: --data is a folder with train.csv and valid.csv."""
-    from fabula.training.critic import train_critic
-    from fabula.training.narrator import train_narrator
-    from fabula.training.preference import train_on_preferences
-    from fabula.training.recipe import CriticRecipe, NarratorRecipe, PreferenceRecipe
-
-    check_free(args)
-    if args.resume and recipe.kind != "narrator":
-        raise UserError(f"a run of kind {recipe.kind} takes minutes and is not resumed; start again with --force")
-    how = {"device": args.device, "bar": not args.quiet}
-    figures: dict[str, object]
-    with run_folder(args.out, fresh=not args.resume):
-        if isinstance(recipe, PreferenceRecipe):
-            figures = train_on_preferences(recipe, args.data, args.out, **how)
-        elif isinstance(recipe, CriticRecipe):
-            figures = train_critic(recipe, args.data, args.out, **how)
-        else:
-            assert isinstance(recipe, NarratorRecipe)
-            figures = train_narrator(recipe, args.data, args.out, resume=args.resume, **how)
-    if not is_first():
-        return 0
-    if args.json:
-        print(json.dumps({"recipe": args.recipe.stem, **figures}))
-    else:
-        print(f"{args.out}: " + ", ".join(f"{name} {value}" for name, value in figures.items()))
-    return 0
 
 
 @contextmanager

@@ -19,7 +19,7 @@ from fabula.metrics.record import log_mean_exp
 from fabula.models.batch import Batch
 from fabula.models.protocol import Model
 from fabula.models.slds import SLDS
-from fabula.training.objective import gumbel_softmax
+from fabula.training.losses.elbo import gumbel_softmax
 
 WORDS_AT_ONCE = {"cpu": 1 << 14, "cuda": 1 << 17}
 """Words of all rows of a piece: at 1,024 units, states and gates of a few hundred MiB on the CPU."""

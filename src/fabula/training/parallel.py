@@ -2,18 +2,17 @@
 
     torchrun --nproc-per-node 2 -m fabula train RECIPE.toml --data DIR --out RUN
 
-A batch is worked on in parts, row p of it in part p mod `parts`. Each part draws its random numbers by (seed, step,
-part), so the parameters do not depend on how many processes share the parts, but for the order in which gradients are
-added. There is no state of random numbers to keep, and a run may be resumed by another number of processes.
+Example p of a batch is in part p mod `parts`. Each part draws its random numbers by (seed, step, part), so the
+parameters do not depend on how many processes share the parts, but for the order in which gradients are added. A run
+may be resumed by another number of processes.
 
-Plain sums over all gradients at the end of a step, and not torch's DistributedDataParallel: its hooks are for one
-backward pass through one module's forward, while a step here is several passes through a model's methods and heads.
+A step is several passes through a model's methods, for which torch's DistributedDataParallel has no hooks.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -36,11 +35,10 @@ class Processes:
         return self.rank == 0
 
     def parts(self, wanted: int) -> int:
-        """Parts of a batch: as many as the recipe wants, where it does not say one for each process."""
+        """Parts of a batch: as many as the recipe wants; if it wants 0, one for each process."""
         if wanted % self.count:
-            raise UserError(
-                f"train.parts is {wanted}, which {self.count} processes cannot share; use a multiple", field="parts"
-            )
+            message = f"train.parts is {wanted}, which {self.count} processes cannot share; use a multiple"
+            raise UserError(message, field="parts")
         return wanted or self.count
 
     def own(self, parts: int) -> range:
@@ -51,15 +49,14 @@ class Processes:
         """Every parameter's gradient becomes the sum over all processes; where one has none it counts as 0."""
         if self.count == 1:
             return
-        own = [p for p in parameters if p.requires_grad]
-        flat = torch.cat([(torch.zeros_like(p) if p.grad is None else p.grad).flatten() for p in own])
-        some = torch.tensor([float(p.grad is not None) for p in own], device=flat.device)
+        trained = [p for p in parameters if p.requires_grad]
+        flat = torch.cat([(torch.zeros_like(p) if p.grad is None else p.grad).flatten() for p in trained])
+        any_gradient = torch.tensor([float(p.grad is not None) for p in trained], device=flat.device)
         distributed.all_reduce(flat)
-        distributed.all_reduce(some)
+        distributed.all_reduce(any_gradient)
         # A parameter without a gradient anywhere stays without: a 0 would let its weights decay.
-        found = zip(own, flat.split([p.numel() for p in own]), (some > 0).tolist(), strict=True)
-        for p, gradient, there in found:
-            p.grad = gradient.view_as(p) if there else None
+        for p, gradient, exists in zip(trained, flat.split([p.numel() for p in trained]), any_gradient, strict=True):
+            p.grad = gradient.view_as(p) if exists else None
 
     def total(self, figures: Tensor) -> Tensor:
         """The sum over all processes."""
@@ -72,20 +69,14 @@ class Processes:
             distributed.all_reduce(figure, distributed.ReduceOp.MAX)
         return figure
 
-    def any(self, said: bool, device: torch.device) -> bool:
-        """Whether it is so in any process: all of them then do the same."""
-        return said if self.count == 1 else bool(self.largest(torch.tensor(int(said), device=device)))
+    def any(self, condition: bool, device: torch.device) -> bool:
+        """Whether it holds in any process: all of them then do the same."""
+        return condition if self.count == 1 else bool(self.largest(torch.tensor(int(condition), device=device)))
 
-    def from_first(self, tensors: Sequence[Tensor]) -> None:
+    def from_first(self, tensors: Iterable[Tensor]) -> None:
         """The first process's values in all of them."""
         for tensor in tensors if self.count > 1 else ():
             distributed.broadcast(tensor.data, 0)
-
-    def figure(self, own: float, device: torch.device) -> float:
-        """The first process's figure."""
-        said = torch.tensor(own, device=device, dtype=torch.float64)
-        self.from_first([said])
-        return float(said)
 
     def wait(self) -> None:
         """Until all are here."""
@@ -96,31 +87,21 @@ class Processes:
 ALONE = Processes()
 
 
-def started_by_torchrun() -> bool:
-    return int(os.environ.get("WORLD_SIZE", "1")) > 1 and "RANK" in os.environ
-
-
-def own_device(device: torch.device) -> torch.device:
-    """The GPU of this process among those of its machine."""
-    if device.type == "cuda" and started_by_torchrun():
-        return torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
-    return device
-
-
 @contextmanager
-def joined(device: torch.device) -> Iterator[Processes]:
-    """The processes that torchrun has started, connected; one alone where it has not.
+def joined(device: torch.device) -> Iterator[tuple[Processes, torch.device]]:
+    """The processes that torchrun has started, connected, and the device of this one; alone where it has not.
 
     When one dies or fails torchrun ends the others, so none waits for ever.
     """
-    if not started_by_torchrun():
-        yield ALONE
+    if int(os.environ.get("WORLD_SIZE", "1")) == 1 or "RANK" not in os.environ:
+        yield ALONE, device
         return
     if device.type == "cuda":
+        device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
         torch.cuda.set_device(device)
     distributed.init_process_group("nccl" if device.type == "cuda" else "gloo")
     try:
-        yield Processes(distributed.get_rank(), distributed.get_world_size())
+        yield Processes(distributed.get_rank(), distributed.get_world_size()), device
     finally:
         distributed.destroy_process_group()
 

@@ -1,47 +1,23 @@
-"""Expert iteration: a narrator learns from the better and the worse of its own tellings (DPO, Rafailov et al. 2023).
-
-For a prompt with the tellings b (better) and w (worse) of its missing sentences, with r the narrator in training and
-r_0 as it began,
-
-    loss = -log sigmoid(beta [log r(b)/r_0(b) - log r(w)/r_0(w)])  -  imitation * log r(b) per token
-           - people * (log-likelihood per token of people's stories, in rows as in training)
-           + anchor * KL(r_0 || r) per token of the same rows (r_0 here: the narrator `anchor_to`)
-
-The last two keep p and r what they were learnt for: without them the narrator forgets how people tell. The likelihood
-goes on learning from stories that were learnt from before, and comes to know them by heart; the divergence does not.
-With a `plain` near 1 these rows have no header: p stays, and r, which proposes where lines are given, may move.
-"""
+"""Expert iteration: a narrator learns from the better and the worse of its own samples (`losses/preference.py`)."""
 
 from __future__ import annotations
 
 import json
 import random
-from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
-from torch.nn import functional as F
-from tqdm import tqdm
 
-from fabula.device import pick_device
 from fabula.errors import UserError
-from fabula.models.decoders.rows import FREE, Row, row
+from fabula.models.decoders.rows import FREE, row
 from fabula.models.decoders.tokenizer import SubwordTokenizer
-from fabula.models.decoders.transformer import Transformer
-from fabula.training.narrator import WORDS, Run, log_p_of, logits_of, random_row_of
+from fabula.training.adapter import WORDS
+from fabula.training.losses.preference import Preference, log_r, pair_loss, people_loss
+from fabula.training.narrator import NarratorLearner
 from fabula.training.recipe import PreferenceRecipe
-from fabula.training.stories import Stories
-
-
-class Preference(NamedTuple):
-    """Two tellings as rows that count their missing sentences."""
-
-    better: Row
-    worse: Row
 
 
 def read_preferences(file: Path, encode: SubwordTokenizer) -> list[Preference]:
@@ -50,76 +26,60 @@ def read_preferences(file: Path, encode: SubwordTokenizer) -> list[Preference]:
         lines = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
     except OSError as error:
         raise UserError(f"{file}: {error.strerror}", field="data") from error
-    found = []
+    pairs = []
     for line in lines:
-        rows = []
-        for telling in (line["better"], line["worse"]):
-            story = [tokens[:WORDS] for tokens in encode.encode_all(telling)]
-            rows.append(row(story, [FREE] * len(story), line["missing"], line["missing"]))
-        found.append(Preference(*rows))
-    return found
+        stories = [[tokens[:WORDS] for tokens in encode.encode_all(line[which])] for which in ("better", "worse")]
+        better, worse = (row(story, [FREE] * len(story), line["missing"], line["missing"]) for story in stories)
+        pairs.append(Preference(better, worse))
+    return pairs
 
 
-def log_r(run: Run, rows: Sequence[Row]) -> tuple[Float[Tensor, " row"], Tensor]:
-    """log r of the counted tokens of every row, and how many there are."""
-    log_p, counts = log_p_of(run.network, list(rows), run.device.type == "cuda")
-    number = torch.repeat_interleave(torch.arange(len(rows)), counts).to(log_p.device)
-    return log_p.new_zeros(len(rows)).index_add(0, number, log_p), counts.to(log_p.device)
+class PreferenceLearner(NarratorLearner):
+    """The narrator on train.csv, valid.csv and preferences.jsonl of a folder."""
 
+    terms = ("loss", "preferred")
+    recipe: PreferenceRecipe
 
-def train_on_preferences(
-    recipe: PreferenceRecipe, data: Path, out: Path, *, device: str = "cpu", bar: bool = True
-) -> dict[str, Any]:
-    """One narrator more: `data` holds train.csv, valid.csv and preferences.jsonl."""
-    run = Run(recipe, out, pick_device(device))
-    train, valid = run.read_stories(data)
-    pairs = read_preferences(data / "preferences.jsonl", run.encode)
-    pairs.sort(key=lambda pair: len(pair.better.ids))
-    parts = [pairs[i : i + recipe.batch] for i in range(0, len(pairs), recipe.batch)]
-    run.network.eval()
-    with torch.no_grad():  # r_0, once and for all
-        begun = [log_r(run, [*(p.better for p in part), *(p.worse for p in part)])[0] for part in parts]
-    held_to = replace(recipe, start=recipe.anchor_to or recipe.start)
-    before = Run(held_to, out, run.device).network.eval() if recipe.anchor else None
-    rng = random.Random(recipe.seed)
-    steps, margins = len(parts) * recipe.epochs, []
-    for epoch in range(recipe.epochs):
-        order = rng.sample(range(len(parts)), len(parts))
-        for number in tqdm(order, desc=f"epoch {epoch + 1}", disable=not bar, leave=False):
-            human = human_rows(run, train, recipe, rng)
-            margins.append(take_step(run, recipe, parts[number], begun[number], human, before, steps))
-    run.keep()
-    right = torch.stack(margins[-max(1, len(margins) // 5) :]).mean()
-    return {"valid_nll": run.valid_nll(valid), "steps": run.step, "pairs": len(pairs), "preferred": float(right)}
+    def __init__(self, recipe: PreferenceRecipe, data: Path, device: torch.device) -> None:
+        super().__init__(recipe, data, device)
+        pairs = read_preferences(data / "preferences.jsonl", self.encode)
+        pairs.sort(key=lambda pair: len(pair.better.ids))
+        parts = [pairs[i : i + recipe.batch] for i in range(0, len(pairs), recipe.batch)]
+        self.network.eval()
+        self.pairs = [self.with_log_r0(part) for part in parts]
+        self.anchor = self.new_network(recipe.anchor_to or recipe.start).eval() if recipe.anchor else None
 
+    @torch.no_grad()
+    def with_log_r0(self, pairs: list[Preference]) -> list[Preference]:
+        """The pairs with log r_0 of the narrator as it is now."""
+        log_r0 = log_r(self.network, pairs)[0].T.tolist()
+        return [Preference(pair.better, pair.worse, *both) for pair, both in zip(pairs, log_r0, strict=True)]
 
-def human_rows(run: Run, train: Stories, recipe: PreferenceRecipe, rng: random.Random) -> list[Row]:
-    chosen = rng.sample(range(len(train.X)), min(recipe.human_rows, len(train.X)))
-    return [random_row_of(train, i, recipe, rng, run.tokens) for i in chosen]
+    def batches(self, epoch: int) -> list[list[Any]]:
+        """Every pair once, with rows of people's stories behind the pairs of a batch."""
+        rng = random.Random(self.recipe.seed + epoch)
+        count = min(self.recipe.human_rows, len(self.train.X))
+        batches = []
+        for number in rng.sample(range(len(self.pairs)), len(self.pairs)):
+            stories = rng.sample(range(len(self.train.X)), count)
+            batches.append([*self.pairs[number], *(self.random_row(story, rng) for story in stories)])
+        return batches
 
+    def weigh(self, batch: list[Any]) -> float:
+        return float(len(batch))
 
-def take_step(
-    run: Run, recipe: PreferenceRecipe, pairs: Sequence[Preference], begun: Tensor, human: list[Row],
-    before: Transformer | None, steps: int,
-) -> Tensor:  # fmt: skip
-    """One step; the share of its pairs whose better telling has gained on the worse. `before` is the network of r_0."""
-    run.network.train()
-    found, counts = log_r(run, [*(p.better for p in pairs), *(p.worse for p in pairs)])
-    gain = (found - begun).view(2, -1)
-    margin = gain[0] - gain[1]
-    better = found[: len(pairs)].sum() / counts[: len(pairs)].sum()
-    total = -F.logsigmoid(recipe.beta * margin).mean() - recipe.imitation * better
-    if human:
-        logits, target, _ = logits_of(run.network, human, run.device.type == "cuda")
-        total = total + recipe.people * F.cross_entropy(logits, target)
-        if before is not None:
-            total = total + recipe.anchor * divergence(before, human, logits, run.device.type == "cuda")
-    run.descend(total, steps)
-    return (margin > 0).float().mean().detach()
+    def loss(self, batch: list[Any], step: int, per_epoch: int) -> tuple[Tensor, Float[Tensor, " term"]]:
+        pairs = [example for example in batch if isinstance(example, Preference)]
+        rows = [example for example in batch if not isinstance(example, Preference)]
+        loss, preferred = torch.zeros((), device=self.device), torch.zeros((), device=self.device)
+        if pairs:
+            loss, margin = pair_loss(self.network, pairs, self.recipe)
+            preferred = (margin > 0).float().mean()
+        if rows:
+            loss = loss + people_loss(self.network, rows, self.recipe, self.anchor)
+        return loss, torch.stack([loss.detach(), preferred])
 
-
-def divergence(before: Transformer, rows: list[Row], logits: Float[Tensor, "token vocab"], bf16: bool) -> Tensor:
-    """KL(r_0 || r) per counted token."""
-    with torch.no_grad():
-        known = logits_of(before, rows, bf16)[0].log_softmax(-1)
-    return F.kl_div(logits.log_softmax(-1), known, reduction="batchmean", log_target=True)
+    def figures(self, step: int, last: dict[str, Any]) -> dict[str, Any]:
+        """`preferred` is the share of pairs of the last epoch whose better sample had gained on the worse."""
+        pairs, preferred = sum(map(len, self.pairs)), last["train"]["preferred"]
+        return {"valid_nll": last["valid_nll"], "steps": step, "pairs": pairs, "preferred": preferred}

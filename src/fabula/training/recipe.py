@@ -16,9 +16,6 @@ from fabula.corpus.taggers.protocol import DEFAULT_TAGGER
 from fabula.errors import UserError
 from fabula.models.settings import ModelSettings, not_negative, parse, positive, shares
 
-Law = Literal["filtering", "smoothing", "switching"]
-"""The q(Z | X) that a bound is measured with; `switching` is filtering under one sampled state per sentence."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class ObjectiveSettings:
@@ -56,14 +53,6 @@ class ObjectiveSettings:
     """Final weight of KL(Z); 1 is the bound. The authors' code: about 0.8."""
     kl_warmup: float = 1.0
     """Epochs over which the KL's weight rises from 0."""
-
-    @property
-    def law(self) -> Law:
-        """The q(Z | X) with which the trained model's bound is measured: that of its training.
-
-        The paper's objective samples S, so its bound samples a state for every sentence (`switching`).
-        """
-        return "switching" if self.kind == "paper" and self.posterior == "filtering" else self.posterior
 
     def __post_init__(self) -> None:
         positive(self, "temperature")
@@ -159,6 +148,14 @@ class AdapterRecipe:
     def __post_init__(self) -> None:
         positive(self, "scale", "epochs", "batch", "learning_rate")
         not_negative(self, "rank", "seed", "parts")
+
+    @property
+    def train(self) -> TrainSettings:
+        """How the loop trains an adapter: through all epochs, and the last weights are kept."""
+        return TrainSettings(
+            epochs=self.epochs, keep="last", schedule="cosine", weight_decay=0.01, clip=1.0, seed=self.seed,
+            parts=self.parts,
+        )  # fmt: skip
 
     def to_dict(self) -> dict[str, Any]:
         return dataclasses.asdict(self)

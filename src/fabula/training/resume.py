@@ -16,7 +16,8 @@ from torch import Tensor
 from fabula.errors import UserError
 from fabula.models.io import write_file
 from fabula.models.io.tensors import read_tensors, write_tensors
-from fabula.training.recipe import Recipe, recipe_from
+from fabula.models.settings import parse
+from fabula.training.recipe import AdapterRecipe, Recipe
 
 
 @dataclass
@@ -35,19 +36,21 @@ class Progress:
     stories: int = 0
 
 
-def write_state(out: Path, progress: Progress, recipe: Recipe, corpus_hash: str, tensors: dict[str, Tensor]) -> None:
+def write_state(
+    out: Path, progress: Progress, recipe: Recipe | AdapterRecipe, data_hash: str, tensors: dict[str, Tensor]
+) -> None:
     """Replacing state.json is the one atomic step; tensors that it no longer names are removed."""
     folder = out / "resume"
     folder.mkdir(parents=True, exist_ok=True)
     name, entry = write_tensors(folder, "state", tensors)
-    content = {"progress": vars(progress), "recipe": recipe.to_dict(), "corpus": corpus_hash}
+    content = {"progress": vars(progress), "recipe": recipe.to_dict(), "corpus": data_hash}
     write_file(folder / "state.json", json.dumps({**content, "file": name, "entry": entry}).encode())
     for stale in folder.glob("state-*.safetensors"):
         if stale.name != name:
             stale.unlink()
 
 
-def read_state(out: Path, recipe: Recipe, corpus_hash: str) -> tuple[Progress, dict[str, Tensor]]:
+def read_state(out: Path, recipe: Recipe | AdapterRecipe, data_hash: str) -> tuple[Progress, dict[str, Tensor]]:
     """What `write_state` wrote, if it was for the same recipe and corpus."""
     path = out / "resume" / "state.json"
     try:
@@ -57,9 +60,9 @@ def read_state(out: Path, recipe: Recipe, corpus_hash: str) -> tuple[Progress, d
     except ValueError as error:
         raise UserError(f"{path} is damaged: {error}; train without --resume") from error
     try:
-        if recipe_from(content["recipe"]) != recipe:
+        if parse(type(recipe), content["recipe"], "", ignore_unknown=True) != recipe:
             raise UserError(f"{out} was trained by another recipe; resume with the same one")
-        if content["corpus"] != corpus_hash:
+        if content["corpus"] != data_hash:
             raise UserError(f"{out} was trained on another corpus; resume with the same one")
         return Progress(**content["progress"]), read_tensors(path.parent / content["file"], content["entry"])
     except (KeyError, TypeError) as error:

@@ -24,7 +24,7 @@ from fabula.models.protocol import Model, Terms
 from fabula.models.recognition import Evidence
 from fabula.models.scaffold import clamp
 from fabula.models.slds import SLDS
-from fabula.training.recipe import Law, ObjectiveSettings
+from fabula.training.recipe import ObjectiveSettings
 
 
 def terms(
@@ -34,11 +34,11 @@ def terms(
     *,
     generator: torch.Generator | None = None,
     half: bool = False,
-    law: Law | None = None,
+    posterior: str | None = None,
 ) -> Terms:
     """The objective's terms for a batch.
 
-    `law` is the q(Z | X) of a bound that is only measured, where it is not the recipe's own posterior (`collapsed`);
+    `posterior` is the q(Z | X) of a bound that is only measured (`Checkpoint.posterior`), else that of the settings.
     `half` runs the networks in bfloat16; densities of Z are always computed in the parameters' own precision.
     """
     networks = torch.autocast(batch.tokens.device.type, dtype=torch.bfloat16, enabled=half)
@@ -65,10 +65,11 @@ def terms(
         s = torch.where((seen >= 0).unsqueeze(-1), model.one_hot(seen), weights)
         partly = (seen < UNKNOWN).unsqueeze(-1)
         s = torch.where(partly, clamp(weights.clamp(min=1e-30).log(), model.open_states(seen)).softmax(-1), s)
-        if law == "switching":
+        if posterior == "switching":
             s = gumbel_softmax(evidence.log_q_S, 1.0, True, generator).detach().round()
     noise = model.noise_for(batch, generator)
-    draw = model.draw(evidence._replace(phi=evidence.phi.where(observed)), s, present, noise, law or settings.posterior)
+    heard = evidence._replace(phi=evidence.phi.where(observed))
+    draw = model.draw(heard, s, present, noise, posterior or settings.posterior)
     with networks:
         paper = settings.kind == "paper"
         log_p_X = model.log_p_X_mixed(batch, draw.Z, s) if paper else model.log_p_X(batch, draw.Z, seen).sum(-1)
@@ -79,6 +80,15 @@ def terms(
         return Terms(log_p_X, draw.kl, kl_S, log_p_S, log_q_of(evidence, S))
     kl_Z = draw.log_q - model.log_p_Z(draw.Z, batch, seen)
     return Terms(log_p_X, kl_Z, zero, zero, log_q_of(evidence, S, model.open_states(S)))
+
+
+def loss(terms: Terms, settings: ObjectiveSettings, rise: float) -> Float[Tensor, ""]:
+    """The negative objective per story; the KL has its target, and `rise` of its final weight."""
+    kl_Z = terms.kl_Z.mean()
+    if settings.target_kl:
+        kl_Z = kl_Z.clamp(min=settings.target_kl)
+    kl = settings.kl_weight * rise * (kl_Z + terms.kl_S.mean())
+    return -(terms.log_p_X.mean() - kl + terms.log_p_S.mean() + settings.alpha * terms.log_q_S.mean())
 
 
 def kl_of_tags(model: SLDS, evidence: Evidence, s: Float[Tensor, "batch sent state"], batch: Batch) -> Tensor:

@@ -1,0 +1,176 @@
+"""Learning of a model of a prepared corpus: SLDS, LDS, LM and S2S, by the bound of `losses/elbo.py`."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from fabula.corpus.dataset import Corpus
+from fabula.corpus.people import People
+from fabula.corpus.states import UNKNOWN, Factor, StateSpace
+from fabula.errors import UserError
+from fabula.models.batch import IntArray, StoryDataset
+from fabula.models.build import build
+from fabula.models.io import Checkpoint, load, save
+from fabula.models.io.adopt import adopt
+from fabula.models.protocol import Model, Terms
+from fabula.models.slds import SLDS
+from fabula.training.learner import Learner
+from fabula.training.losses import elbo
+from fabula.training.recipe import ObjectiveSettings, Recipe
+from fabula.training.tags import settle_tags
+
+
+class CorpusLearner(Learner):
+    """A model over the words of a corpus, with the labels that its objective may see."""
+
+    terms = Terms._fields
+    recipe: Recipe
+
+    def __init__(self, recipe: Recipe, corpus: Corpus, device: torch.device, start: Checkpoint | None = None) -> None:
+        self.recipe, self.corpus, self.device, self.data_hash = recipe, corpus, device, corpus.hash
+        torch.manual_seed(recipe.train.seed)
+        p_initial = torch.from_numpy(np.asarray(corpus.transitions.p_initial))
+        p_next = torch.from_numpy(np.asarray(corpus.transitions.p_next))
+        self.model: Model = build(recipe.model, len(corpus.vocabulary), p_initial, p_next).to(device)
+        self.network = self.model
+        if start is not None:
+            adopt(self.model, corpus.vocabulary, tuple(corpus.labels), start)
+        self.train_stories = StoryDataset(corpus.split("train"), device)
+        self.valid_stories = StoryDataset(corpus.split("valid"), device)
+        self.labelled = labelled_rows(len(self.train_stories), recipe.objective)
+        hide_tags(self.train_stories, self.labelled)
+        hide_factors(self.train_stories, recipe)
+        self.half = recipe.train.precision == "bfloat16" and device.type == "cuda"
+        self.people = People.count(corpus.split("train"), corpus.vocabulary)
+
+    def parameter_groups(self) -> list[dict[str, Any]]:
+        """The networks at one rate, A, bias and B at another."""
+        model, settings = self.model, self.recipe.train
+        slow = {id(p) for p in model.latent.dynamics.parameters()} if model.latent is not None else set()
+        networks = [p for p in model.parameters() if id(p) not in slow]
+        groups = [{"params": networks, "full_rate": settings.learning_rate}]
+        if slow:
+            dynamics = [p for p in model.parameters() if id(p) in slow]
+            groups.append({"params": dynamics, "full_rate": settings.learning_rate_dynamics, "weight_decay": 0.0})
+        return cast(list[dict[str, Any]], groups)
+
+    def batches(self, epoch: int) -> list[IntArray]:
+        settings = self.recipe.train
+        return list(self.train_stories.bucketed(settings.batch, np.random.default_rng([settings.seed, epoch])))
+
+    def rate(self, step: int, steps: int) -> float:
+        """A linear rise over the warm-up, and a half cosine to nothing where the recipe has one."""
+        settings = self.recipe.train
+        rise = min(1.0, (step + 1) / (settings.warmup_steps + 1))
+        if settings.schedule == "plateau":
+            return rise
+        return rise * 0.5 * (1 + math.cos(math.pi * min(1.0, step / steps)))
+
+    def loss(self, batch: IntArray, step: int, per_epoch: int) -> tuple[Tensor, Float[Tensor, " term"]]:
+        settings = self.recipe.objective
+        terms = elbo.terms(self.model, self.train_stories.batch(batch), settings, half=self.half)
+        return self.total(terms, step, per_epoch), torch.stack([value.detach().double().mean() for value in terms])
+
+    def total(self, terms: Terms, step: int, per_epoch: int) -> Tensor:
+        """The loss of the terms, with the labelled stories that are read again and the sparse word weights."""
+        settings, model = self.recipe.objective, self.model.latent
+        loss = elbo.loss(terms, settings, min(1.0, (step + 1) / max(1.0, settings.kl_warmup * per_epoch)))
+        if model is not None and settings.labelled_per_step:
+            loss = loss - settings.alpha * self.log_q_of_labelled(model, step)
+        if model is not None and settings.valence_penalty:
+            loss = loss + settings.valence_penalty * model.recognition.valence.free.weight.abs().sum()
+        return loss
+
+    def log_q_of_labelled(self, model: SLDS, step: int) -> Tensor:
+        """log q(S_i) of labelled stories drawn for this term alone, so that every step sees some of 1 % of labels."""
+        rng, number = np.random.default_rng([self.recipe.train.seed, 1, step]), self.recipe.objective.labelled_per_step
+        rows = rng.choice(self.labelled, size=min(number, len(self.labelled)), replace=False)
+        batch = self.train_stories.batch(rows)
+        with torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self.half):
+            evidence = model.evidence(batch)
+        return elbo.log_q_of(evidence, batch.S, model.open_states(batch.S)).mean()
+
+    @torch.no_grad()
+    def validate(self) -> tuple[float, dict[str, float]]:
+        """Negative bound per story on the validation split, S summed out: the same figure for every objective."""
+        generator = torch.Generator(self.device).manual_seed(0)
+        posterior = self.checkpoint({}).posterior
+        summed_out = ObjectiveSettings(kind="collapsed", clamp_tags=False)
+        total, sums = 0.0, dict.fromkeys(Terms._fields, 0.0)
+        for rows in self.valid_stories.in_order(256):
+            batch = self.valid_stories.batch(rows)
+            terms = elbo.terms(self.model, batch, summed_out, generator=generator, half=self.half, posterior=posterior)
+            total -= float(terms.bound().sum())
+            for name, value in terms._asdict().items():
+                sums[name] += float(value.sum())
+        n = len(self.valid_stories)
+        return total / n, {name: value / n for name, value in sums.items()}
+
+    def checkpoint(self, figures: dict[str, Any]) -> Checkpoint:
+        sentences = round(float(np.diff(self.corpus.split("train").story_offsets).mean()), 1)
+        return Checkpoint(
+            model=self.model,
+            vocabulary=self.corpus.vocabulary,
+            labels=tuple(self.corpus.labels),
+            tagger=self.corpus.tagger,
+            recipe=self.recipe.to_dict(),
+            corpus_hash=self.corpus.hash,
+            figures={**figures, "sentences": sentences},
+            people=self.people,
+            factors=self.corpus.states.factors,
+        )
+
+    def save(self, out: Path, figures: dict[str, Any], weights: dict[str, Tensor]) -> None:
+        save(out, self.checkpoint(figures), weights=weights)
+
+    def finish(self, out: Path) -> bool:
+        """Load the weights that were kept; where tags come from words alone, fit q(S | X) to the labels."""
+        self.model.load_state_dict(load(out, self.device).model.state_dict())
+        model = self.model.latent
+        if model is None or self.recipe.model.recognition.tags != "words":
+            return False
+        self.model.eval()
+        words, seed = self.corpus.vocabulary.words, self.recipe.train.seed
+        settle_tags(model, self.train_stories, self.labelled, words, seed)
+        return True
+
+
+def labelled_rows(n: int, objective: ObjectiveSettings) -> IntArray:
+    """Which stories keep their tags: a share drawn by a seed, at least one unless the share is zero."""
+    if objective.labelled >= 1:
+        return np.arange(n)
+    count = max(1, round(n * objective.labelled)) if objective.labelled else 0
+    return np.sort(np.random.default_rng(objective.label_seed).permutation(n)[:count])
+
+
+def hide_tags(dataset: StoryDataset, labelled: IntArray) -> None:
+    """Forget the tags of every story that is not labelled."""
+    seen = np.zeros(len(dataset), dtype=bool)
+    seen[labelled] = True
+    of_sentence = torch.from_numpy(np.repeat(seen, dataset.sentences)).to(dataset.device)
+    dataset.tags[:-1] = torch.where(of_sentence, dataset.tags[:-1], torch.full_like(dataset.tags[:-1], UNKNOWN))
+
+
+def hide_factors(dataset: StoryDataset, recipe: Recipe) -> None:
+    """Forget the values of single factors: of each, in all stories but the share that the objective names."""
+    objective, sizes = recipe.objective, recipe.model.dynamics.sizes
+    if not objective.factor_shares:
+        return
+    shares = [float(share) for share in objective.factor_shares.split(",")]
+    if len(shares) != len(sizes):
+        message = "objective.factor_shares needs a share for each of model.dynamics.factors"
+        raise UserError(message, field="factor_shares")
+    space = StateSpace(tuple(Factor(str(f), tuple(map(str, range(n)))) for f, n in enumerate(sizes)))
+    values, rng = space.decode(dataset.tags[:-1].cpu().numpy()), np.random.default_rng([objective.label_seed, 1])
+    for f, share in enumerate(shares):
+        seen = np.zeros(len(dataset), dtype=bool)
+        seen[rng.permutation(len(dataset))[: round(share * len(dataset))]] = True
+        values[~np.repeat(seen, dataset.sentences), f] = UNKNOWN
+    dataset.tags[:-1] = torch.from_numpy(space.number(values)).to(dataset.device)

@@ -1,0 +1,76 @@
+"""What the training loop needs to know of a kind of model: its network, batches, loss, validation and files."""
+
+from __future__ import annotations
+
+import random
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, TypeVar
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from fabula.training.recipe import AdapterRecipe, Recipe
+
+T = TypeVar("T")
+
+
+class Learner(ABC):
+    """A network in training. The loop has the optimiser, the schedule's state, the log and the resumption."""
+
+    terms: ClassVar[tuple[str, ...]]
+    """The names of what `loss` measures beside the loss, for the log."""
+    recipe: Recipe | AdapterRecipe
+    network: nn.Module
+    device: torch.device
+    data_hash: str
+    """Of everything besides the recipe that decides the outcome."""
+
+    @abstractmethod
+    def parameter_groups(self) -> list[dict[str, Any]]:
+        """The optimiser's groups, each with its `full_rate`."""
+
+    @abstractmethod
+    def batches(self, epoch: int) -> Sequence[Any]:
+        """The batches of an epoch, the same at every call. A batch is a sequence of examples that can be sliced."""
+
+    def weigh(self, batch: Any) -> float:
+        """How much a part of a batch counts: its loss is a mean over so many examples or tokens."""
+        return float(len(batch))
+
+    @abstractmethod
+    def loss(self, batch: Any, step: int, per_epoch: int) -> tuple[Tensor, Float[Tensor, " term"]]:
+        """The mean loss of a batch or a part of it, and the means of its `terms`."""
+
+    @abstractmethod
+    def rate(self, step: int, steps: int) -> float:
+        """What the schedule multiplies the learning rates by at this step of so many."""
+
+    @abstractmethod
+    def validate(self) -> tuple[float, dict[str, float]]:
+        """The figure by which epochs are compared, lower is better, and what it consists of."""
+
+    @abstractmethod
+    def save(self, out: Path, figures: dict[str, Any], weights: dict[str, Tensor]) -> None:
+        """Write the model as it is used."""
+
+    def finish(self, out: Path) -> bool:
+        """Put the weights that were kept into the network; whether it is to be saved again."""
+        return False
+
+    def figures(self, step: int, last: dict[str, Any]) -> dict[str, Any]:
+        """What the command prints of a finished run whose `last` entry of the log this is."""
+        return {}
+
+
+def batches_of_like_lengths(
+    examples: Sequence[T], batch: int, pool: int, length: Callable[[T], int], rng: random.Random
+) -> list[list[T]]:
+    """Every example once, in random batches of like lengths: sorted within pools of so many batches."""
+    batches = []
+    for first in range(0, len(examples), pool * batch):
+        part = sorted(examples[first : first + pool * batch], key=length)
+        batches += [part[i : i + batch] for i in range(0, len(part), batch)]
+    return rng.sample(batches, len(batches))

@@ -1,0 +1,1 @@
+"""The losses: a file each, with its equation."""

@@ -1,0 +1,109 @@
+"""The critic's losses. v_i is its value after line i of a story with N lines (`models/critic.py`).
+
+Of a pair, a person's story v and another version v' of it that goes wrong from line k on,
+
+    softplus(v'_N - v_N)  +  BCE of v_N and v'_N  +  half the mean BCE of the v_i and of the v'_i from k on
+
+where people's values are to be above 0 and the others' below. Of a reading, with coherence t between 0 and 1 and k the
+first line that goes wrong,
+
+    BCE(v_N, t)  +  half the mean over i of BCE(v_i, 1 before line k, t from it on)
+
+and two readings of the same story, t > t', cost softplus(v'_N - v_N) besides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+from torch.nn import functional as F
+
+from fabula.models.decoders.rows import FREE, Row, row
+
+Story = list[list[int]]
+Network = Callable[[Sequence[Row]], tuple[Float[Tensor, " end"], Int[Tensor, " end"]]]
+"""The value at the end of every sentence, row after row, and the rows that they belong to (on the host)."""
+
+
+class Pair(NamedTuple):
+    """A person's story, another version of it, the number of its first wrong line, and the kind of version."""
+
+    good: Story
+    bad: Story
+    first: int
+    kind: str
+
+
+class Reading(NamedTuple):
+    """One version of a story as a reader judged it."""
+
+    story: Story
+    coherence: float
+    """t, from 0 to 1."""
+    line: int
+    """The number of the first line that goes wrong, from 0; the last one where nothing does."""
+    of: int
+    """The number of the story: versions of one story are compared."""
+
+
+class Values(NamedTuple):
+    """v of all lines of several stories."""
+
+    v: Float[Tensor, " line"]
+    story: Int[Tensor, " line"]
+    """Which story each line belongs to, on the host."""
+    line: Int[Tensor, " line"]
+    """The line's number in its story, on the host."""
+    last: Bool[Tensor, " line"]
+
+
+def plain_row(story: Story) -> Row:
+    """A story without a header and with free moods."""
+    return row(story, [FREE] * len(story), None, ())
+
+
+def values_of(network: Network, stories: Sequence[Story]) -> Values:
+    v, rows = network([plain_row(story) for story in stories])
+    counts = torch.tensor([len(story) for story in stories])
+    line = torch.arange(len(rows)) - (counts.cumsum(0) - counts)[rows]
+    return Values(v, rows, line, (line == counts[rows] - 1).to(v.device))
+
+
+def pair_loss(network: Network, pairs: Sequence[Pair]) -> tuple[Tensor, Float[Tensor, "2 pair"]]:
+    """The mean loss of the pairs, and v_N of people's and of the other versions."""
+    stories = [pair.good for pair in pairs] + [pair.bad for pair in pairs]
+    firsts = torch.tensor([0] * len(pairs) + [pair.first for pair in pairs])
+    values = values_of(network, stories)
+    goal = (values.story < len(pairs)).float().to(values.v.device)
+    # Lines before the first wrong one are people's own, which the other story of the pair counts.
+    weight = (values.line >= firsts[values.story]).float()
+    weight = weight / torch.zeros(len(stories)).index_add(0, values.story, weight)[values.story]
+    each = F.binary_cross_entropy_with_logits(values.v, goal, reduction="none")
+    whole = values.v[values.last].view(2, len(pairs))
+    lines = (each * weight.to(each.device)).sum() / len(stories)
+    return each[values.last].mean() + 0.5 * lines + F.softplus(whole[1] - whole[0]).mean(), whole.detach()
+
+
+def reading_loss(network: Network, readings: Sequence[Reading]) -> tuple[Tensor, Float[Tensor, " reading"]]:
+    """The mean loss, and v_N of every reading."""
+    values = values_of(network, [reading.story for reading in readings])
+    counts = torch.tensor([len(reading.story) for reading in readings])
+    t, first = torch.tensor([r.coherence for r in readings]), torch.tensor([r.line for r in readings])
+    goal = torch.where(values.line < first[values.story], 1.0, t[values.story]).to(values.v.device)
+    each = F.binary_cross_entropy_with_logits(values.v, goal, reduction="none")
+    weight = (0.5 / counts)[values.story].to(each.device)
+    whole = values.v[values.last]
+    better, worse = compared(readings)
+    pairs = F.softplus(whole[worse.to(each.device)] - whole[better.to(each.device)]).sum() / max(1, len(better))
+    return (each[values.last].sum() + (each * weight).sum()) / len(readings) + pairs, whole.detach()
+
+
+def compared(readings: Sequence[Reading]) -> tuple[Int[Tensor, " pair"], Int[Tensor, " pair"]]:
+    """All pairs of readings of one story with different coherence: the better ones, and the worse ones."""
+    t, of = torch.tensor([r.coherence for r in readings]), torch.tensor([r.of for r in readings])
+    better, worse = ((of[:, None] == of) & (t[:, None] > t)).nonzero(as_tuple=True)
+    return better, worse
