@@ -1,4 +1,4 @@
-"""The legend of tensor axes: every jaxtyping annotation in Fabula uses these names.
+"""The legend of tensor axes, and names for the shapes that many signatures share.
 
 | axis     | what it counts                                            |
 |----------|-----------------------------------------------------------|
@@ -14,3 +14,29 @@
 
 Whole-story variables are the paper's capitals S, Z, X; one step is lower case s, z, z_prev, z_next.
 """
+
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+Integers = Int[Tensor, " batch"]
+"""A token, a length or a state for every row."""
+Flags = Bool[Tensor, " batch"]
+Rows = Int[Tensor, " rows"]
+"""Which rows to take."""
+Words = Int[Tensor, "batch word"]
+"""A sentence's tokens for every row."""
+Tokens = Int[Tensor, "batch token"]
+Tags = Int[Tensor, "batch sent"]
+"""S; or any other number for every sentence."""
+Mask = Bool[Tensor, "batch sent"]
+PerStory = Float[Tensor, " batch"]
+PerSentence = Float[Tensor, "batch sent"]
+PerToken = Float[Tensor, "batch token"]
+PerState = Float[Tensor, "batch sent state"]
+"""A (log-)probability for every state of every sentence."""
+Latent = Float[Tensor, "batch latent"]
+"""z of one step."""
+Latents = Float[Tensor, "batch sent latent"]
+"""Z."""
+Scores = Float[Tensor, "batch vocab"]
+"""Unnormalised log-probabilities of the next word."""

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from fabula.models.dynamics import Dynamics, dynamics
+from fabula.models.dynamics import Dynamics
 from fabula.models.gaussian import Potential
 from fabula.models.scaffold import Scaffold, allowed_states
 from fabula.sampling import latents
@@ -19,11 +19,11 @@ from fabula.sampling.samples import effective_size
 D, K, N = 2, 3, 4
 
 
-def parts(noise: str) -> tuple[Scaffold, Dynamics, Potential]:
+def parts() -> tuple[Scaffold, Dynamics, Potential]:
     torch.manual_seed(2)
     p_next = torch.rand(K, K) + 0.1
     scaffold = Scaffold(torch.tensor([0.5, 0.3, 0.2]), p_next / p_next.sum(1, keepdim=True)).double()
-    moves = dynamics(noise, K, D).double().requires_grad_(False)
+    moves = Dynamics(K, D).double().requires_grad_(False)
     for parameter in moves.parameters():
         parameter.add_(0.4 * torch.randn_like(parameter))
     phi = Potential(torch.randn(N, D).double(), 2 * torch.rand(N, D).double())
@@ -56,10 +56,9 @@ def dense_log_evidence(moves: Dynamics, S: list[int], phi: Potential) -> Tensor:
 GIVEN = [(-1, -1, -1, -1), (2, -1, 0, -1), (1, 1, 0, 2), (-1, 0, -1, 1)]
 
 
-@pytest.mark.parametrize("noise", ["diagonal", "full"])
-def test_path_weights_are_the_exact_posterior_of_S(noise: str) -> None:
+def test_path_weights_are_the_exact_posterior_of_S() -> None:
     """Four stories at once, with 81, 9, 1 and 9 paths; stories of equally many share a table."""
-    scaffold, moves, phi = parts(noise)
+    scaffold, moves, phi = parts()
     each = [phi, Potential(phi.mean + 1, phi.precision), phi, Potential(phi.mean.flip(0), phi.precision)]
     all_phi = Potential(torch.stack([p.mean for p in each]), torch.stack([p.precision for p in each]))
     S = torch.tensor(GIVEN)
@@ -82,7 +81,7 @@ def test_path_weights_are_the_exact_posterior_of_S(noise: str) -> None:
 
 def test_paths_run_over_the_states_that_are_allowed() -> None:
     """In the order of `itertools.product`, stories whose sentences differ in how much they leave open side by side."""
-    scaffold, moves, phi = parts("diagonal")
+    scaffold, moves, phi = parts()
     states = [[[0, 2], [1], [0, 1, 2], [1]], [[1], [0, 1], [2], [0, 1, 2]], [[0, 1, 2], [0, 1], [1], [0, 1, 2]]]
     allowed = torch.tensor([[[k in each for k in range(K)] for each in story] for story in states])
     wide = Potential(phi.mean.expand(3, -1, -1), phi.precision.expand(3, -1, -1))
@@ -102,7 +101,7 @@ def log_p_path(scaffold: Scaffold, moves: Dynamics, S: tuple[int, ...], phi: Pot
 
 
 def test_path_weights_do_not_depend_on_where_the_job_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
-    scaffold, moves, phi = parts("full")
+    scaffold, moves, phi = parts()
     allowed = allowed_states(torch.tensor(GIVEN), K)
     present = torch.tensor([[True] * 4, [True] * 4, [True] * 4, [True, True, True, False]])
     wide = Potential(phi.mean.expand(4, -1, -1), phi.precision.expand(4, -1, -1))
@@ -124,7 +123,7 @@ def many_states(noise_scale: float) -> tuple[Scaffold, Dynamics, Potential]:
     torch.manual_seed(5)
     p_next = torch.rand(24, 24) ** 3
     scaffold = Scaffold(torch.rand(24).softmax(0), p_next / p_next.sum(1, keepdim=True)).double()
-    moves = dynamics("diagonal", 24, D).double().requires_grad_(False)
+    moves = Dynamics(24, D).double().requires_grad_(False)
     for name, parameter in moves.named_parameters():
         parameter.add_(noise_scale if name == "log_B" else 0.5 * torch.randn_like(parameter))
     phi = Potential(
@@ -170,7 +169,7 @@ def test_sampled_paths_have_the_enumerated_posterior(noise_scale: float, monkeyp
 
 
 def test_sampled_paths_do_not_depend_on_neighbours(monkeypatch: pytest.MonkeyPatch) -> None:
-    scaffold, moves, phi = parts("diagonal")
+    scaffold, moves, phi = parts()
     monkeypatch.setattr(latents, "MAX_PATHS", 1)
     present = torch.tensor([[True] * 4, [True, True, True, False]])
     allowed = torch.ones(2, 4, K, dtype=torch.bool)
@@ -184,7 +183,7 @@ def test_sampled_paths_do_not_depend_on_neighbours(monkeypatch: pytest.MonkeyPat
 
 
 def test_given_tags_stay() -> None:
-    scaffold, moves, phi = parts("diagonal")
+    scaffold, moves, phi = parts()
     allowed = allowed_states(torch.tensor([[2, -1, 0, -1], [1, 1, -1, -1]]), K)
     present = torch.tensor([[True] * 4, [True, True, True, False]])
     both = Potential(phi.mean.expand(2, -1, -1).float(), phi.precision.expand(2, -1, -1).float())

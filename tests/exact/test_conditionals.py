@@ -6,17 +6,17 @@ import pytest
 import torch
 from torch import Tensor
 
-from fabula.models.dynamics import Dynamics, dynamics
+from fabula.models.dynamics import Dynamics
 from fabula.models.gaussian import Potential
 from fabula.sampling.conditionals import LatentConditional, sweep_Z
 
 D, K = 4, 3
 
 
-@pytest.fixture(params=["diagonal", "full"])
-def moves(request: pytest.FixtureRequest) -> Dynamics:
+@pytest.fixture
+def moves() -> Dynamics:
     torch.manual_seed(1)
-    made = dynamics(request.param, K, D).double()
+    made = Dynamics(K, D).double()
     with torch.no_grad():
         for parameter in made.parameters():
             parameter.add_(0.3 * torch.randn_like(parameter))

@@ -5,15 +5,15 @@ import torch
 from torch.distributions import MultivariateNormal
 from torch.nn import functional as F
 
-from fabula.models.dynamics import DenseDynamics, DiagonalDynamics, Dynamics, dynamics
+from fabula.models.dynamics import Dynamics
 
 K, D = 3, 4
 
 
-@pytest.fixture(params=["diagonal", "full"])
-def made(request: pytest.FixtureRequest) -> Dynamics:
+@pytest.fixture
+def made() -> Dynamics:
     torch.manual_seed(0)
-    result = dynamics(request.param, K, D).double()
+    result = Dynamics(K, D).double()
     with torch.no_grad():
         for parameter in result.parameters():
             parameter.add_(0.3 * torch.randn_like(parameter))
@@ -22,9 +22,6 @@ def made(request: pytest.FixtureRequest) -> Dynamics:
 
 def B(made: Dynamics) -> torch.Tensor:
     """The noise factor of every state, written down from the parameters."""
-    if isinstance(made, DenseDynamics):
-        return made.B_below.tril(-1) + torch.diag_embed(made.log_B_diagonal.exp())
-    assert isinstance(made, DiagonalDynamics)
     return torch.diag_embed(made.log_B.exp())
 
 

@@ -20,7 +20,6 @@ from fabula.metrics.proposal import fit_precision
 from fabula.metrics.record import log_mean_exp, mean_and_error
 from fabula.models.batch import Batch, StoryDataset
 from fabula.models.build import build
-from fabula.models.dynamics import DiagonalDynamics
 from fabula.models.lm import LM
 from fabula.models.protocol import Model
 from fabula.models.s2s import S2S
@@ -46,7 +45,6 @@ def tiny(kind: str = "slds") -> Model:
             if not name.startswith("dynamics"):
                 parameter.add_(0.25 * torch.randn_like(parameter))
     if isinstance(model, SLDS):
-        assert isinstance(model.dynamics, DiagonalDynamics)
         with torch.no_grad():
             model.language.output.bias[WORDS:] = -1e4
             model.recognition.phi_log_precision.weight.mul_(0.3)

@@ -17,7 +17,7 @@ from fabula.corpus.states import Factor, StateSpace
 from fabula.errors import UserError
 from fabula.models.batch import StoryDataset
 from fabula.models.build import build
-from fabula.models.dynamics import DiagonalDynamics, MixedDynamics
+from fabula.models.dynamics import Dynamics, MixedDynamics
 from fabula.models.scaffold import OpenStates, Scaffold, clamp
 from fabula.models.settings import DynamicsSettings, LanguageSettings, ModelSettings, RecognitionSettings
 from fabula.models.slds import SLDS
@@ -45,7 +45,7 @@ def mixed() -> MixedDynamics:
 def test_with_one_factor_and_a_primitive_for_each_state_it_is_the_plain_model() -> None:
     """Exactly, in densities and in gradients."""
     torch.manual_seed(0)
-    plain, made = DiagonalDynamics(3, D).double(), MixedDynamics([3], D, primitives=3, rank=0).double()
+    plain, made = Dynamics(3, D).double(), MixedDynamics([3], D, primitives=3, rank=0).double()
     with torch.no_grad():
         plain.log_B.add_(0.3 * torch.randn_like(plain.log_B))
         made.points[0].copy_(1000 * torch.eye(3))  # corners of the simplex, to the last bit
@@ -116,7 +116,7 @@ def test_a_recipe_makes_it_and_long_stories_contract_it() -> None:
     model = build(small(), 20, *flat)
     assert isinstance(model, SLDS)
     assert isinstance(model.dynamics, MixedDynamics)
-    own = sum(p.numel() for p in DiagonalDynamics(K, D).parameters())
+    own = sum(p.numel() for p in Dynamics(K, D).parameters())
     assert sum(p.numel() for p in model.dynamics.parameters()) != own
     with torch.no_grad():
         model.dynamics.a.mul_(3)

@@ -21,7 +21,6 @@ from fabula.corpus.dataset import Stories
 from fabula.metrics.bound import own_draws, weigh
 from fabula.models.batch import Batch, StoryDataset
 from fabula.models.build import build
-from fabula.models.dynamics import DiagonalDynamics
 from fabula.models.protocol import Terms
 from fabula.models.recognition import Evidence
 from fabula.models.settings import DynamicsSettings, LanguageSettings, ModelSettings, RecognitionSettings
@@ -35,12 +34,12 @@ TAGS = [[0, 1, 1], [1, 0]]
 POSTERIORS = ["filtering", "smoothing"]
 
 
-def tiny(noise: str = "diagonal", state_bias: bool = False) -> SLDS:
+def tiny(state_bias: bool = False) -> SLDS:
     """A model whose Z matters: weights away from zero, states that differ, evidence neither weak nor sure."""
     torch.manual_seed(3)
     settings = ModelSettings(
         language=LanguageSettings(embedding=3, hidden=4, dropout=0.0, state_bias=state_bias),
-        dynamics=DynamicsSettings(latent=1, noise=noise),  # type: ignore[arg-type]
+        dynamics=DynamicsSettings(latent=1),
         recognition=RecognitionSettings(hidden=3, dropout=0.0),
     )
     model = build(settings, WORDS, torch.tensor([0.7, 0.3]), torch.tensor([[0.8, 0.2], [0.35, 0.65]]))
@@ -57,8 +56,7 @@ def tiny(noise: str = "diagonal", state_bias: bool = False) -> SLDS:
         model.recognition.phi_log_precision.bias.fill_(-1.5)
         model.dynamics.A.copy_(torch.tensor([0.8, 0.4]).view(K, 1, 1))
         model.dynamics.bias.copy_(torch.tensor([0.4, -0.3]).view(K, 1))
-        if isinstance(model.dynamics, DiagonalDynamics):
-            model.dynamics.log_B.copy_(torch.tensor([-0.3, -0.4]).view(K, 1))
+        model.dynamics.log_B.copy_(torch.tensor([-0.3, -0.4]).view(K, 1))
     return model.eval()
 
 
@@ -300,11 +298,10 @@ def test_log_q_of_counts_known_tags_only(model: SLDS) -> None:
     torch.testing.assert_close(log_q_of(model.evidence(batch), batch.S), expected)
 
 
-@pytest.mark.parametrize("noise", ["diagonal", "full"])
 @pytest.mark.parametrize("posterior", [*POSTERIORS, "switching"])
-def test_importance_weights_are_unbiased(posterior: str, noise: str) -> None:
+def test_importance_weights_are_unbiased(posterior: str) -> None:
     """The weights of `fabula evaluate`: E[w] = p(X), and E[log mean of 20 w] lies between the ELBO and log p(X)."""
-    model = tiny(noise)
+    model = tiny()
     log_p_X = truth([enumerate_story(model, row) for row in range(2)], None)
     batch = a_batch().repeat(DRAWS)
     with torch.no_grad():

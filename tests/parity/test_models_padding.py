@@ -32,12 +32,12 @@ SHELF = StoryDataset(stories(), "cpu")
 TOGETHER = SHELF.batch(np.arange(len(LENGTHS)))
 
 
-def made(kind: str, encoder: str = "sentence", noise: str = "diagonal", tags: str = "sentence") -> Model:
+def made(kind: str, encoder: str = "sentence", tags: str = "sentence") -> Model:
     torch.manual_seed(0)
     settings = ModelSettings(
         kind=kind,
         language=LanguageSettings(embedding=6, hidden=7, layers=2),
-        dynamics=DynamicsSettings(latent=D, noise=noise),  # type: ignore[arg-type]
+        dynamics=DynamicsSettings(latent=D),
         recognition=RecognitionSettings(hidden=5, encoder=encoder, tags=tags),  # type: ignore[arg-type]
     )
     p_next = torch.tensor([[0.6, 0.3, 0.1], [0.2, 0.5, 0.3], [0.3, 0.3, 0.4]])
@@ -67,12 +67,12 @@ def one_by_one(figure: Callable[[Batch, slice], tuple[Tensor, ...]]) -> None:
 
 
 SLDS_KINDS = pytest.mark.parametrize(
-    ("kind", "encoder", "noise", "tags"),
+    ("kind", "encoder", "tags"),
     [
-        ("slds", "sentence", "diagonal", "sentence"),
-        ("slds", "story", "diagonal", "sentence"),
-        ("slds", "sentence", "full", "words"),
-        ("lds", "story", "full", "sentence"),
+        ("slds", "sentence", "sentence"),
+        ("slds", "story", "sentence"),
+        ("slds", "sentence", "words"),
+        ("lds", "story", "sentence"),
     ],
 )
 
@@ -86,8 +86,8 @@ def noise_of(batch: Batch, rows: slice) -> Tensor:
 
 
 @SLDS_KINDS
-def test_evidence(kind: str, encoder: str, noise: str, tags: str) -> None:
-    model = made(kind, encoder, noise, tags)
+def test_evidence(kind: str, encoder: str, tags: str) -> None:
+    model = made(kind, encoder, tags)
     assert isinstance(model, SLDS)
 
     def figure(batch: Batch, rows: slice) -> tuple[Tensor, ...]:
@@ -99,9 +99,9 @@ def test_evidence(kind: str, encoder: str, noise: str, tags: str) -> None:
 
 @SLDS_KINDS
 @pytest.mark.parametrize("posterior", ["filtering", "smoothing", "switching"])
-def test_draws_densities_and_words(kind: str, encoder: str, noise: str, tags: str, posterior: str) -> None:
+def test_draws_densities_and_words(kind: str, encoder: str, tags: str, posterior: str) -> None:
     """Z with given noise, log q, KL, log p(Z) with S summed out (known tags clamped), log p(X | Z)."""
-    model = made(kind, encoder, noise, tags)
+    model = made(kind, encoder, tags)
     assert isinstance(model, SLDS)
 
     def figure(batch: Batch, rows: slice) -> tuple[Tensor, ...]:

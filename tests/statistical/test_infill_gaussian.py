@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from fabula.models.dynamics import Dynamics, dynamics
+from fabula.models.dynamics import Dynamics
 from fabula.models.gaussian import Potential
 from fabula.models.scaffold import Scaffold
 from fabula.sampling import latents
@@ -27,7 +27,7 @@ GIVEN = torch.tensor([True, False, False, True])
 def parts() -> tuple[Scaffold, Dynamics, Tensor]:
     torch.manual_seed(5)
     scaffold = Scaffold(torch.tensor([0.6, 0.4]), torch.tensor([[0.7, 0.3], [0.2, 0.8]]))
-    moves = dynamics("full", K, D).requires_grad_(False)
+    moves = Dynamics(K, D).requires_grad_(False)
     for parameter in moves.parameters():
         parameter.add_(0.4 * torch.randn_like(parameter))
     return scaffold, moves, torch.randn(N, D)

@@ -7,12 +7,13 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from numpy.typing import NDArray
 from torch import Tensor
 
 from fabula.corpus.dataset import Stories
 from fabula.corpus.vocabulary import BOS, PAD
+from fabula.shapes import Latents, Mask, PerSentence, PerToken, Tags, Tokens
 
 IntArray = NDArray[np.int64]
 
@@ -24,22 +25,22 @@ class Batch(NamedTuple):
     sentence a token belongs to. The language model runs along `tokens` in one pass: that is X_:i.
     """
 
-    tokens: Int[Tensor, "batch token"]
-    sentence: Int[Tensor, "batch token"]
-    starts: Int[Tensor, "batch sent"]
-    lengths: Int[Tensor, "batch sent"]
+    tokens: Tokens
+    sentence: Tokens
+    starts: Tags
+    lengths: Tags
     """Words of each sentence with its `<eos>`; 0 where the story has no such sentence."""
-    S: Int[Tensor, "batch sent"]
+    S: Tags
     """The tag of each sentence, -1 where unknown."""
     words: int
     """The longest sentence's length, known without asking the device."""
 
     @property
-    def present(self) -> Bool[Tensor, "batch sent"]:
+    def present(self) -> Mask:
         return self.lengths > 0
 
     @property
-    def previous(self) -> Int[Tensor, "batch token"]:
+    def previous(self) -> Tokens:
         """The language model's input: the token before each token, `<bos>` at the story's start."""
         return torch.cat([torch.full_like(self.tokens[:, :1], BOS), self.tokens[:, :-1]], dim=1)
 
@@ -50,7 +51,7 @@ class Batch(NamedTuple):
         X = self.tokens.gather(1, place.flatten(1)).view(place.shape)
         return X.masked_fill(word >= self.lengths.unsqueeze(-1), PAD)
 
-    def per_sentence(self, per_token: Float[Tensor, "batch token"]) -> Float[Tensor, "batch sent"]:
+    def per_sentence(self, per_token: PerToken) -> PerSentence:
         """Sums of a figure per token over each sentence; `<pad>` counts for nothing."""
         figure = per_token.masked_fill(self.tokens == PAD, 0.0)
         return figure.new_zeros(self.lengths.shape).scatter_add(1, self.sentence, figure)
@@ -59,7 +60,7 @@ class Batch(NamedTuple):
         """Every story n times over, copies side by side."""
         return self.rows(torch.arange(len(self.tokens), device=self.tokens.device).repeat_interleave(n))
 
-    def with_S(self, S: Int[Tensor, "batch sent"]) -> Batch:
+    def with_S(self, S: Tags) -> Batch:
         """The same stories with other tags."""
         return self._replace(S=S)
 
@@ -145,13 +146,11 @@ class StoryDataset:
             yield order[start : start + size]
 
 
-def gather_latent(
-    Z: Float[Tensor, "batch sent latent"], sentence: Int[Tensor, "batch token"]
-) -> Float[Tensor, "batch token latent"]:
+def gather_latent(Z: Latents, sentence: Tokens) -> Float[Tensor, "batch token latent"]:
     """Z_i for every token of sentence i."""
     return Z.gather(1, sentence.unsqueeze(-1).expand(-1, -1, Z.shape[-1]))
 
 
-def ends_of_sentences(batch: Batch) -> Int[Tensor, "batch sent"]:
+def ends_of_sentences(batch: Batch) -> Tags:
     """Where each sentence's `<eos>` stands in `tokens`; 0 where there is no such sentence."""
     return (batch.starts + batch.lengths - 1).clamp(min=0)

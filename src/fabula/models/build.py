@@ -11,10 +11,7 @@ from fabula.models.settings import ModelSettings
 
 
 def build(
-    settings: ModelSettings,
-    vocabulary: int,
-    p_initial: Float[Tensor, " state"],
-    p_next: Float[Tensor, "state state"],
+    settings: ModelSettings, vocabulary: int, p_initial: Float[Tensor, " state"], p_next: Float[Tensor, "state state"]
 ) -> Model:
     """The model that `settings.kind` names."""
     return MODELS.find(settings.kind, "model.kind")(settings, vocabulary, p_initial, p_next)

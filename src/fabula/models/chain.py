@@ -13,11 +13,12 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float
 from torch import Tensor
 
 from fabula.models.dynamics import Dynamics
 from fabula.models.gaussian import LOG_2PI, Potential
+from fabula.shapes import Mask, PerState, PerStory, Tags
 
 
 class Chain(NamedTuple):
@@ -29,9 +30,9 @@ class Chain(NamedTuple):
     """L_{i+1,i}."""
     pulled: Float[Tensor, "sent batch latent"]
     """L⁻¹ h."""
-    log_evidence: Float[Tensor, " batch"]
+    log_evidence: PerStory
     """log of the integral of prod_i p(Z_i | Z_{i-1}, S_i) phi_i(Z_i) over all Z."""
-    present: Bool[Tensor, "batch sent"]
+    present: Mask
 
     def sample(self, noise: Float[Tensor, "batch sample sent latent"]) -> Float[Tensor, "batch sample sent latent"]:
         """Joint draws, many per row, backward from the end; the noise is the caller's, zero noise gives the mean."""
@@ -55,12 +56,7 @@ class Chain(NamedTuple):
         return ((exponent + log_det.unsqueeze(1)) * here.unsqueeze(1)).sum(-1)
 
 
-def chain(
-    dynamics: Dynamics,
-    S: Int[Tensor, "batch sent"] | Float[Tensor, "batch sent state"],
-    phi: Potential,
-    present: Bool[Tensor, "batch sent"],
-) -> Chain:
+def chain(dynamics: Dynamics, S: Tags | PerState, phi: Potential, present: Mask) -> Chain:
     """Factorise q(Z | S, phi). S is hard (a state per sentence) or soft (it mixes A, bias and Sigma convexly).
 
     Sentences that are not `present` (behind a story's end) become independent standard normals.
@@ -88,34 +84,21 @@ def chain(
         pulled.append(y)
     factors, y_all = torch.stack(diagonal), torch.stack(pulled).squeeze(-1)
     log_det = factors.diagonal(dim1=-2, dim2=-1).log().sum(-1).T
-    prior = 0.5 * torch.linalg.slogdet(Q).logabsdet if dynamics.is_dense else 0.5 * _diagonal_log_det(Q)
+    prior = 0.5 * Q.diagonal(dim1=-2, dim2=-1).log().sum(-1)
     each = prior - log_det + 0.5 * ((y_all**2).sum(-1).T - (bias * Qb).sum(-1) - (P * phi.mean**2).sum(-1))
     links = torch.stack(below) if below else factors[:0]
     return Chain(factors, links, y_all, (each * present).sum(-1), present)
 
 
-def steps(dynamics: Dynamics, S: Tensor, present: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def steps(dynamics: Dynamics, S: Tensor, present: Mask) -> tuple[Tensor, Tensor, Tensor]:
     """A, bias and the precision Q = Sigma⁻¹ of the step into every sentence, for every row."""
-    eye = torch.eye(dynamics.D, dtype=dynamics.A.dtype, device=dynamics.A.device)
     here = present[..., None, None]
     if S.is_floating_point():
         s = S.to(dynamics.A.dtype)
-        A = torch.einsum("bnk,kij->bnij", s, dynamics.A)
-        Sigma = torch.einsum("bnk,kij->bnij", s, dynamics.Sigma())
-        bias = s @ dynamics.bias
-        Q = torch.cholesky_inverse(torch.linalg.cholesky_ex(Sigma).L) if dynamics.is_dense else _invert(Sigma)
+        A, bias = torch.einsum("bnk,kij->bnij", s, dynamics.A), s @ dynamics.bias
+        variance = torch.einsum("bnk,ki->bni", s, dynamics.variance())
     else:
         s = S.clamp(min=0)
-        A, bias = dynamics.A[s], dynamics.bias[s]
-        Sigma = dynamics.Sigma()
-        Q = (torch.cholesky_inverse(torch.linalg.cholesky_ex(Sigma).L) if dynamics.is_dense else _invert(Sigma))[s]
-    return A * here, bias * present.unsqueeze(-1), torch.where(here, Q, eye)
-
-
-def _invert(Sigma: Tensor) -> Tensor:
-    """The inverse of diagonal matrices."""
-    return torch.diag_embed(1 / Sigma.diagonal(dim1=-2, dim2=-1))
-
-
-def _diagonal_log_det(Q: Tensor) -> Tensor:
-    return Q.diagonal(dim1=-2, dim2=-1).log().sum(-1)
+        A, bias, variance = dynamics.A[s], dynamics.bias[s], dynamics.variance()[s]
+    eye = torch.eye(dynamics.D, dtype=A.dtype, device=A.device)
+    return A * here, bias * present.unsqueeze(-1), torch.where(here, torch.diag_embed(1 / variance), eye)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
 import numpy as np
@@ -11,34 +10,29 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from fabula.models.gaussian import Dense, Diagonal, Gaussian
+from fabula.models.gaussian import Diagonal
+from fabula.shapes import Latent
 
 
-class Dynamics(nn.Module, ABC):
+class Dynamics(nn.Module):
     """One linear-Gaussian step per switching state.
 
         Z_i = A[S_i] Z_{i-1} + bias[S_i] + B[S_i] eps,   eps ~ N(0, I),   Z_0 = 0
 
-    so p(Z_i | Z_{i-1}, S_i) = N(A z + bias, B B^T). With K = 1 this is the LDS baseline.
-    A soft `s` (a point of the simplex) mixes A, bias and Sigma = B B^T convexly, as the paper's Gumbel-Softmax does.
+    so p(Z_i | Z_{i-1}, S_i) = N(A z + bias, B B^T), with a diagonal B (the authors' choice, and the fast one).
+    With K = 1 this is the LDS baseline. A soft `s` (a point of the simplex) mixes A, bias and Sigma = B B^T convexly,
+    as the paper's Gumbel-Softmax does.
     """
 
-    is_dense: bool
-    """Whether B has anything below its diagonal."""
     A: Tensor
     bias: Tensor
 
-    def _own_matrices(self, K: int, D: int) -> None:
-        """An A and a bias for every state, free of each other."""
+    def __init__(self, K: int, D: int) -> None:
+        super().__init__()
         # Near the identity: a story keeps most of what it is about from one sentence to the next.
         self.A = nn.Parameter(0.8 * torch.eye(D).repeat(K, 1, 1) + 0.02 * torch.randn(K, D, D))
         self.bias = nn.Parameter(0.1 * torch.randn(K, D))
-
-    def with_A(self, A: Float[Tensor, "state latent latent"]) -> Dynamics:
-        """The same with other matrices, which are not trained; everything else is shared."""
-        made = copy.copy(self)
-        made._parameters = {**made._parameters, "A": nn.Parameter(A, requires_grad=False)}
-        return made
+        self.log_B = nn.Parameter(torch.full((K, D), -0.5))
 
     @property
     def K(self) -> int:
@@ -48,62 +42,48 @@ class Dynamics(nn.Module, ABC):
     def D(self) -> int:
         return self.A.shape[1]
 
-    @abstractmethod
+    def variance(self) -> Float[Tensor, "state latent"]:
+        """The diagonal of B B^T."""
+        return (2 * self.log_B).exp()
+
     def Sigma(self) -> Float[Tensor, "state latent latent"]:
         """B B^T of every state, as a matrix."""
+        return torch.diag_embed(self.variance())
 
-    @abstractmethod
-    def forward(self, z_prev: Float[Tensor, "batch latent"], s: Float[Tensor, "batch state"]) -> Gaussian:
+    def forward(self, z_prev: Latent, s: Float[Tensor, "batch state"]) -> Diagonal:
         """p(Z_i | Z_{i-1} = z_prev, S_i = s)."""
-
-    @abstractmethod
-    def log_prob_each(
-        self, z_prev: Float[Tensor, "*batch latent"], z: Float[Tensor, "*batch latent"]
-    ) -> Float[Tensor, "*batch state"]:
-        """log p(Z_i = z | Z_{i-1} = z_prev, S_i = k) for every state k."""
+        return Diagonal((s.unsqueeze(-1) * self.mean_each(z_prev)).sum(-2), s @ self.variance())
 
     def mean_each(self, z_prev: Float[Tensor, "*batch latent"]) -> Float[Tensor, "*batch state latent"]:
         """A[k] z_prev + bias[k] for every state k."""
         return torch.einsum("kij,...j->...ki", self.A, z_prev) + self.bias
 
-    def mean(self, z_prev: Float[Tensor, "batch latent"], s: Float[Tensor, "batch state"]) -> Tensor:
-        return (s.unsqueeze(-1) * self.mean_each(z_prev)).sum(-2)
-
-
-class DiagonalDynamics(Dynamics):
-    """Dynamics with a diagonal B (the authors' choice, and the fast one)."""
-
-    is_dense = False
-
-    def __init__(self, K: int, D: int) -> None:
-        super().__init__()
-        self._own_matrices(K, D)
-        self.log_B = nn.Parameter(torch.full((K, D), -0.5))
-
-    def variance(self) -> Float[Tensor, "state latent"]:
-        return (2 * self.log_B).exp()
-
-    def Sigma(self) -> Float[Tensor, "state latent latent"]:
-        return torch.diag_embed(self.variance())
-
-    def forward(self, z_prev: Float[Tensor, "batch latent"], s: Float[Tensor, "batch state"]) -> Gaussian:
-        return Diagonal(self.mean(z_prev, s), s @ self.variance())
-
     def log_prob_each(
         self, z_prev: Float[Tensor, "*batch latent"], z: Float[Tensor, "*batch latent"]
     ) -> Float[Tensor, "*batch state"]:
+        """log p(Z_i = z | Z_{i-1} = z_prev, S_i = k) for every state k."""
         return Diagonal(self.mean_each(z_prev), self.variance()).log_prob(z.unsqueeze(-2))
 
+    def with_A(self, A: Float[Tensor, "state latent latent"]) -> Dynamics:
+        """The same with other matrices, which are not trained; everything else is shared."""
+        changed = copy.copy(self)
+        changed._parameters = {**changed._parameters, "A": nn.Parameter(A, requires_grad=False)}
+        return changed
 
-class MixedDynamics(DiagonalDynamics):
+
+class MixedDynamics(Dynamics):
     """Dynamics of a state of several factors, composed of primitives that all states share.
 
         A[s] = 1/F sum_f sum_r w_f[v_f(s), r] A_r,   w_f[v] a point of the simplex,   A_r = diag(a_r) + U_r V_r^T
 
-    and bias and Sigma likewise, where v_f(s) is factor f's value in the state s. Every value has a point, no state a
-    matrix of its own, so a product of factors has as many parameters as its factors. With one factor, one primitive for
-    each state and the points in the corners these are the dynamics of the paper.
+    and bias and Sigma likewise, where v_f(s) is factor f's value in the state s. Every value has a point and no state
+    has a matrix of its own, so a product of factors has as many parameters as its factors. With one factor, one
+    primitive for each state and the points in the corners these are the dynamics of the paper.
     """
+
+    V: Tensor | None
+    of_state: Tensor
+    """[state, factor]: the value of each factor."""
 
     def __init__(self, sizes: Sequence[int], D: int, primitives: int, rank: int) -> None:
         """`rank` of U_r V_r^T; 0: every A_r is a matrix of its own."""
@@ -118,14 +98,13 @@ class MixedDynamics(DiagonalDynamics):
         values = np.stack(np.unravel_index(np.arange(int(np.prod(sizes))), tuple(sizes)), 1)
         self.register_buffer("of_state", torch.from_numpy(values), persistent=False)
 
-    V: Tensor | None
-    of_state: Tensor
-    """[state, factor]: the value of each factor."""
-
     def mixing(self) -> Float[Tensor, "state primitive"]:
         """The weight of every primitive in every state."""
-        parts = [point.softmax(-1)[self.of_state[:, f]] for f, point in enumerate(self.points)]
-        return torch.stack(parts).mean(0)
+        return torch.stack([p.softmax(-1)[self.of_state[:, f]] for f, p in enumerate(self.points)]).mean(0)
+
+    def primitives(self) -> Float[Tensor, "primitive latent latent"]:
+        low_rank = self.U if self.V is None else self.U @ self.V.transpose(-1, -2)
+        return torch.diag_embed(self.a) + low_rank
 
     @property
     def A(self) -> Float[Tensor, "state latent latent"]:  # type: ignore[override]
@@ -135,54 +114,13 @@ class MixedDynamics(DiagonalDynamics):
     def bias(self) -> Float[Tensor, "state latent"]:  # type: ignore[override]
         return self.mixing() @ self.b
 
-    def primitives(self) -> Float[Tensor, "primitive latent latent"]:
-        turned = self.U if self.V is None else self.U @ self.V.transpose(-1, -2)
-        return torch.diag_embed(self.a) + turned
-
     def variance(self) -> Float[Tensor, "state latent"]:
         return self.mixing() @ (2 * self.log_B).exp()
 
     def with_A(self, A: Float[Tensor, "state latent latent"]) -> Dynamics:
-        made = DiagonalDynamics(len(A), A.shape[1]).to(A)
+        changed = Dynamics(len(A), A.shape[1]).to(A)
         with torch.no_grad():
-            made.A.copy_(A)
-            made.bias.copy_(self.bias)
-            made.log_B.copy_(self.variance().log() / 2)
-        return made.requires_grad_(False)
-
-
-class DenseDynamics(Dynamics):
-    """Dynamics with a full, lower-triangular B: noise that moves coordinates together."""
-
-    is_dense = True
-
-    def __init__(self, K: int, D: int) -> None:
-        super().__init__()
-        self._own_matrices(K, D)
-        self.log_B_diagonal = nn.Parameter(torch.full((K, D), -0.5))
-        self.B_below = nn.Parameter(torch.zeros(K, D, D))
-
-    def B(self) -> Float[Tensor, "state latent latent"]:
-        return torch.diag_embed(self.log_B_diagonal.exp()) + self.B_below.tril(-1)
-
-    def Sigma(self) -> Float[Tensor, "state latent latent"]:
-        B = self.B()
-        return B @ B.transpose(-1, -2)
-
-    def forward(self, z_prev: Float[Tensor, "batch latent"], s: Float[Tensor, "batch state"]) -> Gaussian:
-        covariance = torch.einsum("bk,kij->bij", s, self.Sigma())
-        return Dense.from_covariance(self.mean(z_prev, s), covariance)
-
-    def log_prob_each(
-        self, z_prev: Float[Tensor, "*batch latent"], z: Float[Tensor, "*batch latent"]
-    ) -> Float[Tensor, "*batch state"]:
-        return Dense.from_covariance(self.mean_each(z_prev), self.Sigma()).log_prob(z.unsqueeze(-2))
-
-
-def dynamics(
-    noise: str, K: int, D: int, primitives: int = 0, rank: int = 0, sizes: Sequence[int] | None = None
-) -> Dynamics:
-    """The dynamics a recipe names: `diagonal` or `full` B; with `primitives`, mixed ones."""
-    if primitives:
-        return MixedDynamics(sizes or [K], D, primitives, rank)
-    return DenseDynamics(K, D) if noise == "full" else DiagonalDynamics(K, D)
+            changed.A.copy_(A)
+            changed.bias.copy_(self.bias)
+            changed.log_B.copy_(self.variance().log() / 2)
+        return changed.requires_grad_(False)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from jaxtyping import Float
 from torch import Tensor
 
 from fabula.models.batch import Batch
 from fabula.models.decoders.gru import GRUDecoder
 from fabula.models.protocol import Model, register_model
 from fabula.models.settings import ModelSettings
+from fabula.shapes import PerToken
 
 
 class LM(Model):
@@ -23,7 +23,7 @@ class LM(Model):
         """p(X_i | X_:i)."""
         return self.language
 
-    def log_p_words(self, batch: Batch, Z: Tensor | None = None) -> Float[Tensor, "batch token"]:
+    def log_p_words(self, batch: Batch, Z: Tensor | None = None) -> PerToken:
         return self.language.log_prob(self.language(batch.previous, None), batch.tokens)
 
 

@@ -13,7 +13,6 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from threading import Lock
 
 import torch
-from jaxtyping import Float
 from torch import Tensor
 
 from fabula.corpus.states import StateSpace
@@ -24,15 +23,19 @@ from fabula.models.decoders.narrator import NarratorDecoder
 from fabula.models.decoders.tokenizer import SubwordTokenizer
 from fabula.models.protocol import Model
 from fabula.models.scaffold import Scaffold
+from fabula.shapes import PerToken
 
 
 class NarratorModel(Model):
     """A scaffold and a decoder that reads ahead; only the adapter is trained, and not through this class."""
 
     def __init__(
-        self, decoder: NarratorDecoder, scaffold: Scaffold, critic: Callable[[], Critic] | None = None,
+        self,
+        decoder: NarratorDecoder,
+        scaffold: Scaffold,
+        critic: Callable[[], Critic] | None = None,
         tagger: Tagger | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """`critic` loads it: not before somebody asks for it. `tagger` gave the tags of the training stories."""
         super().__init__()
         self._decoder, self.scaffold, self._load_critic, self._tagger = decoder, scaffold, critic, tagger
@@ -80,7 +83,7 @@ class NarratorModel(Model):
     def tokenizer(self) -> SubwordTokenizer:
         return self._decoder.tokenizer
 
-    def log_p_words(self, batch: Batch, Z: Tensor | None = None) -> Float[Tensor, "batch token"]:
+    def log_p_words(self, batch: Batch, Z: Tensor | None = None) -> PerToken:
         """With the tags of the batch, or S summed out where they are free."""
         X, state = batch.X(), self._decoder.start(len(batch.tokens))
         found = torch.zeros(batch.tokens.shape, device=batch.tokens.device)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Protocol, TypeVar
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from fabula.models.batch import Batch
@@ -19,6 +19,7 @@ from fabula.models.decoders.protocol import Decoder, Tokenizer
 from fabula.models.scaffold import Scaffold
 from fabula.models.settings import ModelSettings
 from fabula.registry import Registry
+from fabula.shapes import Latents, Mask, PerSentence, PerState, PerStory, PerToken, Tags, Tokens
 
 if TYPE_CHECKING:
     from fabula.corpus.states import StateSpace
@@ -32,17 +33,17 @@ Count = TypeVar("Count")
 class Terms(NamedTuple):
     """What training maximises, summed over each story, in nats; the signed sum of the terms is the bound."""
 
-    log_p_X: Float[Tensor, " batch"]
-    kl_Z: Float[Tensor, " batch"]
+    log_p_X: PerStory
+    kl_Z: PerStory
     """KL of Z; in the collapsed objective log q(Z) - log p(Z) with S summed out, one sample of it."""
-    kl_S: Float[Tensor, " batch"]
+    kl_S: PerStory
     """KL(q(S) || p(S)) where S is not known; 0 where it is, or where it is summed out."""
-    log_p_S: Float[Tensor, " batch"]
+    log_p_S: PerStory
     """log p(S) of known tags, where they stand apart from Z; 0 where S is summed out with Z."""
-    log_q_S: Float[Tensor, " batch"]
+    log_q_S: PerStory
     """log q(S) at the known tags: supervision of the recognition network, no part of the bound."""
 
-    def bound(self) -> Float[Tensor, " batch"]:
+    def bound(self) -> PerStory:
         """A lower bound on log p(X), or log p(X, S) where S is known (hard or summed-out S only)."""
         return self.log_p_X - self.kl_Z - self.kl_S + self.log_p_S
 
@@ -51,17 +52,18 @@ class StoryDecoder(Protocol):
     """p(X | S) of whole stories whose sentences are joined: tags go in, then words come out one at a time."""
 
     def encode(
-        self, S: Int[Tensor, "batch sent"], present: Bool[Tensor, "batch sent"]
+        self, S: Tags, present: Mask
     ) -> tuple[Float[Tensor, "batch sent hidden"], Float[Tensor, "layers batch hidden"]]:
         """What is read of the tags, and the state to start writing from."""
-        ...
 
     def write(
-        self, previous: Int[Tensor, "batch token"], memory: Float[Tensor, "batch sent hidden"],
-        present: Bool[Tensor, "batch sent"], state: Float[Tensor, "layers batch hidden"],
-    ) -> tuple[Float[Tensor, "batch token vocab"], Tensor]:  # fmt: skip
+        self,
+        previous: Tokens,
+        memory: Float[Tensor, "batch sent hidden"],
+        present: Mask,
+        state: Float[Tensor, "layers batch hidden"],
+    ) -> tuple[Float[Tensor, "batch token vocab"], Tensor]:
         """Scores of the next word at every place, and the state after the last."""
-        ...
 
 
 class Model(nn.Module, ABC):
@@ -156,19 +158,17 @@ class Model(nn.Module, ABC):
         return None
 
     @abstractmethod
-    def log_p_words(
-        self, batch: Batch, Z: Float[Tensor, "batch sent latent"] | None = None
-    ) -> Float[Tensor, "batch token"]:
+    def log_p_words(self, batch: Batch, Z: Latents | None = None) -> PerToken:
         """log p of every token given those before it, and Z in a model with latents; 0 at `<pad>`.
 
         A model with tags that does not read them (`reads_tags`) sums S out, so that the sum over tokens is log p(X).
         """
 
-    def log_p_X(self, batch: Batch, Z: Float[Tensor, "batch sent latent"] | None = None) -> Float[Tensor, "batch sent"]:
+    def log_p_X(self, batch: Batch, Z: Latents | None = None) -> PerSentence:
         """log p(X_i | Z_i, X_:i) of every sentence."""
         return batch.per_sentence(self.log_p_words(batch, Z))
 
-    def log_q_S(self, batch: Batch) -> Float[Tensor, "batch sent state"]:
+    def log_q_S(self, batch: Batch) -> PerState:
         """log q(S_i | X) of every sentence, in a model that has tags."""
         raise NotImplementedError(f"{type(self).__name__} has no q(S | X)")
 

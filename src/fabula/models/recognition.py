@@ -16,6 +16,7 @@ from fabula.corpus.vocabulary import PAD
 from fabula.models.batch import Batch, ends_of_sentences
 from fabula.models.gaussian import Potential
 from fabula.models.settings import RecognitionSettings
+from fabula.shapes import PerState
 
 VALENCES = 4
 """Numbers each word weighs; their sums over a sentence are what q(S_i | X) reads."""
@@ -27,7 +28,7 @@ class Evidence(NamedTuple):
     """What the sentences say about the latents."""
 
     phi: Potential
-    log_q_S: Float[Tensor, "batch sent state"]
+    log_q_S: PerState
 
     def rows(self, at: Tensor) -> Evidence:
         """The evidence of the stories at these rows."""
@@ -147,7 +148,7 @@ class Recognition(nn.Module):
         phi = Potential(full(self.phi_mean(features)), log_precision.exp())
         return Evidence(phi.where(batch.present), self.log_q_S(embedded, features, batch))
 
-    def log_q_S(self, embedded: Tensor, features: Tensor, batch: Batch) -> Float[Tensor, "batch sent state"]:
+    def log_q_S(self, embedded: Tensor, features: Tensor, batch: Batch) -> PerState:
         """The words' sums decide; what the whole sentence says is added where the recipe reads it."""
         with torch.autocast(embedded.device.type, enabled=False):
             scores = self.tag_of_words(self.valence(embedded, batch))

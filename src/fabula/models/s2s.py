@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -18,6 +18,7 @@ from fabula.corpus.vocabulary import BOS, EOS, PAD
 from fabula.models.batch import Batch
 from fabula.models.protocol import Count, Model, register_model
 from fabula.models.settings import ModelSettings
+from fabula.shapes import Mask, PerToken, Tags, Tokens
 
 
 class S2S(Model):
@@ -62,7 +63,7 @@ class S2S(Model):
         return self.write(first, memory, present, state)[0][0, 0]
 
     def encode(
-        self, S: Int[Tensor, "batch sent"], present: Bool[Tensor, "batch sent"]
+        self, S: Tags, present: Mask
     ) -> tuple[Float[Tensor, "batch sent hidden"], Float[Tensor, "layers batch hidden"]]:
         """The tags' states, and the state to start writing from: that of the last tag."""
         # An unknown tag has an embedding of its own, after the K known ones.
@@ -73,9 +74,9 @@ class S2S(Model):
 
     def write(
         self,
-        previous: Int[Tensor, "batch token"],
+        previous: Tokens,
         memory: Float[Tensor, "batch sent hidden"],
-        present: Bool[Tensor, "batch sent"],
+        present: Mask,
         state: Float[Tensor, "layers batch hidden"],
     ) -> tuple[Float[Tensor, "batch token vocab"], Tensor]:
         """Scores of the next word at every place, and the state after the last."""
@@ -86,7 +87,7 @@ class S2S(Model):
         features = torch.tanh(self.combine(torch.cat([states, context], -1)))
         return self.output(self.dropout(features)), state
 
-    def log_p_words(self, batch: Batch, Z: Tensor | None = None) -> Float[Tensor, "batch token"]:
+    def log_p_words(self, batch: Batch, Z: Tensor | None = None) -> PerToken:
         """log p(X | S) by tokens; the inner `<eos>` are neither read nor paid for, and their figure is 0."""
         tokens, order = join(batch)
         previous = torch.cat([torch.full_like(tokens[:, :1], BOS), tokens[:, :-1]], 1)
@@ -96,7 +97,7 @@ class S2S(Model):
         return -torch.zeros_like(loss).view_as(tokens).scatter(1, order, loss.view_as(tokens))
 
 
-def join(batch: Batch) -> tuple[Int[Tensor, "batch token"], Int[Tensor, "batch token"]]:
+def join(batch: Batch) -> tuple[Tokens, Tokens]:
     """The stories with one `<eos>` at the end, and the place in `batch.tokens` that each token comes from."""
     position = torch.arange(batch.tokens.shape[1], device=batch.tokens.device)
     last = batch.lengths.sum(1, keepdim=True) - 1

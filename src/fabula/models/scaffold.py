@@ -10,6 +10,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from fabula.corpus.states import UNKNOWN, Factor, StateSpace
+from fabula.shapes import Integers, Mask, PerSentence, PerState, PerStory, Tags
 
 
 def allowed_states(S: Int[Tensor, "*batch"], K: int) -> Bool[Tensor, "*batch state"]:
@@ -60,16 +61,14 @@ class Scaffold(nn.Module):
         """log p(S_i | S_{i-1}), rows the previous state."""
         return self.log_transition.log_softmax(-1)
 
-    def log_prob(self, S: Int[Tensor, "batch sent"], present: Bool[Tensor, "batch sent"]) -> Float[Tensor, " batch"]:
+    def log_prob(self, S: Tags, present: Mask) -> PerStory:
         """log p(S) of fully known chains."""
         S = S.clamp(min=0)
         first = self.initial()[S[:, 0]]
         later = self.transition()[S[:, :-1], S[:, 1:]]
         return first + (later * present[:, 1:]).sum(-1)
 
-    def forward_messages(
-        self, log_evidence: Float[Tensor, "batch sent state"], present: Bool[Tensor, "batch sent"]
-    ) -> Float[Tensor, "batch sent state"]:
+    def forward_messages(self, log_evidence: PerState, present: Mask) -> PerState:
         """log p(evidence_1..i, S_i) for every i; a sentence that is not there copies the message before it."""
         message = self.initial() + log_evidence[:, 0]
         messages = [message]
@@ -80,22 +79,16 @@ class Scaffold(nn.Module):
             messages.append(message)
         return torch.stack(messages, dim=1)
 
-    def log_marginal(
-        self, log_evidence: Float[Tensor, "batch sent state"], present: Bool[Tensor, "batch sent"]
-    ) -> Float[Tensor, " batch"]:
+    def log_marginal(self, log_evidence: PerState, present: Mask) -> PerStory:
         """log sum_S prod_i p(S_i | S_{i-1}) evidence_i(S_i)."""
         return torch.logsumexp(self.forward_messages(log_evidence, present)[:, -1], dim=-1)
 
-    def posterior(
-        self, log_evidence: Float[Tensor, "batch sent state"], present: Bool[Tensor, "batch sent"]
-    ) -> Float[Tensor, "batch sent state"]:
+    def posterior(self, log_evidence: PerState, present: Mask) -> PerState:
         """p(S_i | all evidence) by forward-backward."""
         forward = self.forward_messages(log_evidence, present)
         return (forward + self.backward_messages(log_evidence, present)).softmax(-1)
 
-    def backward_messages(
-        self, log_evidence: Float[Tensor, "batch sent state"], present: Bool[Tensor, "batch sent"]
-    ) -> Float[Tensor, "batch sent state"]:
+    def backward_messages(self, log_evidence: PerState, present: Mask) -> PerState:
         """log p(evidence_i+1.. | S_i) for every i."""
         transition = self.transition()
         backward = torch.zeros_like(log_evidence[:, 0])
@@ -106,22 +99,12 @@ class Scaffold(nn.Module):
             backwards.append(backward)
         return torch.stack(backwards[::-1], dim=1)
 
-    def predictions(
-        self,
-        before: Float[Tensor, "batch sent state"],
-        after: Float[Tensor, "batch sent state"],
-        present: Bool[Tensor, "batch sent"],
-    ) -> Float[Tensor, "batch sent state"]:
+    def predictions(self, before: PerState, after: PerState, present: Mask) -> PerState:
         """log p(S_i | all of the evidence `before`, and of `after` that of sentences 1 to i - 1)."""
         forward = self.forward_messages(before + after, present) - after
         return (forward + self.backward_messages(before, present)).log_softmax(-1)
 
-    def sample(
-        self,
-        log_evidence: Float[Tensor, "batch sent state"],
-        present: Bool[Tensor, "batch sent"],
-        uniform: Float[Tensor, "batch sent"],
-    ) -> Int[Tensor, "batch sent"]:
+    def sample(self, log_evidence: PerState, present: Mask, uniform: PerSentence) -> Tags:
         """S ~ p(S | evidence): messages forward, draws backward, exact; one uniform number per sentence."""
         forward = self.forward_messages(log_evidence, present)
         transition = self.transition()
@@ -135,14 +118,12 @@ class Scaffold(nn.Module):
         return torch.stack(S[::-1], dim=1)
 
 
-def clamp(
-    log_evidence: Float[Tensor, "batch sent state"], allowed: Bool[Tensor, "batch sent state"]
-) -> Float[Tensor, "batch sent state"]:
+def clamp(log_evidence: PerState, allowed: Bool[Tensor, "batch sent state"]) -> PerState:
     """Evidence that rules out every state that is not allowed."""
     return log_evidence.masked_fill(~allowed, float("-inf"))
 
 
-def pick(log_weights: Float[Tensor, "batch choices"], uniform: Float[Tensor, " batch"]) -> Int[Tensor, " batch"]:
+def pick(log_weights: Float[Tensor, "batch choices"], uniform: PerStory) -> Integers:
     """One of the choices for each row, with probability in proportion to its weight."""
     cumulative = log_weights.softmax(-1).cumsum(-1)
     below = (cumulative <= uniform[:, None] * cumulative[:, -1:]).sum(-1)

@@ -41,8 +41,8 @@ class DynamicsSettings:
 
     latent: int = 64
     """D. The authors' code: 32."""
-    noise: Literal["diagonal", "full"] = "diagonal"
-    """B. The authors' code: diagonal."""
+    noise: Literal["diagonal"] = "diagonal"
+    """B, as in the authors' code."""
     primitives: int = 0
     """Shared primitives that every state's A, bias and Sigma are mixed of; 0: each state has its own (the paper)."""
     rank: int = 8
@@ -58,8 +58,6 @@ class DynamicsSettings:
     def __post_init__(self) -> None:
         positive(self, "latent")
         not_negative(self, "primitives", "rank")
-        if self.primitives and self.noise == "full":
-            raise ValueError("primitives have diagonal noise: noise must be 'diagonal'")
         if self.factors and not all(size.strip().isdigit() and int(size) for size in self.factors.split(",")):
             raise ValueError(f'factors must be whole numbers such as "3,6", not {self.factors!r}')
 

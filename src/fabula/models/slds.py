@@ -12,7 +12,7 @@ import math
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -21,20 +21,21 @@ from fabula.errors import UserError
 from fabula.models.batch import Batch, gather_latent
 from fabula.models.chain import chain
 from fabula.models.decoders.gru import GRUDecoder
-from fabula.models.dynamics import dynamics
+from fabula.models.dynamics import Dynamics, MixedDynamics
 from fabula.models.gaussian import Potential
 from fabula.models.protocol import Model, register_model
 from fabula.models.recognition import Evidence, Recognition
 from fabula.models.scaffold import OpenStates, Scaffold, clamp
 from fabula.models.settings import ModelSettings
+from fabula.shapes import Latents, Mask, PerSentence, PerState, PerStory, PerToken, Tags
 
 
 class Draw(NamedTuple):
     """Z ~ q(Z | s, X), with log q(Z | s, X) and KL(q || p(Z | s)) of each story."""
 
-    Z: Float[Tensor, "batch sent latent"]
-    log_q: Float[Tensor, " batch"]
-    kl: Float[Tensor, " batch"]
+    Z: Latents
+    log_q: PerStory
+    kl: PerStory
 
 
 class SLDS(Model):
@@ -42,15 +43,14 @@ class SLDS(Model):
 
     def __init__(self, settings: ModelSettings, vocabulary: int, scaffold: Scaffold) -> None:
         super().__init__()
-        D, K = settings.dynamics.latent, scaffold.K
-        self.scaffold = scaffold
-        asked = settings.dynamics
-        sizes = asked.sizes or (K,)
+        steps, D, K = settings.dynamics, settings.dynamics.latent, scaffold.K
+        sizes = steps.sizes or (K,)
         if math.prod(sizes) != K:
-            raise UserError(
-                f"the factors {asked.factors} have {math.prod(sizes)} states, the corpus {K}", field="factors"
-            )
-        self.dynamics = dynamics(asked.noise, K, D, asked.primitives, asked.rank, sizes)
+            reason = f"the factors {steps.factors} have {math.prod(sizes)} states, the corpus {K}"
+            raise UserError(reason, field="factors")
+        self.scaffold = scaffold
+        mixed = steps.primitives > 0
+        self.dynamics = MixedDynamics(sizes, D, steps.primitives, steps.rank) if mixed else Dynamics(K, D)
         self.open_states = OpenStates(sizes)
         self.language = GRUDecoder(settings.language, vocabulary, D, sizes)
         # Both networks read the same word vectors.
@@ -86,7 +86,7 @@ class SLDS(Model):
     def latent(self) -> SLDS:
         return self
 
-    def tags(self, batch: Batch) -> Int[Tensor, "batch sent"]:
+    def tags(self, batch: Batch) -> Tags:
         """The batch's tags; with one state there is nothing to know."""
         return batch.S if self.K > 1 else torch.where(batch.present, 0, -1)
 
@@ -95,40 +95,34 @@ class SLDS(Model):
         evidence: Evidence = self.recognition(batch)
         return evidence
 
-    def log_q_S(self, batch: Batch) -> Float[Tensor, "batch sent state"]:
+    def log_q_S(self, batch: Batch) -> PerState:
         return self.evidence(batch).log_q_S
 
-    def one_hot(self, S: Int[Tensor, "batch sent"]) -> Float[Tensor, "batch sent state"]:
+    def one_hot(self, S: Tags) -> PerState:
         return F.one_hot(S.clamp(min=0), self.K).to(self.dynamics.A.dtype)
 
-    def noise_for(self, batch: Batch, generator: torch.Generator | None) -> Float[Tensor, "batch sent latent"]:
+    def noise_for(self, batch: Batch, generator: torch.Generator | None) -> Latents:
         """Standard normal numbers for one draw of Z for every story."""
         A = self.dynamics.A
         return torch.randn(*batch.lengths.shape, self.D, generator=generator, device=A.device, dtype=A.dtype)
 
-    def draw(
-        self,
-        evidence: Evidence,
-        s: Float[Tensor, "batch sent state"],
-        present: Bool[Tensor, "batch sent"],
-        noise: Float[Tensor, "batch sent latent"],
-        posterior: str,
-    ) -> Draw:
-        """Z ~ q(Z | s, X) by the posterior of this name: `filtering`, `smoothing` or `switching`."""
-        draws = {
-            "filtering": self.draw_filtering, "smoothing": self.draw_smoothing, "switching": self.draw_switching
-        }  # fmt: skip
-        return draws[posterior](evidence, s, present, noise)
+    def draw(self, evidence: Evidence, s: PerState, present: Mask, noise: Latents, posterior: str) -> Draw:
+        """Z ~ q(Z | s, X) by the posterior of this name: `filtering`, `smoothing` or `switching`.
+
+        Under `switching`, s_i is a corner of the simplex, drawn from q(S_i | X), and log q(Z | X) has the states summed
+        out. That is exact: q(S_i | X) does not depend on the other states, so each step is a mixture of K Gaussians.
+        """
+        if posterior == "smoothing":
+            return self.draw_smoothing(evidence, s, present, noise)
+        drawn = self.draw_filtering(evidence, s, present, noise)
+        if posterior == "filtering":
+            return drawn
+        return drawn._replace(log_q=self.log_q_Z(drawn.Z, evidence.phi, evidence.log_q_S.exp(), present, posterior))
 
     def draw_posterior(
-        self,
-        evidence: Evidence,
-        present: Bool[Tensor, "batch sent"],
-        noise: Float[Tensor, "batch sent latent"],
-        uniform: Float[Tensor, "batch sent"] | None,
-        posterior: str,
+        self, evidence: Evidence, present: Mask, noise: Latents, uniform: PerSentence | None, posterior: str
     ) -> Draw:
-        """Z ~ q(Z | X), a proper law of Z given X, so that its importance weights make a bound.
+        """Z ~ q(Z | X), a density of Z given X alone, so that its importance weights make a bound.
 
         The dynamics are mixed by q(S | X); under `switching` states are drawn from it by the uniform numbers instead.
         """
@@ -138,13 +132,7 @@ class SLDS(Model):
             s = self.one_hot((s.cumsum(-1)[..., :-1] <= uniform.unsqueeze(-1)).sum(-1))
         return self.draw(evidence, s, present, noise, posterior)
 
-    def draw_filtering(
-        self,
-        evidence: Evidence,
-        s: Float[Tensor, "batch sent state"],
-        present: Bool[Tensor, "batch sent"],
-        noise: Float[Tensor, "batch sent latent"],
-    ) -> Draw:
+    def draw_filtering(self, evidence: Evidence, s: PerState, present: Mask, noise: Latents) -> Draw:
         """Z_1, Z_2, ... in order, each from q(Z_i | Z_{i-1}, s_i, X) ∝ p(Z_i | Z_{i-1}, s_i) phi_i(Z_i) (the paper).
 
         The KL of each step is in closed form, given the draw before it.
@@ -161,55 +149,25 @@ class SLDS(Model):
             kl = kl + torch.where(present[:, i], q.kl(p), 0.0)
         return Draw(torch.stack(Z, 1), log_q, kl)
 
-    def draw_switching(
-        self,
-        evidence: Evidence,
-        s: Float[Tensor, "batch sent state"],
-        present: Bool[Tensor, "batch sent"],
-        noise: Float[Tensor, "batch sent latent"],
-    ) -> Draw:
-        """The same for states that are committed to: s_i, one of the corners, was drawn from q(S_i | X).
-
-        log q(Z | X) has the states summed out, exactly: q(S_i | X) knows nothing of the other states, so each step is a
-        mixture of K Gaussians. Where q(S | X) is unsure, this law stays near the dynamics; mixing them does not.
-        """
-        drawn = self.draw_filtering(evidence, s, present, noise)
-        log_q = self.log_q_Z(drawn.Z, evidence.phi, evidence.log_q_S.exp(), present, "switching")
-        return drawn._replace(log_q=log_q)
-
-    def draw_smoothing(
-        self,
-        evidence: Evidence,
-        s: Float[Tensor, "batch sent state"],
-        present: Bool[Tensor, "batch sent"],
-        noise: Float[Tensor, "batch sent latent"],
-    ) -> Draw:
+    def draw_smoothing(self, evidence: Evidence, s: PerState, present: Mask, noise: Latents) -> Draw:
         """All Z jointly from q(Z | s, X) ∝ prod_i p(Z_i | Z_{i-1}, s_i) phi_i(Z_i): each Z_i depends on every sentence.
 
         log q - log p = sum_i log phi_i(Z_i) - log evidence, so the KL needs no second recursion.
         """
-        law = chain(self.dynamics, s, evidence.phi, present)
-        Z = law.sample(noise.unsqueeze(1)).squeeze(1)
-        kl = (evidence.phi.log(Z) * present).sum(-1) - law.log_evidence
-        return Draw(Z, law.log_density(noise.unsqueeze(1)).squeeze(1), kl)
+        q = chain(self.dynamics, s, evidence.phi, present)
+        Z = q.sample(noise.unsqueeze(1)).squeeze(1)
+        kl = (evidence.phi.log(Z) * present).sum(-1) - q.log_evidence
+        return Draw(Z, q.log_density(noise.unsqueeze(1)).squeeze(1), kl)
 
-    def log_q_Z(
-        self,
-        Z: Float[Tensor, "batch sent latent"],
-        phi: Potential,
-        s: Float[Tensor, "batch sent state"],
-        present: Bool[Tensor, "batch sent"],
-        posterior: str,
-    ) -> Float[Tensor, " batch"]:
+    def log_q_Z(self, Z: Latents, phi: Potential, s: PerState, present: Mask, posterior: str) -> PerStory:
         """log q(Z | s, phi) of a given Z, under the posterior of this name; under `switching` s is q(S | X)."""
         log_q = Z.new_zeros(Z.shape[0])
         z_prev = torch.zeros_like(Z[:, 0])
         corners = torch.eye(self.K, dtype=Z.dtype, device=Z.device).unsqueeze(1).expand(-1, len(Z), -1)
         for i in range(Z.shape[1]):
             if posterior == "switching":
-                laws = [self.dynamics(z_prev, corner).times(phi.at(i)) for corner in corners]
-                each = torch.stack([law.log_prob(Z[:, i]) for law in laws], -1)
-                step = (s[:, i].clamp(min=1e-30).log() + each).logsumexp(-1)
+                each = [self.dynamics(z_prev, corner).times(phi.at(i)).log_prob(Z[:, i]) for corner in corners]
+                step = (s[:, i].clamp(min=1e-30).log() + torch.stack(each, -1)).logsumexp(-1)
             else:
                 p = self.dynamics(z_prev, s[:, i])
                 step = (p.times(phi.at(i)) if posterior == "filtering" else p).log_prob(Z[:, i])
@@ -217,25 +175,20 @@ class SLDS(Model):
             z_prev = Z[:, i]
         if posterior != "smoothing":
             return log_q
-        evidence = chain(self.dynamics, s, phi, present).log_evidence
-        return log_q + (phi.log(Z) * present).sum(-1) - evidence
+        log_evidence = chain(self.dynamics, s, phi, present).log_evidence
+        return log_q + (phi.log(Z) * present).sum(-1) - log_evidence
 
-    def log_p_Z_each(self, Z: Float[Tensor, "batch sent latent"]) -> Float[Tensor, "batch sent state"]:
+    def log_p_Z_each(self, Z: Latents) -> PerState:
         """log p(Z_i | Z_{i-1}, S_i = k) for every sentence and state: the scaffold's evidence when S is summed out."""
         earlier = torch.cat([torch.zeros_like(Z[:, :1]), Z[:, :-1]], dim=1)
         return self.dynamics.log_prob_each(earlier, Z)
 
-    def log_p_Z(
-        self, Z: Float[Tensor, "batch sent latent"], batch: Batch, S: Int[Tensor, "batch sent"]
-    ) -> Float[Tensor, " batch"]:
+    def log_p_Z(self, Z: Latents, batch: Batch, S: Tags) -> PerStory:
         """log sum_S p(S) p(Z | S) over all S that agree with the known tags."""
         evidence = clamp(self.log_p_Z_each(Z), self.open_states(S))
         return self.scaffold.log_marginal(evidence, batch.present)
 
-    def log_p_words(
-        self, batch: Batch, Z: Float[Tensor, "batch sent latent"] | None = None,
-        S: Int[Tensor, "batch sent"] | None = None,
-    ) -> Float[Tensor, "batch token"]:  # fmt: skip
+    def log_p_words(self, batch: Batch, Z: Latents | None = None, S: Tags | None = None) -> PerToken:
         """log p(x_t | Z, the words before), S summed out over all that agree with the tags S, where there are any.
 
         The sum over a story is log p(X | Z, S). Without state biases words do not depend on S once Z is known.
@@ -253,32 +206,25 @@ class SLDS(Model):
         before = self.scaffold.predictions(evidence, sums, batch.present)
         earlier = torch.cat([torch.zeros_like(sums[:, :1]), sums.cumsum(1)[:, :-1]], 1)
         after = gather_latent(before - earlier, batch.sentence) + each.cumsum(1)
-        told = after.logsumexp(-1) - (after - each).logsumexp(-1)
-        return told.masked_fill(batch.tokens == PAD, 0.0)
+        log_p = after.logsumexp(-1) - (after - each).logsumexp(-1)
+        return log_p.masked_fill(batch.tokens == PAD, 0.0)
 
-    def log_p_X(
-        self, batch: Batch, Z: Float[Tensor, "batch sent latent"] | None = None,
-        S: Int[Tensor, "batch sent"] | None = None,
-    ) -> Float[Tensor, "batch sent"]:  # fmt: skip
+    def log_p_X(self, batch: Batch, Z: Latents | None = None, S: Tags | None = None) -> PerSentence:
         """log p(X_i | Z, X_:i) of every sentence, with S as in `log_p_words`."""
         return batch.per_sentence(self.log_p_words(batch, Z, S))
 
-    def log_p_X_each(self, batch: Batch, Z: Float[Tensor, "batch sent latent"]) -> Float[Tensor, "batch sent state"]:
+    def log_p_X_each(self, batch: Batch, Z: Latents) -> PerState:
         """log p(X_i | Z_i, S_i = k, X_:i) of every sentence and state; of one for all where words do not read S."""
         features = self.language(batch.previous, gather_latent(Z, batch.sentence))
         return _per_sentence(batch, self.language.log_prob_each(features, batch.tokens))
 
-    def log_p_X_mixed(
-        self, batch: Batch, Z: Float[Tensor, "batch sent latent"], s: Float[Tensor, "batch sent state"]
-    ) -> Float[Tensor, " batch"]:
+    def log_p_X_mixed(self, batch: Batch, Z: Latents, s: PerState) -> PerStory:
         """log p(X | Z, s) of every story; a soft `s` mixes the states' log-probabilities."""
         if not self.reads_S:
             return self.log_p_X(batch, Z).sum(-1)
         return (s * self.log_p_X_each(batch, Z)).sum((1, 2))
 
-    def log_p_sentence(
-        self, batch: Batch, Z: Float[Tensor, "batch sent latent"], i: int, s: int
-    ) -> Float[Tensor, " batch"]:
+    def log_p_sentence(self, batch: Batch, Z: Latents, i: int, s: int) -> PerStory:
         """log p(X_i | Z_i, S_i = s, X_:i) of sentence i alone: what follows is not read, only its words are scored."""
         stop = int((batch.starts[:, i] + batch.lengths[:, i]).max())
         sentence, tokens = batch.sentence[:, :stop], batch.tokens[:, :stop]
@@ -289,8 +235,8 @@ class SLDS(Model):
         return each.new_zeros(len(tokens)).index_add(0, row, each)
 
 
-def _per_sentence(batch: Batch, each: Float[Tensor, "batch token state"]) -> Float[Tensor, "batch sent state"]:
-    return torch.stack([batch.per_sentence(own) for own in each.unbind(-1)], -1)
+def _per_sentence(batch: Batch, each: Float[Tensor, "batch token state"]) -> PerState:
+    return torch.stack([batch.per_sentence(log_p) for log_p in each.unbind(-1)], -1)
 
 
 @register_model("slds")

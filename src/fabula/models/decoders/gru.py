@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.weak import WeakTensorKeyDictionary
@@ -17,6 +17,7 @@ from fabula.corpus.states import UNKNOWN
 from fabula.corpus.vocabulary import BOS, EOS, PAD
 from fabula.models.decoders.protocol import Given
 from fabula.models.settings import LanguageSettings
+from fabula.shapes import Flags, Integers, Latent, PerStory, PerToken, Rows, Scores, Tokens, Words
 
 Hidden = tuple[Tensor, ...]
 """The hidden state of every layer: all that is remembered of X_:i and the words of X_i so far."""
@@ -34,17 +35,17 @@ class GRUState(NamedTuple):
     """The hidden states with every word read but the last, and that last word."""
 
     hidden: Hidden
-    previous: Int[Tensor, " batch"]
-    s: Int[Tensor, " batch"]
+    previous: Integers
+    s: Integers
     """S_i of the sentence that has begun, which chooses the output bias; -1: none."""
 
-    def then(self, tokens: Int[Tensor, " batch"]) -> GRUState:
+    def then(self, tokens: Integers) -> GRUState:
         return self._replace(previous=tokens)
 
-    def select(self, rows: Int[Tensor, " rows"]) -> GRUState:
+    def select(self, rows: Rows) -> GRUState:
         return GRUState(tuple(h[rows] for h in self.hidden), self.previous[rows], self.s[rows])
 
-    def put(self, rows: Int[Tensor, " rows"], other: GRUState) -> GRUState:
+    def put(self, rows: Rows, other: GRUState) -> GRUState:
         pairs = zip(self.hidden, other.hidden, strict=True)
         hidden = tuple(h.index_copy(0, rows, new.to(h.dtype)) for h, new in pairs)
         previous, s = self.previous.index_copy(0, rows, other.previous), self.s.index_copy(0, rows, other.s)
@@ -105,11 +106,11 @@ class GRUDecoder(nn.Module):
     def c(self, s: Int[Tensor, "*batch"]) -> Float[Tensor, "*batch vocab"]:
         """c[s]; zero where s is -1."""
         assert self.c_labels is not None
-        found = self.c_labels[self.of_state[s.clamp(min=0)]].sum(-2)
-        return found.masked_fill((s < 0).unsqueeze(-1), 0.0)
+        c = self.c_labels[self.of_state[s.clamp(min=0)]].sum(-2)
+        return c.masked_fill((s < 0).unsqueeze(-1), 0.0)
 
     def forward(
-        self, previous: Int[Tensor, "batch token"], z: Float[Tensor, "batch token latent"] | None
+        self, previous: Tokens, z: Float[Tensor, "batch token latent"] | None
     ) -> Float[Tensor, "batch token features"]:
         """Features from which `log_prob` and `logits` read the next word, for every place of the stories."""
         x = self._locked_dropout(self.embedding(previous))
@@ -121,25 +122,24 @@ class GRUDecoder(nn.Module):
         return self._features(x, z)
 
     def log_prob(
-        self, features: Float[Tensor, "batch token features"], tokens: Int[Tensor, "batch token"],
-        s: Int[Tensor, "batch token"] | None = None,
-    ) -> Float[Tensor, "batch token"]:  # fmt: skip
+        self, features: Float[Tensor, "batch token features"], tokens: Tokens, s: Tokens | None = None
+    ) -> PerToken:
         """log p of each token under its state s, where that has a bias; 0 at `<pad>`."""
         s = torch.full_like(tokens, UNKNOWN) if s is None else s
         parts, rows = [], self._rows_at_once(features)
-        for f, t, own in zip(*(torch.split(each, rows) for each in (features, tokens, s)), strict=True):
+        for f, t, state in zip(*(torch.split(each, rows) for each in (features, tokens, s)), strict=True):
             scores = _product(f, self.output.weight, self.output.bias)
-            scores = scores if self.c_labels is None else scores + self.c(own)
+            scores = scores if self.c_labels is None else scores + self.c(state)
             log_p = -F.cross_entropy(scores.flatten(0, 1), t.flatten(), ignore_index=PAD, reduction="none")
             parts.append(log_p.view_as(t))
         return torch.cat(parts)
 
     def log_prob_each(
-        self, features: Float[Tensor, "batch token features"], tokens: Int[Tensor, "batch token"]
+        self, features: Float[Tensor, "batch token features"], tokens: Tokens
     ) -> Float[Tensor, "batch token state"]:
         """log p of each token under every state, 0 at `<pad>`; one figure for all states where none has a bias.
 
-            p_k(x) = p(x) exp c[k](x) / sum_v p(v) exp c[k](v),     p the law without c
+            p_k(x) = p(x) exp c[k](x) / sum_v p(v) exp c[k](v),     p without c
 
         so that the scores of the vocabulary are computed once for all states.
         """
@@ -161,9 +161,7 @@ class GRUDecoder(nn.Module):
         at_once = LOGITS_AT_ONCE.get(features.device.type, 1 << 27)
         return max(1, at_once // (features.shape[1] * self.output.out_features))
 
-    def start(
-        self, rows: int, z: Float[Tensor, "batch latent"] | None = None, given: Given | None = None, bf16: bool = False
-    ) -> GRUState:
+    def start(self, rows: int, z: Latent | None = None, given: Given | None = None, bf16: bool = False) -> GRUState:
         """Before a story's first word; this decoder does not read ahead, and `given` is not for it."""
         hidden, device = self._start(rows, z), self.output.bias.device
         if bf16 and device.type == "cuda":
@@ -174,17 +172,11 @@ class GRUDecoder(nn.Module):
         hidden = tuple(torch.zeros_like(h) for h in state.hidden)
         return state._replace(hidden=hidden, previous=torch.full_like(state.previous, EOS))
 
-    def begin_sentence(self, state: GRUState, s: Int[Tensor, " batch"] | None) -> GRUState:
+    def begin_sentence(self, state: GRUState, s: Integers | None) -> GRUState:
         """Where S_i is not known no state's bias is added: samplers draw S first, `read_each` is for sums over it."""
         return state._replace(s=torch.full_like(state.s, UNKNOWN) if s is None else s)
 
-    def read(
-        self,
-        state: GRUState,
-        tokens: Int[Tensor, "batch word"],
-        lengths: Int[Tensor, " batch"],
-        z: Float[Tensor, "batch latent"] | None,
-    ) -> tuple[GRUState, Float[Tensor, " batch"]]:
+    def read(self, state: GRUState, tokens: Words, lengths: Integers, z: Latent | None) -> tuple[GRUState, PerStory]:
         """Over a known sentence, in one pass along its words."""
         after, features, words, row = self._along(state, tokens, lengths, z)
         with _precision(state):
@@ -192,9 +184,8 @@ class GRUDecoder(nn.Module):
         return after, log_p.new_zeros(len(tokens)).float().index_add(0, row, log_p.float())
 
     def read_each(
-        self, state: GRUState, tokens: Int[Tensor, "batch word"], lengths: Int[Tensor, " batch"],
-        z: Float[Tensor, "batch latent"] | None,
-    ) -> tuple[GRUState, Float[Tensor, "batch state"]]:  # fmt: skip
+        self, state: GRUState, tokens: Words, lengths: Integers, z: Latent | None
+    ) -> tuple[GRUState, Float[Tensor, "batch state"]]:
         """The same, and log p under every state; one figure for all of them where none has a bias."""
         after, features, words, row = self._along(state, tokens, lengths, z)
         with _precision(state):
@@ -202,9 +193,8 @@ class GRUDecoder(nn.Module):
         return after, log_p.new_zeros(len(tokens), log_p.shape[1]).index_add(0, row, log_p)
 
     def _along(
-        self, state: GRUState, tokens: Int[Tensor, "batch word"], lengths: Int[Tensor, " batch"],
-        z: Float[Tensor, "batch latent"] | None,
-    ) -> tuple[GRUState, Float[Tensor, "place features"], Int[Tensor, " place"], Int[Tensor, " place"]]:  # fmt: skip
+        self, state: GRUState, tokens: Words, lengths: Integers, z: Latent | None
+    ) -> tuple[GRUState, Float[Tensor, "place features"], Int[Tensor, " place"], Int[Tensor, " place"]]:
         """Over known sentences: the state after them, and of every word that is there features, itself and its row."""
         tokens = tokens[:, : max(1, int(lengths.max()))]
         if tokens.device.type == "cpu" and len(tokens) > FEW and not torch.is_grad_enabled():
@@ -221,9 +211,8 @@ class GRUDecoder(nn.Module):
         return after, features[there], tokens[there], there[0]
 
     def _along_many(
-        self, state: GRUState, tokens: Int[Tensor, "batch word"], lengths: Int[Tensor, " batch"],
-        z: Float[Tensor, "batch latent"] | None,
-    ) -> tuple[GRUState, Float[Tensor, "place features"], Int[Tensor, " place"], Int[Tensor, " place"]]:  # fmt: skip
+        self, state: GRUState, tokens: Words, lengths: Integers, z: Latent | None
+    ) -> tuple[GRUState, Float[Tensor, "place features"], Int[Tensor, " place"], Int[Tensor, " place"]]:
         """`_along` for many rows on a CPU. Only words that are there count: the longest sentence may have twice the
         mean's. And many rows read the same words, whose share of the first layer's input is one product each."""
         order = lengths.argsort(descending=True)
@@ -242,8 +231,8 @@ class GRUDecoder(nn.Module):
             from_x = F.linear(x, W_x[:, : x.shape[1]], b_x) if first else _product(x, W_x, b_x)
             from_z = F.linear(z, W_x[:, x.shape[1] :]) if first and z is not None else None
             h, states = h[order], []
-            for own, n in zip((of_type if first else from_x).split(sizes), sizes, strict=True):
-                inputs = from_x[own] if first else own
+            for part, n in zip((of_type if first else from_x).split(sizes), sizes, strict=True):
+                inputs = from_x[part] if first else part
                 inputs = inputs if from_z is None else inputs.add_(from_z[:n])
                 h[:n] = _gru_gates(inputs, _product(h[:n], W_h, b_h), h[:n])
                 states.append(h[:n].clone())
@@ -254,9 +243,7 @@ class GRUDecoder(nn.Module):
         then = state._replace(hidden=tuple(after), previous=torch.where(lengths > 0, EOS, state.previous))
         return then, features, targets, row
 
-    def step(
-        self, state: GRUState, z: Float[Tensor, "batch latent"] | None, done: Bool[Tensor, " batch"]
-    ) -> tuple[Float[Tensor, "batch vocab"], GRUState]:
+    def step(self, state: GRUState, z: Latent | None, done: Flags) -> tuple[Scores, GRUState]:
         """One word on: the scores of the next word, and the state with `previous` read."""
         with _precision(state):
             x = self.embedding(state.previous)
@@ -274,18 +261,14 @@ class GRUDecoder(nn.Module):
         scores = scores.contiguous() if scores.stride(1) != 1 else scores
         return scores, state._replace(hidden=hidden)
 
-    def _start(self, batch: int, z: Float[Tensor, "batch latent"] | None) -> Hidden:
+    def _start(self, batch: int, z: Latent | None) -> Hidden:
         if self.start_from_latent is None or z is None:
             zero = self.output.bias.new_zeros(batch, self.settings.hidden)
             return (zero,) * self.settings.layers
         return tuple(torch.tanh(self.start_from_latent(z)).chunk(self.settings.layers, dim=-1))
 
     def _read(
-        self,
-        previous: Int[Tensor, "batch token"],
-        z: Float[Tensor, "batch latent"] | None,
-        state: Hidden,
-        lengths: Int[Tensor, " batch"],
+        self, previous: Tokens, z: Latent | None, state: Hidden, lengths: Integers
     ) -> tuple[Float[Tensor, "batch token features"], Hidden]:
         """Features for every place of a padded row, and the state after its own last word."""
         x = self.embedding(previous)
@@ -329,11 +312,11 @@ def _gru(x: Tensor, h: Tensor, gru: nn.Module) -> Tensor:
         states: Tensor = gru(x, h.unsqueeze(0).contiguous())[0]
         return states
     W_x, W_h, b_x, b_h = gru.parameters()
-    found = []
+    along = []
     for word in F.linear(x, W_x, b_x).unbind(1):
         h = _gru_gates(word, _product(h, W_h, b_h), h)
-        found.append(h)
-    return torch.stack(found, 1)
+        along.append(h)
+    return torch.stack(along, 1)
 
 
 def _gru_cell(x: Tensor, h: Tensor, gru: nn.Module) -> Tensor:
@@ -359,8 +342,8 @@ def _product(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     fixed = not (torch.is_grad_enabled() or weight.requires_grad) and x.dtype == torch.float32
     if x.device.type != "cpu" or len(x) <= FEW or not fixed or PACKED_PRODUCT is None:
         return F.linear(x, weight, bias)
-    found: Tensor = PACKED_PRODUCT(x, _packed(weight), bias, "none", [], "")
-    return found
+    product: Tensor = PACKED_PRODUCT(x, _packed(weight), bias, "none", [], "")
+    return product
 
 
 PACKED_PRODUCT = getattr(torch.ops.mkldnn, "_linear_pointwise", None) if torch.backends.mkldnn.is_available() else None

@@ -22,6 +22,7 @@ from fabula.models.decoders.network import Network, Packed
 from fabula.models.decoders.protocol import Given
 from fabula.models.decoders.rows import END, MOOD_TOKENS, NO_TOKEN, SPECIALS, TagTokens, header
 from fabula.models.decoders.tokenizer import SubwordTokenizer
+from fabula.shapes import Flags, Integers, PerStory, Rows, Scores, Tokens, Words
 
 WINDOW, KEPT = 8, 4
 """Sentences that a row remembers at most, and how many are read again when it is full."""
@@ -34,35 +35,35 @@ class NarratorState:
     """What is remembered of the stories so far, a row for each. States are values: any may be continued many times."""
 
     cache: Cache
-    slot: Int[Tensor, " batch"]
+    slot: Integers
     """Where in the cache each row stands."""
     alone: bool
     """Whether no two rows stand at the same slot."""
-    lengths: Int[Tensor, " batch"]
+    lengths: Integers
     """Tokens in the cache."""
-    last: Int[Tensor, " batch"]
+    last: Integers
     """The token that is read next: `<bos>`, the end of the header or of a sentence, or the word just chosen."""
     before: Int[Tensor, "batch factor"]
     """The tokens of the sentence's tags, which are read after it, padded; NO_TOKEN alone inside a sentence."""
-    ids: Int[Tensor, "batch token"]
+    ids: Tokens
     """The tokens in the cache, for the window."""
     starts: Int[Tensor, "batch window"]
     """Where in `ids` the sentences begin."""
-    told: Int[Tensor, " batch"]
+    told: Integers
     """Sentences in the cache."""
-    first: Int[Tensor, " batch"]
+    first: Integers
     """The number in its story of the first of them."""
     given: Given | None
 
-    def then(self, tokens: Int[Tensor, " batch"]) -> NarratorState:
+    def then(self, tokens: Integers) -> NarratorState:
         return replace(self, last=tokens)
 
-    def select(self, rows: Int[Tensor, " rows"]) -> NarratorState:
+    def select(self, rows: Rows) -> NarratorState:
         """Nothing is copied before one of the rows goes on."""
         given = None if self.given is None else Given(*(tensor[rows] for tensor in self.given))
         return self._with(self.cache, [tensor[rows] for tensor in self._rows()], given)
 
-    def put(self, rows: Int[Tensor, " rows"], other: NarratorState) -> NarratorState:
+    def put(self, rows: Rows, other: NarratorState) -> NarratorState:
         cache, mine, theirs = _alike(self, other)
         given = None
         if self.given is not None and other.given is not None:
@@ -76,7 +77,7 @@ class NarratorState:
             given = Given(*(torch.cat([a, b]) for a, b in zip(self.given, other.given, strict=True)))
         return self._with(cache, [torch.cat([a, b]) for a, b in zip(mine, theirs, strict=True)], given)
 
-    def to_write(self, tokens: Int[Tensor, " batch"]) -> tuple[Cache, Int[Tensor, " batch"]]:
+    def to_write(self, tokens: Integers) -> tuple[Cache, Integers]:
         """A cache that so many tokens of each row can be written to, and the rows' slots there.
 
         It is this one, with room, if no other row went on from where these stand; else a copy. It is this one even if
@@ -145,7 +146,7 @@ class NarratorDecoder:
         return self.start(len(state.lengths))
 
     @torch.inference_mode()
-    def begin_sentence(self, state: NarratorState, s: Int[Tensor, " batch"] | None) -> NarratorState:
+    def begin_sentence(self, state: NarratorState, s: Integers | None) -> NarratorState:
         """Before a sentence whose switching state is `s`, -1 where it is free (`StateSpace.number`)."""
         full = (state.told == WINDOW) & (state.before[:, 0] == NO_TOKEN)
         if bool(full.any()):
@@ -157,16 +158,15 @@ class NarratorDecoder:
 
     @torch.inference_mode()
     def read(
-        self, state: NarratorState, tokens: Int[Tensor, "batch word"], lengths: Int[Tensor, " batch"],
-        z: Tensor | None = None,
-    ) -> tuple[NarratorState, Float[Tensor, " batch"]]:  # fmt: skip
+        self, state: NarratorState, tokens: Words, lengths: Integers, z: Tensor | None = None
+    ) -> tuple[NarratorState, PerStory]:
         """Over a known sentence: log p(X_i | X_:i, S_i), exact. A row of length 0 stays as it is."""
         state, log_p = self.read_tokens(state, tokens, lengths)
         return state, log_p.sum(1)
 
     @torch.inference_mode()
     def read_tokens(
-        self, state: NarratorState, tokens: Int[Tensor, "batch word"], lengths: Int[Tensor, " batch"]
+        self, state: NarratorState, tokens: Words, lengths: Integers
     ) -> tuple[NarratorState, Float[Tensor, "batch word"]]:
         """The same, log p of each token; 0 beyond a sentence's end."""
         log_p = torch.zeros(tokens.shape, device=self.network.device)
@@ -189,9 +189,7 @@ class NarratorDecoder:
         return replace(moved, last=torch.where(lengths > 0, final, moved.last)), log_p
 
     @torch.inference_mode()
-    def step(
-        self, state: NarratorState, z: Tensor | None, done: Bool[Tensor, " batch"]
-    ) -> tuple[Float[Tensor, "batch vocab"], NarratorState]:
+    def step(self, state: NarratorState, z: Tensor | None, done: Flags) -> tuple[Scores, NarratorState]:
         """One token on: scores of the next one. Rows that are `done` stay where they are; their scores are 0."""
         vocabulary = self.network.sizes.vocabulary
         if bool(done.all()):
@@ -214,14 +212,14 @@ class NarratorDecoder:
 
     # the cache
 
-    def _waiting(self, state: NarratorState) -> tuple[Int[Tensor, "batch token"], Int[Tensor, " batch"]]:
+    def _waiting(self, state: NarratorState) -> tuple[Tokens, Integers]:
         """The tokens that each row has still to read: the last one, then those of the tags."""
         count = (state.before != NO_TOKEN).sum(1)
         before = state.before[:, : int(count.max())].clamp(min=0) if len(count) else state.before
         return torch.cat([state.last[:, None], before], 1), 1 + count
 
     def _read(
-        self, state: NarratorState, ids: Int[Tensor, "batch token"], there: Bool[Tensor, "batch token"]
+        self, state: NarratorState, ids: Tokens, there: Bool[Tensor, "batch token"]
     ) -> tuple[Float[Tensor, "packed width"], Packed, NarratorState]:
         """New tokens into the cache, which is copied if it is shared with a state that went another way."""
         new = Packed.of(ids, there, state.lengths)
@@ -238,7 +236,7 @@ class NarratorDecoder:
             before=torch.where(there.any(1)[:, None], NO_TOKEN, state.before),
         )  # fmt: skip
 
-    def _fresh(self, prompts: Sequence[Sequence[int]], first: Int[Tensor, " batch"]) -> NarratorState:
+    def _fresh(self, prompts: Sequence[Sequence[int]], first: Integers) -> NarratorState:
         """States that have read a prompt each, all but its last token, which is read next."""
         rows, device = len(prompts), self.network.device
         zeros = torch.zeros(rows, dtype=torch.int64, device=device)
@@ -258,7 +256,7 @@ class NarratorDecoder:
             state = self._read(state, padded, there)[2]
         return state
 
-    def _begin(self, given: Given | None, first: Int[Tensor, " batch"], told: Sequence[Sequence[int]]) -> NarratorState:
+    def _begin(self, given: Given | None, first: Integers, told: Sequence[Sequence[int]]) -> NarratorState:
         """A window that begins with sentence `first` of each story: its header is read, then the tokens `told`."""
         prompts = []
         # Asked for once: rows are many, and each question to a GPU takes its time.

@@ -20,6 +20,7 @@ from fabula.models.decoders.fuse import FUSED, Weights, hadamard
 from fabula.models.decoders.gguf import BLOCK
 from fabula.models.decoders.quantised import LinearMap, linear_maps
 from fabula.models.decoders.transformer import Sizes
+from fabula.shapes import Integers, Tokens
 
 
 class Packed(NamedTuple):
@@ -33,9 +34,7 @@ class Packed(NamedTuple):
     """Its position in its row."""
 
     @staticmethod
-    def of(
-        ids: Int[Tensor, "batch token"], there: Bool[Tensor, "batch token"], lengths: Int[Tensor, " batch"]
-    ) -> Packed:
+    def of(ids: Tokens, there: Bool[Tensor, "batch token"], lengths: Integers) -> Packed:
         """From padded rows that continue after `lengths` tokens; those that are there stand first in each row."""
         row, column = there.nonzero(as_tuple=True)
         return Packed(ids[row, column], row, column, lengths[row] + column)
@@ -81,9 +80,7 @@ class Network:
         return x
 
     @one_operation
-    def read(
-        self, cache: Cache, new: Packed, slot: Int[Tensor, " batch"] | None = None
-    ) -> Float[Tensor, "token width"]:
+    def read(self, cache: Cache, new: Packed, slot: Integers | None = None) -> Float[Tensor, "token width"]:
         """Features of the new tokens; their keys and values are written into the cache, which must have room.
 
         `slot` says where in the cache each row stands; None: row r in slot r.

@@ -17,8 +17,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol, TypeVar, runtime_checkable
 
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Int
 from torch import Tensor
+
+from fabula.shapes import Flags, Integers, Latent, Mask, PerStory, Rows, Scores, Tags, Words
 
 
 @runtime_checkable
@@ -28,49 +30,41 @@ class Tokenizer(Protocol):
     @property
     def end(self) -> int:
         """The token that ends a sentence."""
-        ...
 
     @property
     def texts(self) -> Sequence[str]:
         """What each token spells, without the blank before it; a special token spells nothing ("")."""
-        ...
 
     @property
     def starts_word(self) -> Sequence[bool]:
         """Whether a token begins a word or mark, or carries one on."""
-        ...
 
     @property
     def unknown(self) -> int | None:
         """The token for words that cannot be spelled; None where every text can."""
-        ...
 
     @property
     def common(self) -> Sequence[str]:
         """The commonest words of stories, which may well stand twice in a sentence."""
-        ...
 
     def encode(self, text: str) -> list[int]:
         """The tokens of a sentence, without `end`."""
-        ...
 
     def encode_word(self, word: str) -> list[int]:
         """The tokens of one word as it stands inside a sentence."""
-        ...
 
     def decode(self, tokens: Sequence[int]) -> str:
         """The text of a sentence; `end` spells nothing."""
-        ...
 
 
 class Given(NamedTuple):
     """The given lines of stories, for a decoder that reads ahead."""
 
     X: Int[Tensor, "batch sent word"]
-    lengths: Int[Tensor, "batch sent"]
+    lengths: Tags
     """Tokens of each given sentence with its `end`; 0 where missing or absent."""
-    present: Bool[Tensor, "batch sent"]
-    missing: Bool[Tensor, "batch sent"]
+    present: Mask
+    missing: Mask
 
 
 Own = TypeVar("Own")
@@ -80,21 +74,17 @@ Own = TypeVar("Own")
 class State(Protocol):
     """What is remembered of the stories so far, a row for each."""
 
-    def then(self: Own, tokens: Int[Tensor, " batch"]) -> Own:
+    def then(self: Own, tokens: Integers) -> Own:
         """The same with these tokens chosen: the next `step` reads them."""
-        ...
 
-    def select(self: Own, rows: Int[Tensor, " rows"]) -> Own:
+    def select(self: Own, rows: Rows) -> Own:
         """Rows in another order or number: a part of the batch, copies, resampling."""
-        ...
 
-    def put(self: Own, rows: Int[Tensor, " rows"], other: Own) -> Own:
+    def put(self: Own, rows: Rows, other: Own) -> Own:
         """These rows replaced by another state's."""
-        ...
 
     def join(self: Own, other: Own) -> Own:
         """The rows of both, one after the other."""
-        ...
 
 
 DecoderState = TypeVar("DecoderState", bound=State)
@@ -110,29 +100,19 @@ class Decoder(Protocol[DecoderState]):
     """Whether `start` makes use of given lines: the state then follows r(X_missing | X_given, S), a proposal that knows
     the lines to come, and not p."""
 
-    def start(
-        self, rows: int, z: Float[Tensor, "batch latent"] | None = None, given: Given | None = None, bf16: bool = False
-    ) -> DecoderState:
+    def start(self, rows: int, z: Latent | None = None, given: Given | None = None, bf16: bool = False) -> DecoderState:
         """Before the first sentence. The state's precision is that of all that follows from it."""
-        ...
 
     def without_history(self, state: DecoderState) -> DecoderState:
         """As many rows that remember nothing, before a sentence that is not a story's first."""
-        ...
 
-    def begin_sentence(self, state: DecoderState, s: Int[Tensor, " batch"] | None) -> DecoderState:
+    def begin_sentence(self, state: DecoderState, s: Integers | None) -> DecoderState:
         """Before a sentence whose switching state is `s`, -1 where it is free."""
-        ...
 
     def read(
-        self, state: DecoderState, tokens: Int[Tensor, "batch word"], lengths: Int[Tensor, " batch"],
-        z: Float[Tensor, "batch latent"] | None,
-    ) -> tuple[DecoderState, Float[Tensor, " batch"]]:  # fmt: skip
+        self, state: DecoderState, tokens: Words, lengths: Integers, z: Latent | None
+    ) -> tuple[DecoderState, PerStory]:
         """Over a known sentence: log p(X_i | X_:i, Z_i, S_i), exact. A row of length 0 stays as it is."""
-        ...
 
-    def step(
-        self, state: DecoderState, z: Float[Tensor, "batch latent"] | None, done: Bool[Tensor, " batch"]
-    ) -> tuple[Float[Tensor, "batch vocab"], DecoderState]:
+    def step(self, state: DecoderState, z: Latent | None, done: Flags) -> tuple[Scores, DecoderState]:
         """One token on: scores of the next one. Rows that are `done` stay where they are."""
-        ...

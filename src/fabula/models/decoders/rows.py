@@ -22,6 +22,7 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 from fabula.corpus.states import UNKNOWN, Factor, StateSpace
+from fabula.shapes import Tokens
 
 BOS, HEADER, BODY, BLANK, END, FREE, FIRST_MOOD = 0, 3, 4, 5, 6, 7, 8
 """FIRST_MOOD + k is the mood token of the switching state k; FREE stands where the state is not given."""
@@ -99,9 +100,12 @@ def header(story: Sequence[Ids | None]) -> list[int]:
 
 
 def row(
-    story: Sequence[Ids], moods: Ids, missing: Collection[int] | None, paid: Collection[int],
+    story: Sequence[Ids],
+    moods: Ids,
+    missing: Collection[int] | None,
+    paid: Collection[int],
     further: Sequence[Ids] | None = None,
-) -> Row:  # fmt: skip
+) -> Row:
     """A story whose `missing` sentences stand as blanks in its header; the loss counts the sentences `paid`.
 
     `further` has the tokens of other factors that stand between each sentence's mood token and its words.
@@ -116,9 +120,14 @@ def row(
 
 
 def random_row(
-    story: Sequence[Ids], tags: Ids, rng: random.Random, plain: float = 0.4, middle: float = 0.4,
-    tokens: TagTokens | None = None, further: Sequence[Ids] = (),
-) -> Row:  # fmt: skip
+    story: Sequence[Ids],
+    tags: Ids,
+    rng: random.Random,
+    plain: float = 0.4,
+    middle: float = 0.4,
+    tokens: TagTokens | None = None,
+    further: Sequence[Ids] = (),
+) -> Row:
     """A row to train on. A share `plain` of them have no header, and all sentences are paid for. The others have random
     blanks (a share `middle` of them: all but the first and the last sentence), and only those are paid for. Half of the
     rows have moods, each given with a probability of its row's own between a half and 1. A tag below 0 is not known.
@@ -143,7 +152,7 @@ def random_row(
     return row(story, first, missing, missing, rest)
 
 
-def collate(rows: Sequence[Row], multiple: int = 1) -> tuple[Int[Tensor, "batch token"], Bool[Tensor, "batch token"]]:
+def collate(rows: Sequence[Row], multiple: int = 1) -> tuple[Tokens, Bool[Tensor, "batch token"]]:
     """Rows side by side, padded with `<bos>`, which is never counted, to a multiple of so many tokens."""
     width = -(-max(len(ids) for ids, _ in rows) // multiple) * multiple
     ids, counted = torch.zeros(len(rows), width, dtype=torch.int64), torch.zeros(len(rows), width, dtype=torch.bool)

@@ -12,11 +12,12 @@ import math
 from typing import Any, NamedTuple
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from fabula.models.decoders.gguf import GGUF
+from fabula.shapes import Tokens
 
 LINEARS = ("attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate", "ffn_up", "ffn_down")
 
@@ -105,7 +106,7 @@ class Transformer(nn.Module):
 
     def __init__(
         self, file: GGUF, rank: int, scale: float, specials: int, layers: int | None = None, further: int = 0
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__()
         self.sizes = Sizes.of(file.metadata)
         self.sizes = self.sizes._replace(layers=layers or self.sizes.layers)
@@ -118,7 +119,7 @@ class Transformer(nn.Module):
             self.further_in = nn.Parameter(torch.zeros(further, self.sizes.width))
 
     def forward(
-        self, ids: Int[Tensor, "batch token"], soft: Float[Tensor, "batch token width"] | None = None
+        self, ids: Tokens, soft: Float[Tensor, "batch token width"] | None = None
     ) -> Float[Tensor, "batch token width"]:
         """Features of every place, from which `logits` reads the next token; `soft` is added to the tokens' vectors."""
         specials = len(self.special_in)

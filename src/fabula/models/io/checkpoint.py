@@ -28,17 +28,7 @@ from fabula.corpus.taggers.protocol import DEFAULT_TAGGER
 from fabula.corpus.vocabulary import Vocabulary
 from fabula.errors import UserError
 from fabula.models.build import build
-from fabula.models.io.tensors import (
-    Storage,
-    owners,
-    pack,
-    read_bytes,
-    read_tensors,
-    shards,
-    unpack,
-    write_file,
-    write_tensors,
-)
+from fabula.models.io.tensors import owners, read_bytes, read_tensors, unpack, write_file, write_tensors
 from fabula.models.protocol import Model
 from fabula.models.settings import ModelSettings, parse
 
@@ -114,19 +104,12 @@ class Description:
     """Whether the model adapts the pretrained base, which has to be installed."""
 
 
-def save(
-    folder: Path,
-    checkpoint: Checkpoint,
-    *,
-    weights: dict[str, Tensor] | None = None,
-    storage: Storage = "float32",
-    shard_bytes: int = 1 << 40,
-) -> None:
+def save(folder: Path, checkpoint: Checkpoint, *, weights: dict[str, Tensor] | None = None) -> None:
     """Write a checkpoint; whatever was there before stays whole until this one is."""
     state = dict(weights if weights is not None else checkpoint.model.state_dict())
     folder.mkdir(parents=True, exist_ok=True)
     stored = {name: state[name] for name, owner in owners(state).items() if name == owner}
-    files = dict(write_tensors(folder, "weights", group) for group in shards(pack(stored, storage), shard_bytes))
+    file, entry = write_tensors(folder, "weights", stored)
     words = checkpoint.vocabulary.to_json().encode()
     config = {
         "format": FORMAT,
@@ -139,13 +122,13 @@ def save(
         "figures": checkpoint.figures,
         "people": {"he": checkpoint.people.he, "she": checkpoint.people.she},
         "vocabulary": {"sha256": hashlib.sha256(words).hexdigest(), "bytes": len(words)},
-        "weights": files,
+        "weights": {file: entry},
         **({"sampling": checkpoint.model.sampling_defaults} if checkpoint.model.sampling_defaults else {}),
     }
     write_file(folder / "vocabulary.json", words)
     write_config(folder, config)
     for stale in folder.glob("weights-*.safetensors"):
-        if stale.name not in files:
+        if stale.name != file:
             stale.unlink()
 
 

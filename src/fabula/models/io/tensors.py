@@ -1,8 +1,4 @@
-"""Files that are written whole or not at all, and tensors in them: single or half precision, or 8-bit integers.
-
-A matrix W in int8 is round(W / scale) with scale = max |row| / 127, kept beside it as `NAME.scale`; vectors stay in
-single precision. Large checkpoints are cut into shards, whole tensors each.
-"""
+"""Files that are written whole or not at all, and tensors in them."""
 
 from __future__ import annotations
 
@@ -10,9 +6,8 @@ import errno
 import hashlib
 import os
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-import torch
 from safetensors import SafetensorError
 from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
@@ -21,7 +16,6 @@ from torch import Tensor
 from fabula.corpus.folder import write
 from fabula.errors import UserError
 
-Storage = Literal["float32", "float16", "int8"]
 SCALE = ".scale"
 
 
@@ -77,48 +71,15 @@ def owners(tensors: dict[str, Tensor]) -> dict[str, str]:
     return {name: first.setdefault(tensor.data_ptr(), name) for name, tensor in tensors.items()}
 
 
-def pack(tensors: dict[str, Tensor], storage: Storage) -> dict[str, Tensor]:
-    """Tensors as they are stored."""
-    packed: dict[str, Tensor] = {}
-    for name, tensor in tensors.items():
-        tensor = tensor.detach().cpu()
-        if tensor.dim() < 2 or not tensor.is_floating_point() or storage == "float32":
-            packed[name] = tensor
-        elif storage == "float16":
-            packed[name] = tensor.half()
-        else:
-            scale = tensor.float().abs().amax(-1).clamp(min=1e-12) / 127
-            packed[name] = (tensor.float() / scale.unsqueeze(-1)).round().to(torch.int8)
-            packed[name + SCALE] = scale
-    return packed
+def unpack(stored: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Tensors in single precision; a matrix W that is stored in 8 bits has its scales beside it, as `NAME.scale`.
 
-
-def unpack(packed: dict[str, Tensor]) -> dict[str, Tensor]:
-    """The inverse of `pack`, in single precision."""
+    W = levels * scale, row by row.
+    """
     tensors = {}
-    for name, tensor in packed.items():
-        if name.endswith(SCALE) and name.removesuffix(SCALE) in packed:
+    for name, tensor in stored.items():
+        if name.endswith(SCALE) and name.removesuffix(SCALE) in stored:
             continue
-        scale = packed.get(name + SCALE)
+        scale = stored.get(name + SCALE)
         tensors[name] = tensor.float() if scale is None else tensor.float() * scale.float().unsqueeze(-1)
     return tensors
-
-
-def shards(packed: dict[str, Tensor], limit: int) -> list[dict[str, Tensor]]:
-    """The tensors in as few groups as keep each under `limit` bytes, in their order; a scale goes with its matrix.
-
-    Only a tensor that is larger than the limit by itself makes a larger group, of itself alone.
-    """
-    groups: list[dict[str, Tensor]] = [{}]
-    size = 0
-    for name in packed:
-        if name.endswith(SCALE) and name.removesuffix(SCALE) in packed:
-            continue
-        parts = {key: packed[key] for key in (name, name + SCALE) if key in packed}
-        extra = sum(part.numel() * part.element_size() for part in parts.values())
-        if groups[-1] and size + extra > limit:
-            groups.append({})
-            size = 0
-        groups[-1] |= parts
-        size += extra
-    return groups
