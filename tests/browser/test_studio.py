@@ -15,65 +15,6 @@ LAST = "The new plank was tight, and Karl thanked his neighbour."
 STORY = (FIRST, "", "", "", LAST)
 
 
-def focused(page: Page) -> str:
-    """The name of what has the focus."""
-    name = page.evaluate(
-        "() => { const e = document.activeElement; return e.getAttribute('aria-label') ?? e.textContent ?? '' }"
-    )
-    assert isinstance(name, str)
-    return name
-
-
-def tab_to(page: Page, pattern: str, key: str = "Tab") -> None:
-    for _ in range(80):
-        if re.search(pattern, focused(page)):
-            return
-        page.keyboard.press(key)
-    pytest.fail(f"Tab never came to {pattern}")
-
-
-def test_fill_in_by_keyboard_alone(desk: Desk) -> None:
-    keyboard = desk.page.keyboard
-    tab_to(desk.page, "^Sentence 1 of 5$")
-    keyboard.type(FIRST)
-    for _ in range(4):
-        keyboard.press("Enter")
-    keyboard.type(LAST)
-    tab_to(desk.page, "^Mood of sentence 4$", "Shift+Tab")
-    keyboard.press("End")
-    expect(desk.point(4)).to_have_attribute("aria-valuetext", "glad, fixed")
-    keyboard.press("ArrowLeft")
-    expect(desk.point(4)).to_have_attribute("aria-valuetext", "neither, fixed")
-    keyboard.press("Space")
-    expect(desk.point(4)).to_have_attribute("aria-valuetext", re.compile("^free"))
-
-    keyboard.press("Control+Enter")
-    desk.done()
-    offered = desk.offered()
-    tab_to(desk.page, "^Take candidate 2$")
-    expect(desk.page.locator("#lines .preview:visible")).to_have_text(offered[1])
-    keyboard.press("Enter")
-    assert desk.texts == [FIRST, *offered[1], LAST]
-    assert focused(desk.page) == "Take candidate 2"  # the focus is where it was
-    keyboard.press("Control+z")
-    assert desk.texts == [*STORY]
-
-    tab_to(desk.page, "^Sentence 1 of 5$", "Shift+Tab")
-    keyboard.press("Alt+ArrowDown")
-    assert desk.texts[:2] == ["", FIRST]
-    assert focused(desk.page) == "Sentence 2 of 5"
-    keyboard.press("Tab")
-    assert focused(desk.page) == "Lock"
-    keyboard.press("Enter")
-    expect(desk.tool(2, "Locked")).to_have_attribute("aria-pressed", "true")
-    keyboard.press("ArrowLeft")  # one stop for all tools of a line: arrows walk through them
-    assert focused(desk.page) == "More for line 2"
-    keyboard.press("Enter")
-    assert "Opening words…" in focused(desk.page)
-    keyboard.press("Escape")
-    assert focused(desk.page) == "More for line 2"
-
-
 def drag(desk: Desk, number: int, label: int) -> None:
     """Pulls a point of the arc to one of the three labels."""
     cell = desk.row(number).locator(".arc-cell").bounding_box()
@@ -129,52 +70,6 @@ def test_an_arc_in_one_stroke_and_by_its_shape(desk: Desk) -> None:
     assert [told and told.split(",")[0] for told in said] == ["glad", "neither", "sad", "neither", "glad"]
 
 
-def test_take_branch_undo_and_find_everything_again(desk: Desk) -> None:
-    page = desk.page
-    page.get_by_label("Title of the story").fill("The green boat")
-    desk.type(*STORY).fill().take(1)
-    main = desk.texts
-    assert "" not in main
-    desk.saved()
-    page.get_by_role("button", name="Branch here").click()
-    tree = page.locator("#tree button.name")
-    expect(tree).to_have_text(["main", "branch 2"])
-    desk.away().take(2)
-    other = desk.texts
-    assert other != main
-    desk.point(2).press("Home")
-    desk.saved()
-
-    desk.reload()
-    assert desk.texts == other
-    expect(page.get_by_label("Title of the story")).to_have_value("The green boat")
-    expect(desk.point(2)).to_have_attribute("aria-valuetext", "sad, fixed")
-    expect(page.locator("#tree [aria-current=true]")).to_have_text("branch 2")
-    page.get_by_role("button", name="Undo bending the arc").click()
-    page.get_by_role("button", name="Undo taking a candidate").click()
-    assert desk.texts == main
-    page.get_by_role("button", name="Redo taking a candidate").click()
-    assert desk.texts == other
-    tree.first.click()
-    expect(page.locator("#tree [aria-current=true]")).to_have_text("main")
-    assert desk.texts == main
-
-    page.get_by_role("button", name="Stories").click()
-    page.get_by_role("button", name="New story").click()
-    expect(desk.line(1)).to_have_value("")
-    page.get_by_role("button", name="Stories").click()
-    entry = page.locator("#stories-list li").filter(has=page.locator(".title", has_text="The green boat")).first
-    expect(entry).to_contain_text("2 branches")
-    entry.locator(".open").click()
-    expect(desk.line(2)).to_have_value(other[1])  # the branch that was changed last
-    page.get_by_role("button", name="Stories").click()
-    stories = page.locator("#stories-list li").filter(has=page.locator(".title", has_text="The green boat"))
-    stories.first.get_by_role("button", name="More for").click()
-    page.get_by_role("menuitem", name="Move to the trash").click()
-    expect(stories).to_have_count(0)
-    expect(desk.line(1)).to_have_value("")
-
-
 def test_regenerate_one_line_and_force_its_opening(desk: Desk) -> None:
     desk.type(*STORY).fill().take(1)
     before = desk.texts
@@ -218,14 +113,6 @@ def test_regenerating_a_line_writes_no_other(desk: Desk) -> None:
     expect(desk.page.locator("#stale")).to_be_hidden()
     desk.tool(3, "Why this sentence").click()
     expect(desk.row(3).locator(".verdict")).to_be_visible()
-
-
-def test_a_line_of_a_blank_story_is_regenerated(desk: Desk) -> None:
-    """A story has two lines at least: a blank one comes along, and is not shown."""
-    desk.tool(2, "Regenerate this line").click()
-    card = desk.done().card(1)
-    desk.take(1)
-    assert desk.texts == ["", *card, "", "", ""]
 
 
 def test_lines_are_locked_marked_cleared_moved_added_removed_pasted(desk: Desk) -> None:

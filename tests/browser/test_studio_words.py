@@ -159,51 +159,6 @@ def test_a_lane_of_many_labels_has_a_list_for_every_line(desk: Desk) -> None:
     assert page.evaluate(tags) == [None, "positive", "?/?/forgive", None, None]
 
 
-def test_what_other_lanes_ask_of_a_line_is_told_beside_it(desk: Desk) -> None:
-    page = desk.page
-    three_lanes(desk)
-    desk.point(2).press("End")
-    asked = desk.row(2).locator(".asked")
-    expect(asked).to_be_hidden()  # the lane that is shown says it
-    page.get_by_role("button", name="verb", exact=True).click()
-    expect(asked).to_have_text("glad")
-    page.get_by_role("combobox", name="verb of sentence 2").select_option("forgive")
-    page.get_by_role("button", name="emotion", exact=True).click()
-    expect(asked).to_have_text("gladforgive or thank")
-    expect(desk.line(2)).to_have_accessible_description(re.compile("Asked for: sentiment glad, verb forgive or thank"))
-    asked.get_by_role("button", name="verb: forgive or thank").click()  # there it can be changed
-    expect(page.get_by_role("combobox", name="verb of sentence 2")).to_have_value("forgive")
-    expect(asked).to_have_text("glad")
-    expect(desk.row(3).locator(".asked")).to_be_hidden()
-
-
-UNCUT = """(select) => {
-  const copy = select.cloneNode(true);
-  copy.replaceChildren(select.selectedOptions[0].cloneNode(true));
-  Object.assign(copy.style, { width: "auto", minWidth: "0", position: "absolute", fieldSizing: "content" });
-  select.after(copy);
-  const needed = copy.getBoundingClientRect().width;
-  copy.remove();
-  return [needed, select.getBoundingClientRect().width];
-}"""
-"""How wide a list would have to be to show its words, and how wide it is."""
-
-
-@pytest.mark.parametrize("width", [360, 700, 1280])
-def test_the_words_of_a_list_are_not_cut(desk: Desk, width: int) -> None:
-    page = desk.page
-    page.set_viewport_size({"width": width, "height": 800})
-    three_lanes(desk)
-    desk.line(2).fill("A plank of the green boat broke.")
-    page.get_by_role("button", name="verb", exact=True).click()
-    hint = page.get_by_role("combobox", name="verb of sentence 2")
-    expect(hint.locator("option").first).to_have_text("free (remember)")
-    needed, wide = hint.evaluate(UNCUT)
-    assert wide >= max(needed, 140)
-    assert page.evaluate("() => document.documentElement.scrollWidth") <= width
-    assert desk.line(2).evaluate("(line) => line.clientWidth") > 0.6 * min(width, 500)
-
-
 def test_a_length_is_typed_and_nothing_written_is_lost(desk: Desk) -> None:
     page = desk.page
     desk.type("Karl left.", "", "", "", "Karl came home.")

@@ -1,72 +1,62 @@
-"""The plugin of plugins/llm-fabula in llm itself: built, found by its entry point, asked by llm's command line."""
+"""The plugin of plugins/llm-fabula in llm itself: registered in this process, and built, installed and run."""
 
 from __future__ import annotations
 
 import os
+import runpy
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import fabula
 
-pytest.importorskip("llm")
+llm = pytest.importorskip("llm")
 ROOT = Path(__file__).parents[2] / "plugins" / "llm-fabula"
+STORY = ["Tom was sad.", None, None, "Tom was glad."]
 
 
-@pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The plugin's wheel, built and unpacked where Python finds it and its entry point."""
-    folder = tmp_path_factory.mktemp("llm-fabula")
-    build = [sys.executable, "-m", "build", "--quiet", "--wheel", "--no-isolation", "--outdir", str(folder), str(ROOT)]
-    subprocess.run(build, check=True, capture_output=True)
-    (wheel,) = folder.glob("*.whl")
+@pytest.fixture
+def models(random_models: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """The plugin's models by name, as it registers them."""
+    monkeypatch.setenv("FABULA_MODELS", str(random_models))
+    monkeypatch.setattr("fabula.api.PACKAGED", random_models / "none")
+    registered: dict[str, Any] = {}
+    plugin = runpy.run_path(str(ROOT / "llm_fabula.py"))
+    plugin["register_models"](lambda model, aliases: registered.update({model.model_id: model}))
+    return registered
+
+
+def test_it_writes_what_fill_does(models: dict[str, Any], random_models: Path) -> None:
+    assert set(models) == {"fabula/default", "fabula/lds", "fabula/lm", "fabula/s2s"}
+    asked = {"prompt": "Tom was sad.", "ending": "Tom was glad.", "sentences": 2, "seed": 7}
+    streamed, whole = (models["fabula/lds"].prompt(**asked, stream=stream) for stream in (True, False))
+    filling = fabula.load(random_models / "lds").fill(STORY, candidates=1, seed=7)
+    assert "".join(streamed) == whole.text() == " ".join(s.text for s in filling.candidates[0].sentences[1:3])
+    assert whole.response_json["seed"] == 7
+
+
+def test_mistakes_are_one_line(models: dict[str, Any]) -> None:
+    model = models["fabula/lds"]
+    for said, message in ({"arc": "purple"}, "unknown tag 'purple'"), ({"system": "Be nice."}, "no system prompt"):
+        with pytest.raises(llm.ModelError, match=message):
+            model.prompt("Tom was sad.", **said).text()
+
+
+@pytest.mark.system
+def test_the_wheel_is_found_by_llm(random_models: Path, tmp_path: Path) -> None:
+    """Built and unpacked where Python finds its entry point."""
+    build = [sys.executable, "-m", "build", "--quiet", "--wheel", "--no-isolation", "--outdir", str(tmp_path)]
+    subprocess.run([*build, str(ROOT)], check=True, capture_output=True)
+    (wheel,) = tmp_path.glob("*.whl")
     install = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--target"]
-    subprocess.run([*install, str(folder / "site"), str(wheel)], check=True, capture_output=True)
-    return folder
-
-
-def llm(home: Path, models: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    here = os.pathsep.join([str(home / "site"), str(Path(fabula.__file__).parents[1])])
-    told = {"PYTHONPATH": here, "LLM_USER_PATH": str(home / "user"), "LLM_LOAD_PLUGINS": "llm-fabula"}
-    environment = {**os.environ, **told, "FABULA_MODELS": str(models)}
-    program = [sys.executable, "-m", "llm", *words]
-    return subprocess.run(program, env=environment, capture_output=True, text=True, check=False, timeout=120)
-
-
-def test_llm_lists_the_models_and_fills_in(home: Path, random_models: Path) -> None:
-    listed = llm(home, random_models, "models", "list", "--options").stdout
+    subprocess.run([*install, str(tmp_path / "site"), str(wheel)], check=True, capture_output=True)
+    path = os.pathsep.join([str(tmp_path / "site"), str(Path(fabula.__file__).parents[1])])
+    variables = {"PYTHONPATH": path, "LLM_USER_PATH": str(tmp_path / "user"), "LLM_LOAD_PLUGINS": "llm-fabula"}
+    environment = {**os.environ, **variables, "FABULA_MODELS": str(random_models)}
+    listing = [sys.executable, "-m", "llm", "models", "list", "--options"]
+    listed = subprocess.run(listing, env=environment, capture_output=True, text=True, check=True, timeout=120).stdout
     assert "Fabula: fabula/default (aliases: fabula)" in listed
-    assert "Fabula: fabula/lm" in listed
     assert "ending" in listed
-    asked = [
-        "-m",
-        "fabula/lds",
-        "Tom was sad.",
-        "-o",
-        "ending",
-        "Tom was glad.",
-        "-o",
-        "sentences",
-        "2",
-        "-o",
-        "seed",
-        "7",
-    ]
-    streamed = llm(home, random_models, *asked)
-    assert streamed.returncode == 0, streamed.stderr
-    whole = llm(home, random_models, *asked, "--no-stream")
-    assert streamed.stdout == whole.stdout != ""
-    filled = fabula.load(random_models / "lds").fill(
-        ["Tom was sad.", None, None, "Tom was glad."], candidates=1, seed=7
-    )
-    assert streamed.stdout.strip() == " ".join(s.text for s in filled.candidates[0].sentences[1:3])
-
-
-def test_mistakes_are_one_line(home: Path, random_models: Path) -> None:
-    wrong = llm(home, random_models, "-m", "fabula/lds", "Tom was sad.", "-o", "arc", "purple")
-    assert wrong.returncode == 1
-    assert wrong.stderr.startswith("Error: unknown tag 'purple'")
-    told = llm(home, random_models, "-m", "fabula/lds", "Tom was sad.", "-s", "Be nice.")
-    assert "takes no system prompt" in told.stderr

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-import psutil  # type: ignore[import-untyped]
 import pytest
 
 from fabula.apps.web.serve import bind
@@ -76,6 +75,7 @@ def test_mistakes_are_one_line(tmp_path: Path, random_models: Path, capsys: pyte
     assert not (tmp_path / "new").exists()
 
 
+@pytest.mark.system
 @pytest.mark.parametrize("name", ["fastapi", "sse_starlette"])
 def test_a_missing_extra_is_named(name: str) -> None:
     hide = f"import sys; sys.modules[{name!r}] = None; from fabula.cli import main; sys.exit(main(sys.argv[1:]))"
@@ -85,6 +85,7 @@ def test_a_missing_extra_is_named(name: str) -> None:
     assert done.stderr == f"fabula studio: the studio needs {name}: pip install 'fabula-stories[studio]'\n"
 
 
+@pytest.mark.system
 def test_it_says_where_it_is_and_ends_when_told(random_models: Path, tmp_path: Path, started: list[Studio]) -> None:
     """With a token, on all addresses; an open stream does not hold up the end."""
     words = ["--host", "0.0.0.0", "--token", "a-long-secret", "--db", str(tmp_path / "s.db")]
@@ -105,6 +106,7 @@ def test_it_says_where_it_is_and_ends_when_told(random_models: Path, tmp_path: P
         assert studio.stop(signal.SIGINT) in (0, 130)
 
 
+@pytest.mark.system
 def test_what_was_acknowledged_survives_a_kill(random_models: Path, tmp_path: Path, started: list[Studio]) -> None:
     """Killed in the middle of saves and of a fill: every revision that a client was told of is there, whole."""
     words = ["--db", str(tmp_path / "s.db")]
@@ -162,31 +164,3 @@ def test_what_was_acknowledged_survives_a_kill(random_models: Path, tmp_path: Pa
         assert found["state"]["undo"] == [f"{found['revision'] - 1}" * 20_000]
         if found["revision"] == told["revision"]:
             assert found == told
-
-
-@pytest.mark.long
-def test_memory_stays_flat_over_a_thousand_requests(random_models: Path, tmp_path: Path, started: list[Studio]) -> None:
-    """Of every kind, refused and abandoned ones too: less than 8 KiB each once the first 300 have warmed everything."""
-    studio = Studio(random_models, "--db", str(tmp_path / "s.db"))
-    started.append(studio)
-    client, process = studio.client, psutil.Process(studio.process.pid)
-    made = client.post("/api/stories", json={"title": "x", "state": STATE}).json()
-    at, revision = f"/api/stories/{made['id']}/branches/{made['branch']['id']}", 1
-    told = ["Tom was sad.", "Tom was glad."]
-    for n in range(1_000):
-        if n % 5 == 0:
-            state = {**STATE, "undo": [f"{n}" * 1_000]}
-            assert client.put(at, json={"state": state, "revision": revision}).status_code == 200
-            revision += 1
-        elif n % 5 == 1:
-            assert client.post("/api/tag", json={"sentences": told}).status_code == 200
-        elif n % 5 == 2:
-            with client.stream("POST", "/api/fill/stream", json={"sentences": [*told, None], "samples": 2}) as answer:
-                next(answer.iter_lines())  # and hang up
-        elif n % 5 == 3:
-            assert client.post("/api/fill", json={"sentences": told}).status_code == 422
-        else:
-            assert client.get("/api/stories").status_code == 200
-        if n == 299:
-            warm = process.memory_info().rss
-    assert process.memory_info().rss - warm < 700 * 8 * 2**10

@@ -103,27 +103,6 @@ def test_beyond_the_queue_comes_429_and_everybody_else_the_right_answer(
     assert len({answer.json()["log_p"] for answer in answers if answer.status_code == 200}) == 16
 
 
-def test_a_full_queue_refuses_a_stream_before_it_begins(studio: str, gate: Gate) -> None:
-    with ThreadPoolExecutor(17) as clients:
-        held = [clients.submit(post, studio, "tag", {"sentences": TOLD}) for _ in range(17)]
-        until(lambda: counts(studio) == (1, 16))
-        answer = post(studio, "fill/stream", {"sentences": STORY})
-        assert (answer.status_code, answer.headers["Content-Type"]) == (429, "application/json")
-        gate.opened.set()
-        assert {one.result().status_code for one in held} == {200}
-
-
-def test_the_server_answers_while_the_model_works(studio: str, gate: Gate) -> None:
-    with ThreadPoolExecutor(1) as clients:
-        busy = clients.submit(post, studio, "tag", {"sentences": TOLD})
-        assert gate.begun.acquire(timeout=SECONDS)
-        assert counts(studio) == (1, 0)
-        state = {"lines": [{"text": "A."}, {"text": "B."}]}
-        assert post(studio, "stories", {"title": "x", "state": state}).status_code == 201
-        gate.opened.set()
-        assert busy.result().status_code == 200
-
-
 @pytest.mark.parametrize("path", ["fill", "fill/stream"])
 def test_who_leaves_ends_the_job(studio: str, monkeypatch: pytest.MonkeyPatch, path: str) -> None:
     """A fill without an end, in the real sampler: it stops in the middle of a round, and the next is served."""
@@ -217,8 +196,9 @@ def test_a_stopped_queue_takes_nothing_and_ends_its_workers() -> None:
     run_alone(main())
 
 
-def test_a_short_job_does_not_wait_for_a_long_one_to_end() -> None:
+def test_a_short_job_does_not_wait_for_a_long_one_to_end(monkeypatch: pytest.MonkeyPatch) -> None:
     """One worker: work that came later and is short is done while the long one goes on; the long one loses nothing."""
+    monkeypatch.setattr(jobs, "SHORT_SECONDS", 0.05)
     order: list[str] = []
 
     def long(stop: threading.Event) -> Iterator[str]:

@@ -33,7 +33,7 @@ epochs = 1
 batch = 8
 """
 
-pytestmark = pytest.mark.skipif(not (REPOSITORY / "pyproject.toml").exists(), reason="wants the repository")
+pytestmark = pytest.mark.system
 
 
 @pytest.fixture(scope="module")

@@ -84,9 +84,9 @@ def ask_everything(document: Any, examples: int, derandomize: bool) -> int:
 
 
 def test_every_answer_is_documented(document: Any) -> None:
-    assert ask_everything(document, examples=4, derandomize=True) > 100
+    assert ask_everything(document, examples=2, derandomize=True) > 60
 
 
-@pytest.mark.long
+@pytest.mark.system
 def test_every_answer_is_documented_at_length(document: Any) -> None:
     assert ask_everything(document, examples=200, derandomize=False) > 5_000
