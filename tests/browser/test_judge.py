@@ -12,11 +12,12 @@ from pathlib import Path
 import pytest
 from axe_playwright_python.sync_playwright import Axe  # type: ignore[import-untyped]
 from machinery import Watch
-from playwright.sync_api import Browser, BrowserContext, Page, Route, expect
+from playwright.sync_api import Browser, Page, Route, expect
 
 from fabula import cli
 from fabula.apps.judge.store import Store
 
+pytestmark = pytest.mark.system
 SCRIPT = "<script>document.title = 'taken'</script><img src=x onerror=\"document.title='taken'\">"
 PAIRS = 5
 
@@ -33,13 +34,13 @@ def line(n: int) -> dict[str, object]:
 class Judge:
     """`fabula judge serve` of a fresh study for two people a pair."""
 
-    def __init__(self, folder: Path, *options: str) -> None:
+    def __init__(self, folder: Path) -> None:
         self.db = folder / "study.db"
         pairs = folder / "pairs.jsonl"
         pairs.write_text("".join(json.dumps(line(n)) + "\n" for n in range(PAIRS)))
         assert cli.main(["judge", "new", str(pairs), "--db", str(self.db), "--annotators", "2", "--seed", "4"]) == 0
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "fabula", "judge", "serve", "--db", str(self.db), "--port", "0", *options],
+            [sys.executable, "-m", "fabula", "judge", "serve", "--db", str(self.db), "--port", "0"],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -94,6 +95,7 @@ def test_two_judges_finish_five_pairs_and_the_report_counts_them(
     page.get_by_role("button", name="Begin").click()
     for number in range(1, PAIRS + 1):
         expect_pair(page, number)
+        assert page.locator("#stories script, #stories img").count() == 0, "what a system wrote is shown as text"
         red = story_of(page, "red")
         rate(page, red, [3, 3, 3])
         rate(page, story_of(page, "blue"), [1, 1, 1])
@@ -101,6 +103,7 @@ def test_two_judges_finish_five_pairs_and_the_report_counts_them(
         save(page)
     expect(page.get_by_role("heading", name="Thank you")).to_be_visible()
     expect(page.locator("#thanks-text")).to_contain_text("5 pairs")
+    expect(page).to_have_title("Fabula judge")
 
     context = browser.new_context()
     other = context.new_page()
@@ -126,13 +129,11 @@ def test_two_judges_finish_five_pairs_and_the_report_counts_them(
     (group,) = report["groups"]
     (comparison,) = group["comparisons"]
     lm, slds = comparison["rows"]
-    assert (report["pairs"], report["finished"], group["judgements"]) == (PAIRS, PAIRS, 2 * PAIRS)
+    assert (report["finished"], group["judgements"]) == (PAIRS, 2 * PAIRS)
     assert (slds["best"]["value"], lm["best"]["value"], comparison["ties"]["value"]) == (50, 0, 50)
     left = sum(not item.swapped for item in judge.store.items())  # SLDS is each pair's first system
-    assert 0 < left < PAIRS
     assert slds["coherence"]["value"] == pytest.approx((3 * PAIRS + 2 * left) / (2 * PAIRS))
     assert lm["coherence"]["value"] == pytest.approx((1 * PAIRS + 2 * (PAIRS - left)) / (2 * PAIRS))
-    assert [(one["code"], one["judgements"]) for one in report["annotators"]] == [("ann", PAIRS), ("bob", PAIRS)]
     assert all(one.seconds > 0 for one in judge.store.judgements()[0])
 
     page.goto(f"{judge.url}/?code=cid")
@@ -140,20 +141,12 @@ def test_two_judges_finish_five_pairs_and_the_report_counts_them(
     expect(page.locator("#thanks-text")).to_contain_text("Every pair has been judged already")
 
 
-def test_nothing_is_lost_by_a_reload_a_closed_window_or_a_lost_answer(
-    judge: Judge, browser: Browser, context: BrowserContext, page: Page, watch: Watch
-) -> None:
+def test_nothing_is_lost_by_a_reload_a_closed_window_or_a_lost_answer(judge: Judge, page: Page, watch: Watch) -> None:
     page.goto(f"{judge.url}/?code=ann")
     expect_pair(page, 1)
     shown = page.locator("#stories").inner_text()
     rate(page, "left", [3, 0, 1])
-    with page.expect_response("**/api/judge/tasks") as asked:
-        page.reload()
-    # Another study at the same address, with the same code and item, has drafts of its own.
-    study = asked.value.json()["study"]
-    drafts = page.evaluate("() => Object.keys(localStorage)")
-    assert drafts
-    assert all(f" {study} " in name for name in drafts)
+    page.reload()
     expect_pair(page, 1)
     assert page.locator("#stories").inner_text() == shown
     for place, rating in ((2, 3), (3, 0), (4, 1)):
@@ -183,40 +176,6 @@ def test_nothing_is_lost_by_a_reload_a_closed_window_or_a_lost_answer(
     (kept,), total = judge.store.judgements()
     assert total == 1
     assert {kept.ratings[0], kept.ratings[1]} == {(3, 0, 1), (2, 2, 2)}
-
-    elsewhere = browser.new_context()
-    again = elsewhere.new_page()
-    again.goto(f"{judge.url}/#code=ann")
-    expect_pair(again, 2)
-    elsewhere.close()
-
-
-def test_a_link_with_token_and_code_leads_to_the_first_pair(tmp_path: Path, page: Page, watch: Watch) -> None:
-    """Whoever comes without the token is told in a line what to open."""
-    judge = Judge(tmp_path, "--token", "a-long-token")
-    watch.allow("401")
-    page.goto(f"{judge.url}/")
-    expect(page.locator("body")).to_contain_text("A token is needed: open the address with ?token=")
-    expect(page.locator("body")).not_to_contain_text("{")
-    page.goto(f"{judge.url}/?token=a-long-token#code=ann")
-    expect_pair(page, 1)
-    assert "token" not in page.url
-    judge.stop()
-
-
-def test_what_a_system_wrote_is_shown_as_text(judge: Judge, page: Page) -> None:
-    page.goto(f"{judge.url}/?code=ann")
-    for number in range(1, PAIRS + 1):
-        expect_pair(page, number)
-        if SCRIPT in page.locator("#stories").inner_text():
-            break
-        rate(page, "left", [1, 1, 1])
-        rate(page, "right", [1, 1, 1])
-        page.get_by_label("Neither: a tie").check()
-        save(page)
-    assert page.locator("#stories").get_by_text(SCRIPT).count() == 2
-    assert page.locator("#stories script, #stories img").count() == 0
-    expect(page).to_have_title("Fabula judge")
 
 
 def test_the_curator_fills_in_the_error_sheet(judge: Judge, page: Page, watch: Watch) -> None:
@@ -250,8 +209,9 @@ def test_the_curator_fills_in_the_error_sheet(judge: Judge, page: Page, watch: W
 
 
 def grave(page: Page) -> list[str]:
-    found = Axe().run(page).response["violations"]
-    return [f"{one['id']}: {one['nodes']}" for one in found if one["impact"] in ("serious", "critical")]
+    """What axe finds serious or critical."""
+    violations = Axe().run(page).response["violations"]
+    return [f"{one['id']}: {one['nodes']}" for one in violations if one["impact"] in ("serious", "critical")]
 
 
 @pytest.mark.parametrize(("scheme", "width"), [("light", 360), ("dark", 1440)])
@@ -261,24 +221,16 @@ def test_axe_finds_nothing_grave_and_nothing_sticks_out(
     judge.store.add("pair-1", "cid", [[3, 3, 3], [0, 0, 1]], 0, 5.0)
     context = browser.new_context(viewport={"width": width, "height": 800}, color_scheme=scheme)  # type: ignore[arg-type]
     page = context.new_page()
-
-    def look(what: str) -> None:
-        assert not grave(page), what
-        assert page.evaluate("document.documentElement.scrollWidth") <= width, what
-
-    page.goto(judge.url)
-    expect(page.locator("#enter")).to_be_visible()
-    look("the door")
-    page.goto(f"{judge.url}/?code=ann")
-    expect_pair(page, 1)
-    look("a pair")
-    rate(page, "left", [1, 2, 3])
-    save(page)
-    expect(page.locator("#missing")).not_to_be_empty()
-    look("a pair with something missing")
-    page.goto(f"{judge.url}/errors#key={judge.key}")
-    expect(page.locator(".card").first).to_be_visible()
-    look("the error sheet")
+    for address, shown in (
+        ("/", "#enter"),
+        ("/?code=ann", "#task"),
+        (f"/errors#key={judge.key}", ".card"),
+        (f"/progress#key={judge.key}", "#people th"),
+    ):
+        page.goto(f"{judge.url}{address}")
+        expect(page.locator(shown).first).to_be_visible()
+        assert not grave(page), address
+        assert page.evaluate("document.documentElement.scrollWidth") <= width, address
     context.close()
 
 
@@ -310,4 +262,3 @@ def test_one_pair_back_and_not_me_and_the_runners_page(judge: Judge, page: Page)
     page.goto(f"{judge.url}/progress#key={judge.key}")
     expect(page.locator("#progress")).to_have_text(f"1 of {2 * PAIRS} judgements")
     expect(page.locator("#people th")).to_have_text(["ann", "bob"])
-    assert not [one for one in Axe().run(page).response["violations"] if one["impact"] in ("serious", "critical")]

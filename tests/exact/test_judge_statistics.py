@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -19,6 +20,7 @@ from fabula.apps.judge.show import as_csv, svg, table
 from fabula.apps.judge.statistics import Counts, Floats, Level, alpha, alpha_figure, ratio_figure, resample, strengths
 from fabula.apps.judge.store import Store
 from fabula.apps.judge.study import StudySettings, lay_out
+from fabula.cli import main
 
 # --- alpha -----------------------------------------------------------------------------------------------------------
 
@@ -152,23 +154,17 @@ def test_a_figure_has_an_interval_where_nine_tenths_of_the_draws_have_a_value() 
 # --- a whole report --------------------------------------------------------------------------------------------------
 
 
-def pair(id: str, systems: tuple[str, str], better: int | None = None) -> Pair:
-    stories = [(f"Kim found {id}.", f"One {n} {id}.", f"Kim kept {id}.") for n in (0, 1)]
-    return Pair(
-        id=id,
-        systems=systems if better is None else None,
-        given=(0, 2),
-        stories=(stories[0], stories[1]),
-        better=better,
-    )
+def pair(id: str, systems: tuple[str, str] | None, better: int | None = None) -> Pair:
+    first, second = ((f"Kim found {id}.", f"One {n} {id}.", f"Kim kept {id} {n}.") for n in (0, 1))
+    return Pair(id=id, systems=systems, given=(0,), stories=(first, second), better=better)
 
 
 PAIRS = [
     pair("a", ("SLDS", "LM")),
     pair("b", ("LM", "SLDS")),
     pair("c", ("SLDS", "LM")),
-    pair("x", ("", ""), better=1),
-    pair("y", ("", ""), better=0),
+    pair("x", None, better=1),
+    pair("y", None, better=0),
 ]
 # (pair, annotator, ratings of story 0, of story 1, better, seconds)
 ANSWERS = [
@@ -196,13 +192,12 @@ def store(tmp_path: Path) -> Store:
 
 
 @pytest.fixture
-def found(store: Store) -> Report:
+def result(store: Store) -> Report:
     return report(store, repeats=200)
 
 
-def test_the_table_counts_every_answer_once(found: Report) -> None:
-    group = found.groups[0]
-    (one,) = group.comparisons
+def test_the_table_counts_every_answer_once(result: Report) -> None:
+    (one,) = result.groups[0].comparisons
     lm, slds = one.rows
     assert (one.systems, one.pairs, one.judgements) == (("LM", "SLDS"), 3, 6)
     slds_ratings = np.asarray([3, 2, 2, 2, 3, 3, 2, 1, 1, 1, 3, 3])
@@ -214,115 +209,129 @@ def test_the_table_counts_every_answer_once(found: Report) -> None:
     assert slds.best.value == pytest.approx(100 * 4 / 6)
     assert lm.best.value == pytest.approx(100 / 6)
     assert one.ties.value == pytest.approx(100 / 6)
-    assert slds.paper is not None
-    assert (slds.paper["mean"], slds.paper["best"]) == (1.89, 51.3)
-    assert (found.pairs, found.finished, found.wanted) == (3, 3, 2)
+    assert slds.paper == {"mean": 1.89, "sd": 0.96, "best": 51.3, "ties": 13.7}
+    assert (result.pairs, result.finished, result.wanted) == (3, 3, 2)
+    assert (result.times.first_quartile, result.times.median, result.times.third_quartile) == (22.5, 35.0, 47.5)
+    # A tie is half a win for each.
+    strength_lm, strength_slds = (one.strength.value or math.nan for one in result.groups[0].strengths)
+    assert strength_slds - strength_lm == pytest.approx(math.log(4.5 / 1.5), abs=1e-6)
 
 
-def test_strengths_count_a_tie_as_half_a_win_for_each(found: Report) -> None:
-    lm, slds = (one.strength.value for one in found.groups[0].strengths)
-    assert lm is not None
-    assert slds is not None
-    assert slds - lm == pytest.approx(math.log(4.5 / 1.5), abs=1e-6)
-
-
-def test_agreement_has_sentences_and_pairs_for_units(found: Report) -> None:
+def test_agreement_has_sentences_and_pairs_for_units(result: Report) -> None:
     sentences, preferences = [], []
     for id in "abc":
         (_, _, first, second, better, _), (_, _, first_, second_, better_, _) = (row for row in ANSWERS if row[0] == id)
         sentences += [[one, other] for one, other in zip((*first, *second), (*first_, *second_), strict=True)]
         preferences.append([9 if better is None else better, 9 if better_ is None else better_])
-    group = found.groups[0]
+    group = result.groups[0]
     assert group.alpha_ratings.value == pytest.approx(enumerated(sentences, [0, 1, 2, 3], "ordinal"))
     assert group.alpha_preference.value == pytest.approx(enumerated(preferences, [0, 1, 9], "nominal"))
 
 
-def test_whoever_fails_the_checks_is_named_and_left_out_of_the_second_table(found: Report) -> None:
+def test_whoever_fails_the_checks_is_left_out_of_the_second_table(store: Store, result: Report) -> None:
     """Bob's tie passes no check: one of two is less than three quarters. Checks are in no figure."""
-    ann, bob = found.annotators
-    assert (ann.code, ann.judgements, ann.checks, ann.passed, ann.failed) == ("ann", 3, 2, 2, False)
-    assert (bob.code, bob.judgements, bob.checks, bob.passed, bob.failed) == ("bob", 3, 2, 1, True)
-    everyone, rest = found.groups
-    assert (everyone.judgements, rest.judgements, rest.annotators) == (6, 3, 1)
-    assert rest.comparisons[0].rows[1].best.value == pytest.approx(100 * 2 / 3)
-    assert rest.alpha_ratings.value is None
-
-
-def test_a_lower_bar_fails_nobody(store: Store) -> None:
-    lenient = report(store, pass_share=0.5, repeats=0)
-    assert [one.failed for one in lenient.annotators] == [False, False]
-    assert len(lenient.groups) == 1
-
-
-def test_times_are_of_pairs(found: Report) -> None:
-    times = found.times
-    assert (times.first_quartile, times.median, times.third_quartile) == (22.5, 35.0, 47.5)
-    assert [one.seconds for one in found.annotators] == [30.0, 40.0]
+    ann, bob = result.annotators
+    assert (ann.code, ann.judgements, ann.checks, ann.passed, ann.failed, ann.seconds) == ("ann", 3, 2, 2, False, 30.0)
+    assert (bob.code, bob.judgements, bob.checks, bob.passed, bob.failed, bob.seconds) == ("bob", 3, 2, 1, True, 40.0)
+    everyone, passed = result.groups
+    assert (everyone.judgements, passed.judgements, passed.annotators) == (6, 3, 1)
+    assert passed.comparisons[0].rows[1].best.value == pytest.approx(100 * 2 / 3)
+    assert passed.alpha_ratings.value is None
+    assert len(report(store, pass_share=0.5, repeats=0).groups) == 1
 
 
 def test_the_same_seed_gives_the_same_report(store: Store) -> None:
     one, again, other = (report(store, repeats=100, seed=seed) for seed in (4, 4, 5))
     assert json.dumps(one.to_json()) == json.dumps(again.to_json())
     assert one.groups[0].comparisons != other.groups[0].comparisons
-    assert "interval" in json.dumps(one.to_json())
 
 
-def test_the_lowest_are_the_lowest(store: Store) -> None:
-    judgements, _ = store.judgements()
-    lowest = lowest_stories(PAIRS, judgements, system=None)
+def test_the_error_sheets_of_the_lowest_stories_are_counted(store: Store) -> None:
+    lowest = lowest_stories(PAIRS, store.judgements()[0], system=None)
     means = {("a", 1): 0.75, ("b", 0): 1.0, ("c", 1): 1.0, ("c", 0): 2.0, ("a", 0): 2.25, ("b", 1): 2.25}
     assert {(pair.id, story): mean for pair, story, mean in lowest} == means
     assert [mean for _, _, mean in lowest] == sorted(means.values())
-    of_lm = lowest_stories(PAIRS, judgements, system="LM", number=2)
-    assert [(pair.id, story) for pair, story, _ in of_lm] == [("a", 1), ("b", 0)]
-
-
-def test_the_error_sheet_is_counted_for_all_and_for_each_system(store: Store) -> None:
     for id, story, ending, off_topic, wrong in [
         ("a", 1, True, False, True),
         ("b", 0, True, True, False),
         ("c", 0, False, True, True),
     ]:
-        store.keep_errors(ErrorSheet(pair=id, story=story, ending=ending, off_topic=off_topic, ungrammatical=(wrong,)))
+        ungrammatical = (wrong, False)
+        sheet = ErrorSheet(pair=id, story=story, ending=ending, off_topic=off_topic, ungrammatical=ungrammatical)
+        store.keep_errors(sheet)
     counts = {
         one.system: (one.stories, one.ending, one.off_topic, one.ungrammatical, one.sentences)
         for one in report(store, repeats=0).errors
     }
-    assert counts == {None: (3, 2, 2, 2, 3), "LM": (2, 2, 1, 1, 2), "SLDS": (1, 0, 1, 1, 1)}
+    assert counts == {None: (3, 2, 2, 2, 6), "LM": (2, 2, 1, 1, 4), "SLDS": (1, 0, 1, 1, 2)}
 
 
-def test_the_table_and_the_csv_say_what_the_report_says(found: Report) -> None:
-    shown = table(found)
-    assert "66.7 %" in shown
-    assert "51.3 %" in shown
-    assert "bob  3 pairs, median 40 s, 1 of 2 checks passed   FAILED" in shown
-    lines = as_csv(found).splitlines()
+def test_the_table_the_csv_and_the_picture_say_what_the_report_says(result: Report) -> None:
+    text = table(result)
+    assert "66.7 %" in text
+    assert "51.3 %" in text
+    assert "bob  3 pairs, median 40 s, 1 of 2 checks passed   FAILED" in text
+    lines = as_csv(result).splitlines()
     best = [line.split(",") for line in lines if "everyone,LM : SLDS,SLDS,best story %" in line]
     assert float(best[0][4]) == pytest.approx(100 * 4 / 6)
     assert best[0][7] == "51.3"
-
-
-def test_the_picture_is_well_formed_and_names_the_systems(found: Report) -> None:
-    picture = svg(found)
+    picture = svg(result)
     ElementTree.fromstring(picture)
     assert "LM : tie : SLDS" in picture
-    assert picture == svg(found)
 
 
-def test_a_study_without_answers_has_a_report(tmp_path: Path) -> None:
-    store = Store(tmp_path / "empty.db")
-    store.create_study(lay_out(PAIRS, StudySettings()), StudySettings())
-    empty = report(store)
-    assert empty.groups[0].judgements == 0
-    assert "No judgements yet" in table(empty)
-    ElementTree.fromstring(svg(empty))
-
-
-def test_one_judgement_is_enough_for_a_report(tmp_path: Path) -> None:
+def test_no_answer_and_one_answer_are_enough_for_a_report(tmp_path: Path) -> None:
     store = Store(tmp_path / "one.db")
     store.create_study(lay_out(PAIRS, StudySettings()), StudySettings())
+    empty = report(store, critic=("toy", critic))
+    assert "No judgements yet" in table(empty)
+    ElementTree.fromstring(svg(empty))
+    assert empty.machine is not None
+    assert (empty.machine.pairs, empty.machine.agreement.value, empty.machine.stories.value) == (0, None, None)
     store.add("a", "ann", [[3, 3], [0, 0]], 0, 4.0)
     one = report(store, repeats=50).groups[0]
     assert one.comparisons[0].rows[1].best.value == 100
     assert one.strengths[0].strength.value is None
     assert one.alpha_ratings.value is None
+
+
+# --- the critic beside people ----------------------------------------------------------------------------------------
+
+VALUES = {"a": (2.0, -1.0), "b": (0.5, 1.5), "c": (-2.0, -1.0)}
+"""The critic's values for the two stories of each pair."""
+
+
+def critic(sentences: Sequence[str]) -> tuple[float, Sequence[float]]:
+    """The second and third sentence contribute a fifth and a half of the story's value."""
+    _, number, id = sentences[1].rstrip(".").split()
+    value = VALUES[id][int(number)]
+    return value, (0.0, value / 5, value / 2)
+
+
+def test_the_critic_stands_beside_people_and_changes_none_of_their_figures(
+    store: Store, capsys: pytest.CaptureFixture[str]
+) -> None:
+    alone, beside = report(store, repeats=100), report(store, repeats=100, critic=("toy", critic))
+    assert (beside.groups, beside.annotators) == (alone.groups, alone.annotators)
+    agreement = beside.machine
+    assert agreement is not None
+    assert (agreement.model, agreement.pairs) == ("toy", 3)
+    # Without ties there are five preferences: both of a, ann's of b and of c are the critic's. Two pairs have two.
+    assert agreement.agreement.value == pytest.approx(100 * 4 / 5)
+    assert agreement.between_people.value == pytest.approx(100 * 2 / 4)
+    values, ratings, contributions, lines = [], [], [], []
+    for id, of_stories in VALUES.items():
+        for story, value in enumerate(of_stories):
+            given = np.asarray([row[2 + story] for row in ANSWERS if row[0] == id])
+            values.append(value)
+            ratings.append(given.mean())
+            contributions += [value / 5, value / 2]
+            lines += given.mean(axis=0).tolist()
+    assert agreement.stories.value == pytest.approx(np.corrcoef(values, ratings)[0, 1])
+    assert agreement.sentences.value == pytest.approx(np.corrcoef(contributions, lines)[0, 1])
+    votes = [[0, 0, 0], [1, 9, 1], [1, 0, 1]]
+    assert agreement.alpha_preference.value == pytest.approx(enumerated(votes, [0, 1, 9], "nominal"))
+    assert "A machine beside them, counted in no figure above: the critic of toy, 3 pairs" in table(beside)
+    assert "people's preferences shared by the critic %,80.0" in as_csv(beside)
+    assert main(["judge", "report", "--db", str(store.path), "--critic", "small"]) == 2
+    assert "has no critic; the default model has one" in capsys.readouterr().err

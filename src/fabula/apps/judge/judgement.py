@@ -7,6 +7,9 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import fmean
+from typing import Annotated
+
+from pydantic import ConfigDict, Field
 
 from fabula.apps.judge.pairs import Pair, systems_of
 from fabula.errors import UserError
@@ -38,9 +41,6 @@ class Judgement:
     created: int
     updated: int
     """Seconds since 1970."""
-
-    def has_content(self, ratings: Ratings, better: int | None) -> bool:
-        return (self.ratings, self.better) == (ratings, better)
 
 
 def check_code(code: str) -> str:
@@ -75,17 +75,21 @@ def check_seconds(seconds: float) -> float:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ErrorSheet:
+class SheetAnswers:
     """The questions of the paper's appendix B about one story."""
 
-    pair: str
-    story: int
-    ending: bool
-    """Whether the ending is not connected with the sentences before it."""
-    off_topic: bool
-    """Whether a sentence is mildly off topic: on the story's subject, but not on its neighbours'."""
-    ungrammatical: tuple[bool, ...]
-    """For each sentence that the system wrote, whether it is ungrammatical."""
+    __pydantic_config__ = ConfigDict(extra="forbid")
+    ending: Annotated[bool, Field(description="The ending is not connected with the sentences before.")]
+    off_topic: Annotated[bool, Field(description="A sentence is mildly off topic.")]
+    ungrammatical: Annotated[tuple[bool, ...], Field(max_length=64, description="One for each written sentence.")]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ErrorSheet(SheetAnswers):
+    """A curator's answers about one story of a pair."""
+
+    pair: Annotated[str, Field(max_length=80)]
+    story: Annotated[int, Field(ge=0, le=1)]
 
 
 def lowest_stories(

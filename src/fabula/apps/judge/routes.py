@@ -12,17 +12,28 @@ from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 from pathlib import Path
 from statistics import fmean
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-from fastapi import APIRouter, Depends, FastAPI, Header, Query, Response
+from fastapi import APIRouter, Depends, FastAPI, Header, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 from starlette.responses import FileResponse
 
 from fabula import __version__
-from fabula.apps.judge.judgement import CODE, LOWEST_STORIES, MAX_SECONDS, SCALE, ErrorSheet, Judgement, lowest_stories
-from fabula.apps.judge.pairs import systems_of
+from fabula.apps.judge import tasks
+from fabula.apps.judge.judgement import (
+    CODE,
+    LOWEST_STORIES,
+    MAX_SECONDS,
+    SCALE,
+    ErrorSheet,
+    Judgement,
+    SheetAnswers,
+    lowest_stories,
+)
+from fabula.apps.judge.pairs import Sentences, systems_of
 from fabula.apps.judge.store import Store
-from fabula.apps.judge.study import Item
+from fabula.apps.judge.study import Choice
+from fabula.apps.judge.tasks import PreviousItem, Task
 from fabula.apps.web import errors, guard, static
 from fabula.apps.web.errors import RefusedError, responses
 
@@ -36,34 +47,14 @@ Seconds = Annotated[float, Field(ge=0, le=MAX_SECONDS, allow_inf_nan=False, desc
 # The pattern is documented here and checked in the store, whose refusal says it in words.
 PATTERN: dict[str, JsonValue] = {"pattern": f"^{CODE.pattern}$"}
 Code = Annotated[str, Field(max_length=64, description="The annotator's code.", json_schema_extra=PATTERN)]
-PairId = Annotated[str, Field(max_length=80)]
-Choice = Literal["left", "right", "tie"]
 
 
 class Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", from_attributes=True)
+    model_config = ConfigDict(extra="forbid")
 
 
 class TaskRequest(Strict):
     code: Code
-
-
-class ShownTask(Strict):
-    """What an annotator sees of an item."""
-
-    item: int
-    left: list[str]
-    right: list[str]
-
-
-class TaskAnswer(Strict):
-    task: ShownTask | None
-    answered: int = Field(description="What this annotator has judged so far.")
-    ahead: int = Field(description="Pairs that they may still get, this one among them.")
-    waiting: bool = Field(description="Nothing to do just now, but a pair may come free.")
-    known: bool = Field(description="Whether the code had been here before.")
-    study: str = Field(description="The study's own name, for what a browser keeps of it.")
-    code: str = Field(description="The code as the study has it: without capitals.")
 
 
 class AnswerRequest(Strict):
@@ -80,15 +71,8 @@ class AnswerAnswer(Strict):
     new: bool = Field(description="False where the same answer had come before.")
 
 
-class PreviousTask(ShownTask):
-    """What an annotator judged last, as it was answered."""
-
-    ratings: list[list[int]] = Field(description="Of the left story, then the right.")
-    choice: Choice
-
-
 class PreviousAnswer(Strict):
-    task: PreviousTask | None
+    task: PreviousItem | None
 
 
 class AnnotatorAnswer(Strict):
@@ -129,7 +113,7 @@ class JudgementContent(Strict):
 
 
 class JudgementRequest(JudgementContent):
-    pair: PairId
+    pair: str = Field(max_length=80)
     annotator: Code
 
 
@@ -138,26 +122,13 @@ class JudgementList(Strict):
     total: int
 
 
-class SheetContent(Strict):
-    """Appendix B's questions about a story."""
-
-    ending: bool = Field(description="The ending is not connected with the sentences before.")
-    off_topic: bool = Field(description="A sentence is mildly off topic.")
-    ungrammatical: tuple[bool, ...] = Field(max_length=64, description="One for each written sentence.")
-
-
-class SheetRequest(SheetContent):
-    pair: PairId
-    story: Literal[0, 1]
-
-
 class LowStory(Strict):
     pair: str
     story: int
     mean: float
-    sentences: list[str]
+    sentences: Sentences
     written: list[int]
-    sheet: SheetContent | None
+    sheet: SheetAnswers | None
 
 
 class LowList(Strict):
@@ -184,12 +155,9 @@ def create_app(
     app.include_router(router(store, curator=curator), prefix="/api/judge")
 
     @app.api_route("/errors", methods=["GET", "HEAD"], include_in_schema=False)
-    async def errors_page() -> FileResponse:
-        return FileResponse(PAGE / "errors.html", media_type="text/html", headers=static.CACHE)
-
     @app.api_route("/progress", methods=["GET", "HEAD"], include_in_schema=False)
-    async def progress_page() -> FileResponse:
-        return FileResponse(PAGE / "progress.html", media_type="text/html", headers=static.CACHE)
+    async def curator_page(request: Request) -> FileResponse:
+        return FileResponse(PAGE / f"{request.url.path[1:]}.html", media_type="text/html", headers=static.CACHE)
 
     static.mount(app, PAGE)
     errors.install(app)
@@ -214,36 +182,23 @@ def router(store: Store, *, curator: str | None = None) -> APIRouter:
     return routes
 
 
-def _shown(item: Item) -> dict[str, Any]:
-    left, right = item.sides()
-    return {"item": item.number, "left": list(left), "right": list(right)}
-
-
 def _add_annotator_routes(routes: APIRouter, store: Store) -> None:
     @routes.post("/tasks")
-    def next_task(request: TaskRequest) -> TaskAnswer:
+    def next_task(request: TaskRequest) -> Task:
         """What this annotator judges next. Asked again before an answer, it is the same."""
-        fields = dict(vars(store.next_task(request.code)))
-        item = fields.pop("item")
-        return TaskAnswer(task=None if item is None else ShownTask(**_shown(item)), **fields)
+        return tasks.next_task(store, request.code)
 
     @routes.post("/answers")
     def answer(request: AnswerRequest) -> AnswerAnswer:
         """Keep an answer. The same answer sent again is acknowledged again and kept once."""
         content = request.model_dump(exclude={"item", "ratings"})
-        _, is_new = store.answer(number=request.item, sides=request.ratings, **content)
+        is_new = tasks.answer(store, number=request.item, sides=request.ratings, **content)
         return AnswerAnswer(kept=True, new=is_new)
 
     @routes.post("/tasks/previous")
     def previous_task(request: TaskRequest) -> PreviousAnswer:
         """What this annotator judged last, to be judged again."""
-        previous = store.previous(request.code)
-        if previous is None:
-            return PreviousAnswer(task=None)
-        item, judgement = previous
-        ratings = judgement.ratings[::-1] if item.swapped else judgement.ratings
-        task = {**_shown(item), "ratings": ratings, "choice": item.choice(judgement.better)}
-        return PreviousAnswer(task=PreviousTask.model_validate(task))
+        return PreviousAnswer(task=tasks.previous_item(store, request.code))
 
 
 def _add_progress_routes(routes: APIRouter, store: Store) -> None:
@@ -335,22 +290,23 @@ def _add_error_routes(routes: APIRouter, store: Store) -> None:
         """The lowest-rated stories with what the error sheet says of them; who wrote one stays hidden."""
         pairs = [item.pair for item in store.items()]
         sheets = {(sheet.pair, sheet.story): sheet for sheet in store.error_sheets()}
+        lowest = lowest_stories(pairs, store.judgements()[0], system=system, number=number)
         stories = [
             LowStory(
                 pair=pair.id,
                 story=story,
                 mean=mean,
-                sentences=list(pair.stories[story]),
+                sentences=pair.stories[story],
                 written=pair.written(story),
-                sheet=SheetContent.model_validate(sheet) if (sheet := sheets.get((pair.id, story))) else None,
+                sheet=sheets.get((pair.id, story)),
             )
-            for pair, story, mean in lowest_stories(pairs, store.judgements()[0], system=system, number=number)
+            for pair, story, mean in lowest
         ]
         filled = sum(story.sheet is not None for story in stories)
         return LowList(systems=systems_of(pairs), stories=stories, answered=filled)
 
     @routes.put("/errors")
-    def keep_sheet(request: SheetRequest) -> SheetContent:
+    def keep_sheet(sheet: ErrorSheet) -> SheetAnswers:
         """Keep the answers about one story, in the place of earlier ones."""
-        store.keep_errors(ErrorSheet(**request.model_dump()))
-        return SheetContent(**request.model_dump(exclude={"pair", "story"}))
+        store.keep_errors(sheet)
+        return sheet

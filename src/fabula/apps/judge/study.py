@@ -10,10 +10,12 @@ import hashlib
 import random
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, Literal
 
 from fabula.apps.judge.pairs import Pair, Sentences
 from fabula.errors import UserError
 
+Choice = Literal["left", "right", "tie"]
 MAX_ANNOTATORS, MAX_CHECKS, MAX_ITEMS = 100, 1_000, 10_000
 
 
@@ -50,11 +52,16 @@ class Item:
         first, second = self.pair.stories
         return (second, first) if self.swapped else (first, second)
 
+    def shown(self) -> dict[str, Any]:
+        """What an annotator sees of the item."""
+        left, right = self.sides()
+        return {"item": self.number, "left": left, "right": right}
+
     def better(self, choice: str) -> int | None:
         """The story of the pair that `choice` (left, right or tie) prefers."""
         return None if choice == "tie" else int((choice == "right") != self.swapped)
 
-    def choice(self, better: int | None) -> str:
+    def choice(self, better: int | None) -> Choice:
         """The inverse of `better`."""
         return "tie" if better is None else "right" if (better == 1) != self.swapped else "left"
 
