@@ -44,7 +44,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--models", nargs="+", default=["small", "default"], metavar="NAME|DIR")
     parser.add_argument("--samples", type=int, help="instead of each model's own number")
-    parser.add_argument("--sampler", default="", help="bridge or gibbs, where the model has both")
+    parser.add_argument("--sampler", default="", help="smc or gibbs, where the model has both")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--device", default="cpu")

@@ -14,6 +14,7 @@ import inspect
 import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from itertools import zip_longest
 from pathlib import Path
@@ -59,10 +60,27 @@ from fabula.sampling.driver import Answer, fill_stories
 from fabula.sampling.latents import draw_latents
 from fabula.sampling.many import fill_many
 from fabula.sampling.noise import Noise, seeded
-from fabula.sampling.protocol import DEFAULT, Sampler, sampler_named, samplers
+from fabula.sampling.protocol import (
+    DEFAULT,
+    Sampler,
+    able_samplers,
+    sampler_named,
+    samplers,
+    settings_for,
+    shown_settings,
+)
 from fabula.sampling.rules import WordRules
 from fabula.sampling.samples import Diagnostics, SampledStory
-from fabula.sampling.settings import FillSettings, choose, declared, offered, types_of, whole_number
+from fabula.sampling.settings import (
+    CANDIDATES,
+    WRITE_CANDIDATES,
+    WRITE_SAMPLES,
+    FillSettings,
+    declared,
+    offered,
+    types_of,
+    whole_number,
+)  # fmt: skip
 from fabula.sampling.task import Task, fill_task, partial_task, story_task, write_task
 from fabula.sampling.text import TokenText, WordText
 
@@ -82,8 +100,6 @@ EXPLAIN_WORDS, EXPLAIN_SAMPLES = 700, (8, 16)
 """`explain` draws Z so often that words of the story x draws are about `EXPLAIN_WORDS`, between `EXPLAIN_SAMPLES`."""
 POSTERIOR_SAMPLES = 200
 """Draws of a posterior where nobody says otherwise."""
-WRITE_SAMPLES = 10
-"""Stories that `write` draws and chooses from: it has no given sentences to suit."""
 UNKNOWN_SHOWN = 10
 """Words that a note about unknown words names, at most."""
 
@@ -162,9 +178,16 @@ def describe(name: str, folder: Path) -> dict[str, Any]:
             **({"base": base} if model.base else {"words": model.words}),
             "bytes": size,
             "figures": model.figures,
+            "settings": _settings(model.kind, model.sampling),
         }
     except (UserError, OSError, KeyError, TypeError, ValueError) as error:
         return {"name": name, "folder": str(folder), "damaged": str(error)}
+
+
+def _settings(kind: str, defaults: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+    """What `Narrator.settings` says of a model of this kind, without loading it."""
+    able = able_samplers(has_latent=kind not in ("lm", "s2s", "narrator"), reads_ahead=kind == "narrator")
+    return {sampler.name: shown_settings(sampler, defaults) for sampler in able}
 
 
 def _states(factors: Sequence[Factor]) -> dict[str, Any]:
@@ -207,7 +230,6 @@ class _Ready(NamedTuple):
     task: Task
     batch: InfillBatch
     names: Mapping[str, str]
-    sampler: str
     settings: FillSettings
     candidates: int
     seed: int
@@ -247,7 +269,7 @@ class Narrator:
         sentences: Sequence[str | None],
         *,
         arc: Arc = None,
-        candidates: int = 3,
+        candidates: int = CANDIDATES,
         sampler: str = DEFAULT,
         seed: int = 0,
         starts: Mapping[int, str] | None = None,
@@ -280,7 +302,7 @@ class Narrator:
         sentences: Sequence[str | None],
         *,
         arc: Arc = None,
-        candidates: int = 3,
+        candidates: int = CANDIDATES,
         sampler: str = DEFAULT,
         seed: int = 0,
         starts: Mapping[int, str] | None = None,
@@ -321,8 +343,8 @@ class Narrator:
             try:
                 said = {key: value for key, value in call.items() if key not in TASK_ARGUMENTS}
                 sampler, seed = call.get("sampler", DEFAULT), call.get("seed", 0)
-                one = self._ready(*told, call.get("candidates", 3), sampler, seed, said, known)
-                ready.append(one._replace(settings=one.settings.for_last_answer()) if at_once else one)
+                candidates = call.get("candidates", CANDIDATES)
+                ready.append(self._ready(*told, candidates, sampler, seed, said, known, at_once=at_once))
             except UserError as error:
                 ready.append(error)
         tasks = [one for one in ready if isinstance(one, _Ready)]
@@ -337,7 +359,7 @@ class Narrator:
 
     @with_settings
     def fill_many(
-        self, rows: Iterable[Mapping[str, Any]], *, candidates: int = 3, sampler: str = DEFAULT, seed: int = 0,
+        self, rows: Iterable[Mapping[str, Any]], *, candidates: int = CANDIDATES, sampler: str = DEFAULT, seed: int = 0,
         **settings: Any,
     ) -> Iterator[dict[str, Any]]:  # fmt: skip
         """Results for many rows, filled in together, in their order and as they come; any iterable of any length.
@@ -358,7 +380,7 @@ class Narrator:
         sentences: int | None = None,
         *,
         arc: Arc = None,
-        candidates: int = 1,
+        candidates: int = WRITE_CANDIDATES,
         samples: int | None = None,
         sampler: str = DEFAULT,
         seed: int = 0,
@@ -484,7 +506,7 @@ class Narrator:
     def posterior(
         self, sentences: Sequence[str | None], *, arc: Arc = None, samples: int | None = None, seed: int = 0
     ) -> Posterior:
-        """S and Z given the sentences that are there, as `bridge` draws them; a missing sentence is None or "_".
+        """S and Z given the sentences that are there, as `smc` draws them; a missing sentence is None or "_".
 
         Where all are missing this is the model's own law, given the arc.
         """
@@ -566,7 +588,7 @@ class Narrator:
 
     def _ready(
         self, task: Task, context: Context, candidates: int, name: str, seed: int, settings: Mapping[str, Any],
-        names: Mapping[str, str] | None = None,
+        names: Mapping[str, str] | None = None, *, at_once: bool = False,
     ) -> _Ready:  # fmt: skip
         """A task with its sampler and tensors: what is wrong with either is said here, before anything is drawn.
 
@@ -574,8 +596,7 @@ class Narrator:
         """
         sampler, notes = self._sampler(name)
         notes = self.notes + notes
-        said = {key: value for key, value in settings.items() if value is not None}
-        chosen = choose(sampler.name, sampler.settings, {**self.model.fill_defaults.get(sampler.name, {}), **said})
+        chosen = replace(settings_for(sampler, self.model.sampling_defaults, settings), at_once=at_once)
         candidates, seed = whole_number("candidates", candidates, at_least=1), _seed(seed)
         if task.starts:
             (of_openings,) = self.text.stand_ins([task])
@@ -595,7 +616,7 @@ class Narrator:
         length = len(task.sentences) - unsaid
         if length > HORIZON and self.model.has_latent:
             notes += (f"{length} sentences are {self._made_of()}: it is likely to wander",)
-        return _Ready(task, batch, names, sampler.name, chosen, candidates, seed, notes, context.people, unsaid)
+        return _Ready(task, batch, names, chosen, candidates, seed, notes, context.people, unsaid)
 
     def _made_of(self) -> str:
         known = self.checkpoint.figures.get("sentences")
@@ -610,8 +631,7 @@ class Narrator:
         self, task: Task, context: Context, candidates: int, name: str, seed: int, settings: Mapping[str, Any],
         at_once: bool = False,
     ) -> Iterator[Filling]:  # fmt: skip
-        ready = self._ready(task, context, candidates, name, seed, settings)
-        ready = ready._replace(settings=ready.settings.for_last_answer()) if at_once else ready
+        ready = self._ready(task, context, candidates, name, seed, settings, at_once=at_once)
         return (filling for (filling,) in self._rounds([ready]))
 
     def _rounds(self, tasks: Sequence[_Ready]) -> Iterator[list[Filling]]:
@@ -640,7 +660,8 @@ class Narrator:
             few = (f"{what}: no other story was among the samples ({drawn}); draw more of them",)
         return Filling(
             candidates=tuple(self._candidate(asked.task, asked.names, story, asked.unsaid) for story in stories),
-            model=self.name, sampler=asked.sampler, samples=asked.settings.samples, drawn=drawn, seed=asked.seed,
+            model=self.name, sampler=asked.settings.sampler.name, samples=asked.settings.samples, drawn=drawn,
+            seed=asked.seed,
             diagnostics=_movement(diagnostics, len(asked.task.sentences), asked.unsaid),
             notes=asked.notes + few, names=asked.names,
         )  # fmt: skip
@@ -652,15 +673,21 @@ class Narrator:
 
     def usual_samples(self, sampler: str = DEFAULT) -> int:
         """How many samples `fill` draws where nobody says otherwise."""
-        found = self._sampler(sampler)[0]
-        return choose(found.name, found.settings, self.model.fill_defaults.get(found.name, {})).samples
+        return settings_for(self._sampler(sampler)[0], self.model.sampling_defaults, {}).samples
+
+    def settings(self) -> dict[str, dict[str, Any]]:
+        """The settings that apply where nobody says otherwise, for every sampler that this model can run.
+
+        >>> fabula.load("small").settings()["smc"]["samples"]
+        50
+        """
+        able = able_samplers(self.model.has_latent, self.model.reads_ahead)
+        return {sampler.name: shown_settings(sampler, self.model.sampling_defaults) for sampler in able}
 
     def _sampler(self, name: str) -> tuple[Sampler, tuple[str, ...]]:
         """The sampler of this name; where it needs latents that the model lacks, another one and a note."""
         sampler, latent = sampler_named(name), self.model.has_latent
-        kinds = {"any", "latent" if latent else "no latent"}
-        kinds |= {"looks ahead"} if latent or self.model.reads_ahead else set()
-        able = [other for other in samplers().values() if other.runs_on in kinds]
+        able = able_samplers(latent, self.model.reads_ahead)
         if sampler in able:
             return sampler, ()
         others = " or ".join(other.name for other in able)

@@ -118,12 +118,12 @@ def test_one_training_step(kind: str, objective: dict[str, Any], device: str, to
 @pytest.mark.parametrize(
     ("model", "sampler", "more"),
     [
-        ("default", "bridge", {}),
+        ("default", "smc", {}),
         ("default", "gibbs", {"x_step": "greedy"}),
         ("default", "gibbs", {"x_step": "sampled"}),
         ("lm", "rerank", {}),
     ],
-    ids=["bridge", "gibbs-greedy", "gibbs-sampled", "rerank"],
+    ids=["smc", "gibbs-greedy", "gibbs-sampled", "rerank"],
 )
 def test_fill(model: str, sampler: str, more: dict[str, Any], device: str, random_models: Path) -> None:
     """Three seeds, three candidates each: four in five have the same words, and these the same log-probabilities."""

@@ -15,10 +15,10 @@ from fabula.models.settings import LanguageSettings, ModelSettings
 from fabula.sampling import decode
 from fabula.sampling.batch import InfillBatch, infill_batch
 from fabula.sampling.cast import Cast
-from fabula.sampling.decode import DecodingConfig
 from fabula.sampling.noise import Noise, seeded
 from fabula.sampling.repeats import bar_repeats, echoed, repeated
 from fabula.sampling.rules import WordRules
+from fabula.sampling.settings import DecodingConfig
 
 WORDS = [
     "Tom",

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from fabula.models.dynamics import Dynamics
 from fabula.models.gaussian import Potential
-from fabula.sampling.conditionals import LatentConditional, sweep_Z
+from fabula.sampling.gibbs import LatentConditional, sweep_Z
 
 D, K = 4, 3
 

@@ -15,9 +15,9 @@ from fabula.models.settings import DynamicsSettings, LanguageSettings, ModelSett
 from fabula.models.slds import SLDS
 from fabula.sampling import decode
 from fabula.sampling.batch import InfillBatch, flatten, infill_batch
-from fabula.sampling.decode import DecodingConfig
 from fabula.sampling.noise import Noise, seeded
 from fabula.sampling.rules import WordRules
+from fabula.sampling.settings import DecodingConfig
 
 VOCABULARY = Vocabulary((*SPECIALS, ".", "a", "b", "!", ","))
 RULES = WordRules.of(WordTokenizer(VOCABULARY))

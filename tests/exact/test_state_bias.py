@@ -21,10 +21,10 @@ from fabula.models.settings import DynamicsSettings, LanguageSettings, ModelSett
 from fabula.models.slds import SLDS
 from fabula.sampling import gibbs
 from fabula.sampling.batch import InfillBatch, infill_batch
-from fabula.sampling.conditionals import LatentConditional
-from fabula.sampling.decode import DecodingConfig
+from fabula.sampling.gibbs import LatentConditional
 from fabula.sampling.noise import Noise, seeded
 from fabula.sampling.rules import WordRules
+from fabula.sampling.settings import GibbsSettings
 
 SIZES, K, D, WORDS = (2, 3), 6, 2, 11
 STORIES = [[[4, 5], [6], [7, 8, 9]], [[4, 6], [10]]]
@@ -201,7 +201,7 @@ def test_the_gibbs_step_draws_S_given_Z_and_X(monkeypatch: pytest.MonkeyPatch) -
     noise = Noise([seeded(3)], [3], chains, "cpu")
     begun, log_p_X = torch.zeros(chains, 3, dtype=torch.int64), torch.zeros(chains, 3)
     state = gibbs.GibbsState(begun, Z.expand(chains, -1, -1), story.X, story.lengths, log_p_X)
-    how = gibbs.GibbsSettings(chains=chains, tags="free", decoding=DecodingConfig())
+    how = GibbsSettings(samples=chains, chains=chains, tags="free")
     rules = WordRules.of(WordTokenizer(Vocabulary((*SPECIALS, ".", *"abcdef"))))
     S = gibbs.sweep(model, LatentConditional(model.dynamics), rules, story, how, state, noise).S
     batch = StoryDataset(Stories.from_sentences([STORIES[0]]), "cpu").batch(np.arange(1))

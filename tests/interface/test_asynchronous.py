@@ -62,7 +62,7 @@ def test_the_loop_goes_on_while_the_model_works(random_models: Path) -> None:
 
 def test_nothing_of_the_narrator_is_missing() -> None:
     """All but what answers at once, and `fill_together`, which is the servers' way in."""
-    quick = {"count_tokens", "usual_samples", "name", "fill_together"}
+    quick = {"count_tokens", "settings", "usual_samples", "name", "fill_together"}
     public = {name for name in dir(Narrator) if not name.startswith("_")}
     assert {name for name in public - quick if callable(getattr(Narrator, name))} <= set(dir(AsyncNarrator))
     assert inspect.signature(AsyncNarrator.fill).parameters.keys() == inspect.signature(Narrator.fill).parameters.keys()

@@ -77,7 +77,7 @@ BAD: dict[str, tuple[Any, str]] = {
     "a number for a sentence": ({"id": "x", "sentences": [3, None]}, "sentence 1 is not a text"),
     "wrong arc": ({"id": "x", "sentences": STORY, "arc": "+"}, "the arc has 1 tags for 3 sentences"),
     "unknown key": ({"id": "x", "sentences": STORY, "arcs": "+"}, "unknown key 'arcs'"),
-    "unknown setting": ({"id": "x", "sentences": STORY, "settings": {"sampels": 3}}, "bridge has no setting 'sampels'"),
+    "unknown setting": ({"id": "x", "sentences": STORY, "settings": {"sampels": 3}}, "smc has no setting 'sampels'"),
     "bad setting": ({"id": "x", "sentences": STORY, "settings": {"samples": "many"}}, "samples must be a whole number"),
     "lone surrogate": ({"id": "x", "sentences": ["\ud800 was sad.", None]}, "lone surrogate"),
 }  # fmt: skip

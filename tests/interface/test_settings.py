@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -14,11 +15,12 @@ import pytest
 from repeating_sampler import RepeatingSampler
 
 import fabula
+from fabula.apps.serve.bodies import Sampling, with_settings
 from fabula.cli import main
 from fabula.errors import UserError
 from fabula.sampling import protocol
 from fabula.sampling.protocol import register_sampler, sampler_named, samplers
-from fabula.sampling.settings import BridgeFillSettings, GibbsFillSettings, RerankFillSettings, choose
+from fabula.sampling.settings import GibbsSettings, RerankSettings, SMCSettings, choose
 
 STORY = ["Mia's car would not start.", None, None, "Mia made it to work on time."]
 GIVEN = ["_" if sentence is None else sentence for sentence in STORY]
@@ -40,8 +42,6 @@ def repeating() -> Iterator[None]:
 @pytest.mark.usefixtures("repeating")
 def test_a_sampler_of_ones_own_is_one_file_and_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     """Every door offers it with its own setting; others do not have that setting, nor it theirs."""
-    from fabula.apps.serve.bodies import Sampling, with_settings
-
     for words, sentence in (([], STORY[0]), (["--words", "3"], "Mia's car")):
         assert main(["fill", *GIVEN, "--sampler", "repeat", "--samples", "2", *words, "--json"]) == 0
         answer = json.loads(capsys.readouterr().out)
@@ -57,7 +57,7 @@ def test_a_sampler_of_ones_own_is_one_file_and_one_line(capsys: pytest.CaptureFi
     assert "repeat" in body["sampler"]["enum"]
     assert body["words"]["anyOf"][0] == {"type": "integer", "minimum": 1, "maximum": 9}
     assert main(["fill", *GIVEN, "--words", "3"]) == 2
-    assert "bridge has no setting 'words'" in capsys.readouterr().err
+    assert "smc has no setting 'words'" in capsys.readouterr().err
     assert main(["fill", *GIVEN, "--sampler", "repeat", "--chains", "3"]) == 2
     assert "repeat has no setting 'chains'; it has samples" in capsys.readouterr().err
     assert main(["fill", *GIVEN, "--sampler", "repeat", "--words", "0"]) == 2
@@ -88,24 +88,23 @@ def test_a_sampler_of_another_package_is_found(monkeypatch: pytest.MonkeyPatch) 
     with pytest.warns(UserWarning, match="broken cannot be loaded"):
         assert sampler_named("repeat").name == "repeat"
     del samplers()["repeat"]
-    assert list(samplers()) == ["bridge", "gibbs", "rerank"]
+    assert list(samplers()) == ["smc", "gibbs", "rerank"]
 
 
 @pytest.mark.parametrize(
     ("sampler", "chosen", "says"),
     [
-        ("bridge", {"chains": 2}, "bridge has no setting 'chains'; it has samples, top_k"),
-        ("bridge", {"rank": "consensus"}, "rank must be critic or ending or density, not 'consensus'"),
-        ("bridge", {"rank": "critic"}, "this model has no critic: rank by ending or density"),
-        ("bridge", {"memory_gib": 1.0}, "bridge has no setting 'memory_gib'"),
-        ("bridge", {"chains": 3}, "bridge has no setting 'chains'"),
-        ("bridge", {"z_observes": "past"}, "bridge has no setting 'z_observes'"),
-        ("bridge", {"tags": "peek"}, "tags must be read or free, not 'peek'"),
-        ("bridge", {"no_repeat": 1}, "no_repeat must be 0 or at least 2, not 1"),
+        ("smc", {"chains": 2}, "smc has no setting 'chains'; it has samples, top_k"),
+        ("smc", {"rank": "consensus"}, "rank must be critic or ending or density, not 'consensus'"),
+        ("smc", {"rank": "critic"}, "this model has no critic: rank by ending or density"),
+        ("bridge", {"memory_gib": 1.0}, "smc has no setting 'memory_gib'"),
+        ("smc", {"correct": True}, "smc has no setting 'correct'"),
+        ("smc", {"tags": "peek"}, "tags must be read or free, not 'peek'"),
+        ("smc", {"no_repeat": 1}, "no_repeat must be 0 or at least 2, not 1"),
         ("gibbs", {"x_step": "bogus"}, "x_step must be greedy or sampled, not 'bogus'"),
         ("gibbs", {"x_step": "sampled", "top_k": 1}, "needs words to choose among"),
         ("gibbs", {"twist_weight": 0.5}, "gibbs has no setting 'twist_weight'"),
-        ("magic", {}, "unknown sampler 'magic'; there are bridge, gibbs, rerank"),
+        ("magic", {}, "unknown sampler 'magic'; there are smc, gibbs, rerank"),
     ],
 )
 def test_a_setting_that_the_sampler_does_not_have_is_an_error(sampler: str, chosen: dict[str, Any], says: str) -> None:
@@ -121,18 +120,45 @@ def test_python_names_every_setting() -> None:
     assert parameters["twist_weight"].annotation == float | None
     assert parameters["chains"].default is None
     assert "settings" not in parameters
-    assert "z_observes" not in parameters
+    assert "resample_below" not in parameters
     assert "gibbs (the paper's): samples, top_k" in (fabula.Narrator.write.__doc__ or "")
     assert "no_repeat: runs of so many words stand only once" in (fabula.Narrator.fill_iter.__doc__ or "")
 
 
-def test_plain_settings_are_the_models_own_law() -> None:
-    smc = BridgeFillSettings.plain(samples=7)
+def test_plain_settings_are_the_models_own_distribution() -> None:
+    smc = SMCSettings.plain(samples=7)
     off = (smc.fluency, smc.twist_weight, smc.context, smc.agreement, smc.no_repeat)
     assert (smc.samples, smc.temperature, smc.allow_new_names, off) == (7, 1.0, True, (0,) * 5)
-    assert (RerankFillSettings.plain().temperature, RerankFillSettings.plain().no_repeat) == (1.0, 0)
-    assert GibbsFillSettings.plain() == GibbsFillSettings()
-    assert choose("bridge", BridgeFillSettings, {}) == BridgeFillSettings()
+    assert (RerankSettings.plain().temperature, RerankSettings.plain().no_repeat) == (1.0, 0)
+    assert GibbsSettings.plain() == GibbsSettings()
+    assert choose("smc", SMCSettings, {}) == SMCSettings()
+
+
+def test_a_models_own_defaults_show_wherever_settings_are_listed(
+    random_models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In `--help`, in `fabula models`, in Python, and in what is drawn; the sampler's old name still counts."""
+    shutil.copytree(random_models / "default", tmp_path / "mine")
+    config = json.loads((tmp_path / "mine" / "config.json").read_text())
+    config["sampling"] = {"bridge": {"samples": 7, "top_k": 3, "rank": "density"}}
+    (tmp_path / "mine" / "config.json").write_text(json.dumps(config))
+    monkeypatch.setenv("FABULA_MODELS", str(tmp_path))
+    with pytest.raises(SystemExit):
+        main(["fill", "--help", "--model", "mine"])
+    page = " ".join(capsys.readouterr().out.split())
+    assert "stories to draw and choose from (7; for gibbs 50; for rerank 1000)" in page
+    assert "how probable they are (density)" in page
+    with pytest.raises(SystemExit):
+        main(["write", "--model=mine", "--help"])
+    assert "stories to draw and choose from (10)" in " ".join(capsys.readouterr().out.split())
+    assert main(["models", "--settings"]) == 0
+    assert "smc: samples 7, top_k 3, temperature 0.9" in capsys.readouterr().out
+    model = fabula.load("mine")
+    assert {name: values["samples"] for name, values in model.settings().items()} == {"smc": 7, "gibbs": 50}
+    assert (model.fill(STORY).samples, model.fill(STORY, samples=2).samples, model.write(2).samples) == (7, 2, 10)
+    by_old_name = model.fill(STORY, sampler="bridge", seed=3)
+    assert by_old_name.sampler == "smc"
+    assert by_old_name.to_json() == model.fill(STORY, seed=3).to_json()
 
 
 WRONG_TYPES = """
@@ -191,6 +217,7 @@ print("all")
 """
 
 
+@pytest.mark.system
 def test_values_of_a_wrong_type_are_one_clear_line() -> None:
     """In a process of its own: here every annotation is checked, and the check would come first."""
     done = subprocess.run([sys.executable, "-c", WRONG_TYPES], capture_output=True, text=True, timeout=120)

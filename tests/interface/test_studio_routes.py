@@ -91,7 +91,7 @@ def test_the_document_names_every_route_and_its_errors(client: httpx.Client) -> 
 def test_writing_routes_answer(client: httpx.Client) -> None:
     filled = client.post("/api/fill", json={"sentences": STORY, "candidates": 2, "samples": 4}).json()
     assert [s["text"] for s in filled["candidates"][0]["sentences"]][::2] == STORY[::2]
-    assert (len(filled["candidates"]), filled["samples"], filled["sampler"]) == (2, 4, "bridge")
+    assert (len(filled["candidates"]), filled["samples"], filled["sampler"]) == (2, 4, "smc")
     written = client.post("/api/write", json={"sentences": 3, "arc": ["negative", None, "positive"]}).json()
     assert [s["tag"] for s in written["candidates"][0]["sentences"]][::2] == ["negative", "positive"]
     assert len(client.post("/api/tag", json={"sentences": TOLD}).json()["tags"]) == 2
@@ -142,7 +142,7 @@ def test_opening_words_are_kept(client: httpx.Client) -> None:
         ("fill", {"sentences": STORY, "arc": ["happy", None, None]}, "arc", "unknown tag 'happy'"),
         ("fill", {"sentences": STORY, "starts": {"1": "Tom"}}, "starts", "sentence 1 is given"),
         ("fill", {"sentences": STORY, "starts": {"x": "Tom"}}, "starts.x", "pattern"),
-        ("fill", {"sentences": STORY, "sampler": "magic"}, "sampler", "bridge"),
+        ("fill", {"sentences": STORY, "sampler": "magic"}, "sampler", "smc"),
         ("fill", {"sentences": STORY, "sampler": "rerank"}, "sampler", "without latents"),
         ("fill", {"sentences": STORY, "model": "nothing"}, "model", "no model is called 'nothing' here"),
         ("fill", {"sentences": STORY, "model": "../default"}, "model", "no model is called"),

@@ -16,9 +16,9 @@ from fabula.models.io import Checkpoint, save
 from fabula.models.settings import ModelSettings
 from fabula.sampling import smc
 from fabula.sampling.batch import infill_batch
-from fabula.sampling.decode import DecodingConfig
 from fabula.sampling.noise import Noise, seeded
 from fabula.sampling.rules import WordRules
+from fabula.sampling.settings import SMCSettings
 from fabula.training.recipe import Recipe
 from toy_decoder import END, TEXTS, PairTokenizer, ToyModel
 
@@ -49,7 +49,7 @@ def test_a_decoder_of_one_file_goes_through_the_command(folder: Path, capsys: py
     line = ["fill", "ab ac.", "_", "_", "bb.", "--arc", "+ ? - ?", "--starts", "2:bc", "--samples", "20", "--json"]
     assert main([*line, "--model", str(folder), "--seed", "3"]) == 0
     filling = json.loads(capsys.readouterr().out)
-    assert filling["sampler"] == "bridge"
+    assert filling["sampler"] == "smc"
     for candidate in filling["candidates"]:
         texts = [s["text"] for s in candidate["sentences"]]
         assert (texts[0], texts[3]) == ("ab ac.", "bb.")
@@ -91,12 +91,10 @@ def test_weights_p_over_r_make_the_proposal_exact() -> None:
         truth = truth + (log_p if i else 0.0)
     p = truth.detach().double().softmax(0)
     particles = 4_000
-    settings = smc.BridgeSettings(
-        particles=particles, decoding=DecodingConfig(top_k=0, max_words=limit), correct=True, resample_below=0.0,
-    )  # fmt: skip
+    settings = SMCSettings.plain(samples=particles, top_k=0, max_words=limit, correct=True, resample_below=0.0)
     noise = Noise([seeded(5)], [3], particles, "cpu")
     with torch.inference_mode():
-        found, _ = smc.island(model, rules, batch, smc.without_latents(batch), settings, noise)
+        found, _ = smc.draw_groups(model, rules, batch, smc.without_latents(batch), settings, [noise])
     number = {s: n for n, s in enumerate(every)}
     place = torch.tensor([number[tuple(t for t in row if t != PAD)] for row in found.X[:, 1].tolist()])
     w = found.log_weight.double().softmax(0)

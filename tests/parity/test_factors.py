@@ -72,7 +72,7 @@ def test_a_checkpoint_keeps_its_factors(models: Path) -> None:
     assert load(models / "default").states == STATES
 
 
-@pytest.mark.parametrize("sampler", ["bridge", "gibbs"])
+@pytest.mark.parametrize("sampler", ["smc", "gibbs"])
 @pytest.mark.parametrize(
     ("arc", "options"),
     [

@@ -20,7 +20,7 @@ from fabula.sampling.driver import Answer, draw, fill_batch
 from fabula.sampling.noise import Noise, seeded
 from fabula.sampling.rules import WordRules
 from fabula.sampling.samples import SampledStory
-from fabula.sampling.settings import BridgeFillSettings, FillSettings, GibbsFillSettings, RerankFillSettings
+from fabula.sampling.settings import FillSettings, GibbsSettings, RerankSettings, SMCSettings
 
 VOCABULARY = Vocabulary((*SPECIALS, ".", "!", *(f"w{i}" for i in range(40))))
 RULES = WordRules.of(WordTokenizer(VOCABULARY))
@@ -35,14 +35,14 @@ STORIES: list[list[list[int] | None]] = [
 TAGS = [[0, -1, -1, 2, -1], [-1, -1], [1, 1, 1, 1], [-1] * 5, [2, -1, -1, 0], [-1] * 6]
 SEEDS = [3, 1, 4, 1, 5, 9]
 WAYS = [
-    ("slds", "sentence", GibbsFillSettings.plain(samples=12, chains=3, max_words=8)),
-    ("slds", "story", GibbsFillSettings.plain(samples=12, chains=3, max_words=8)),
-    ("slds", "sentence", GibbsFillSettings.plain(samples=6, chains=3, x_step="sampled", max_words=8)),
-    ("slds", "sentence", BridgeFillSettings.plain(samples=10, max_words=8)),
-    ("slds", "sentence", BridgeFillSettings.plain(samples=10, max_words=8, tags="free")),
-    ("lds", "story", BridgeFillSettings.plain(samples=10, max_words=8)),
-    ("lm", "sentence", RerankFillSettings.plain(samples=20, max_words=8)),
-    ("s2s", "sentence", RerankFillSettings.plain(samples=20, max_words=8)),
+    ("slds", "sentence", GibbsSettings.plain(samples=12, chains=3, max_words=8)),
+    ("slds", "story", GibbsSettings.plain(samples=12, chains=3, max_words=8)),
+    ("slds", "sentence", GibbsSettings.plain(samples=6, chains=3, x_step="sampled", max_words=8)),
+    ("slds", "sentence", SMCSettings.plain(samples=10, max_words=8)),
+    ("slds", "sentence", SMCSettings.plain(samples=10, max_words=8, tags="free")),
+    ("lds", "story", SMCSettings.plain(samples=10, max_words=8)),
+    ("lm", "sentence", RerankSettings.plain(samples=20, max_words=8)),
+    ("s2s", "sentence", RerankSettings.plain(samples=20, max_words=8)),
 ]
 
 
@@ -128,15 +128,15 @@ def test_candidates_are_distinct_and_ranked() -> None:
 
 
 @pytest.mark.parametrize("particles", [1, 2, 5, 12])
-def test_bridge_says_how_it_moved_with_its_last_round_only(particles: int) -> None:
-    """Two islands, the first a fifth; with fewer than five particles there is only one of them."""
-    settings = BridgeFillSettings.plain(samples=particles, max_words=8)
+def test_smc_says_how_it_moved_with_its_last_round_only(particles: int) -> None:
+    """Two particle groups, the first a fifth; with fewer than five particles there is only one of them."""
+    settings = SMCSettings.plain(samples=particles, max_words=8)
     rounds = list(draw(a_model("slds", "sentence"), RULES, a_page(range(1)), settings, [seeded(0)]))
     assert [len(r.score) for r, _ in rounds] == {1: [1], 2: [2], 5: [1, 4], 12: [2, 10]}[particles]
     assert [movement is not None for _, movement in rounds] == [False] * (len(rounds) - 1) + [True]
 
 
-def test_bridge_finds_its_tag_paths_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_smc_finds_its_tag_paths_once(monkeypatch: pytest.MonkeyPatch) -> None:
     calls = []
     real = latents.find_paths
 
@@ -149,17 +149,17 @@ def test_bridge_finds_its_tag_paths_once(monkeypatch: pytest.MonkeyPatch) -> Non
     assert len(calls) == 1
 
 
-def test_resampling_keeps_the_total_weight_of_an_island() -> None:
-    """Sentence 1 is weighed, then a blank: resampled or not, the island's mean weight is what sentence 1 gave it."""
+def test_resampling_keeps_the_total_weight_of_a_group() -> None:
+    """Sentence 1 is weighed, then a blank: resampled or not, the group's mean weight is what sentence 1 gave it."""
     model = a_model("slds", "sentence")
     assert isinstance(model, SLDS)
     blanks = infill_batch([[[8, 9, 4], None, None], [[20, 21], None]])
-    blanks, phi = smc.observe(model, blanks, "free", "given")
+    blanks, phi = smc.observe(model, blanks, "free")
     totals = []
     for share in (0.0, 1.0):
-        settings = smc.BridgeSettings(particles=20, resample_below=share, tags="free")
+        settings = SMCSettings.plain(samples=20, resample_below=share, tags="free")
         noise = Noise([seeded(1), seeded(2)], blanks.sentences, 20, "cpu")
-        drawn, _ = smc.island(model, RULES, blanks, phi, settings, noise)
+        drawn, _ = smc.draw_groups(model, RULES, blanks, phi, settings, [noise])
         weights = drawn.log_weight.view(2, 20)
         assert bool((weights.std(1) < 1e-6).all()) == (share == 1.0)
         totals.append(weights.logsumexp(1))
@@ -168,14 +168,14 @@ def test_resampling_keeps_the_total_weight_of_an_island() -> None:
 
 
 @pytest.mark.parametrize("share", [0.0, 1.0])
-def test_islands_side_by_side_tell_what_they_tell_one_after_the_other(share: float) -> None:
-    """Each island is resampled for itself, by its own numbers; two stories, one of them shorter."""
+def test_groups_side_by_side_draw_what_they_draw_one_after_the_other(share: float) -> None:
+    """Each group is resampled for itself, by its own numbers; two stories, one of them shorter."""
     model = a_model("slds", "sentence")
     blanks = infill_batch([[[8, 9, 4], None, None, [6, 5]], [[20, 21], None]])
     found = []
     for at_once in (False, True):
-        settings = smc.BridgeSettings(particles=12, resample_below=share, tags="free", at_once=at_once)
-        rounds = list(smc.run(model, RULES, blanks, settings, [seeded(1), seeded(2)]))
+        settings = SMCSettings.plain(samples=12, resample_below=share, tags="free", at_once=at_once)
+        rounds = list(smc.run(model, blanks, settings, [seeded(1), seeded(2)], rules=RULES))
         assert len(rounds) == (1 if at_once else 2)
         told = [torch.cat([part.view(2, -1, *part.shape[1:]) for part in parts], 1) for parts in (
             [r.X for r, _ in rounds], [r.log_weight for r, _ in rounds], [r.score for r, _ in rounds]
@@ -197,7 +197,7 @@ def test_islands_side_by_side_tell_what_they_tell_one_after_the_other(share: flo
 )
 def test_gibbs_draws_as_many_samples_as_were_asked_for(samples: int, chains: int | None, sizes: list[int]) -> None:
     """Chains share them; in the last round some may be left over."""
-    settings = GibbsFillSettings.plain(samples=samples, chains=chains, max_words=8)
+    settings = GibbsSettings.plain(samples=samples, chains=chains, max_words=8)
     rounds = list(draw(a_model("slds", "sentence"), RULES, a_page(range(2)), settings, [seeded(0), seeded(1)]))
     assert [len(r.score) for r, _ in rounds] == [2 * size for size in sizes]
     for r, _ in rounds:

@@ -99,7 +99,7 @@ def check(filling: Filling, story: list[str | None]) -> None:
 
 
 @settings(max_examples=40, deadline=None)
-@given(story=stories, sampler=st.sampled_from(["gibbs", "bridge"]), seed=st.integers(0, 2**31))
+@given(story=stories, sampler=st.sampled_from(["gibbs", "smc"]), seed=st.integers(0, 2**31))
 def test_given_sentences_are_untouched_and_written_ones_are_sentences(
     story: list[str | None], sampler: str, seed: int
 ) -> None:
@@ -111,7 +111,7 @@ def test_given_sentences_are_untouched_and_written_ones_are_sentences(
 def test_so_do_the_other_models(story: list[str | None], kind: str, seed: int) -> None:
     filling = narrator(kind).fill(story, samples=4, candidates=2, seed=seed)
     check(filling, story)
-    assert filling.sampler == ("bridge" if kind == "lds" else "rerank")
+    assert filling.sampler == ("smc" if kind == "lds" else "rerank")
 
 
 @settings(max_examples=60, deadline=None)
@@ -128,7 +128,7 @@ def test_an_arc_reads_the_same_in_signs_and_in_words(tags: list[str | None], bla
 
 @settings(max_examples=20, deadline=None)
 @given(
-    arc=st.lists(st.sampled_from([*LABELS, None]), min_size=4, max_size=4), sampler=st.sampled_from(["gibbs", "bridge"])
+    arc=st.lists(st.sampled_from([*LABELS, None]), min_size=4, max_size=4), sampler=st.sampled_from(["gibbs", "smc"])
 )
 def test_given_tags_are_kept(arc: list[str | None], sampler: str) -> None:
     story = ["Tom was sad .", None, None, "He ran ."]
@@ -163,13 +163,13 @@ def test_known_words_and_things_are_not_taken_for_names() -> None:
 
 @pytest.mark.parametrize("starts", [{2: "She was"}, {2: "Tom"}])
 def test_opening_words_open(starts: dict[int, str]) -> None:
-    for sampler in ("gibbs", "bridge"):
+    for sampler in ("gibbs", "smc"):
         filling = narrator("slds").fill(["Tom ran .", None, None], starts=starts, sampler=sampler, samples=4)
         assert all(c.sentences[1].text.startswith(starts[2]) for c in filling.candidates)
 
 
 def test_answers_improve_and_end_at_what_fill_returns() -> None:
-    for sampler in ("gibbs", "bridge"):
+    for sampler in ("gibbs", "smc"):
         story = ["Tom ran .", None, None, "Tom was sad ."]
         answers = list(narrator("slds").fill_iter(story, sampler=sampler, samples=20, seed=3))
         best = [answer.candidates[0].score for answer in answers]

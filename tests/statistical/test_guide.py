@@ -1,4 +1,4 @@
-"""A critic that guides particles changes which are kept on the way, not the law that their weights stand for."""
+"""A guiding critic changes which particles are kept on the way, not the distribution that their weights stand for."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from torch import Tensor
 from fabula.models.critic import Critic, Verdict
 from fabula.sampling import smc
 from fabula.sampling.batch import infill_batch
-from fabula.sampling.decode import DecodingConfig
 from fabula.sampling.noise import Noise, seeded
 from fabula.sampling.rules import WordRules
+from fabula.sampling.settings import SMCSettings
 from toy_decoder import END, PairTokenizer, ToyModel
 
 
@@ -46,24 +46,23 @@ def a_model() -> Judged:
     return model.eval()
 
 
-def islands(model: Judged, given: list[Any], guide: float, count: int, particles: int) -> list[tuple[Tensor, Tensor]]:
-    """Of every island: its particles' log weights, and the length of the first written sentence."""
+def groups(model: Judged, given: list[Any], guide: float, count: int, particles: int) -> list[tuple[Tensor, Tensor]]:
+    """Of every particle group: its particles' log weights, and the length of the first written sentence."""
     batch, rules = infill_batch([given], end=END), WordRules.of(PairTokenizer())
-    settings = smc.BridgeSettings(
-        particles=particles, decoding=DecodingConfig(top_k=0, max_words=5), correct=True, resample_below=1.0,
-        guide=guide, rank="critic",
-    )  # fmt: skip
+    settings = SMCSettings.plain(
+        samples=particles, top_k=0, max_words=5, correct=True, resample_below=1.0, guide=guide, rank="critic"
+    )
     found = []
     for seed in range(count):
         noise = Noise([seeded(seed)], [len(given)], particles, "cpu")
         with torch.inference_mode():
-            drawn, _ = smc.island(model, rules, batch, smc.without_latents(batch), settings, noise)
+            drawn, _ = smc.draw_groups(model, rules, batch, smc.without_latents(batch), settings, [noise])
         found.append((drawn.log_weight.double(), drawn.lengths[:, 1].double()))
     return found
 
 
 def estimate(found: list[tuple[Tensor, Tensor]]) -> tuple[float, float]:
-    """The weighted mean over all islands, and its standard error by leaving out one island at a time."""
+    """The weighted mean over all groups, and its standard error by leaving out one group at a time."""
     top = max(float(w.max()) for w, _ in found)
     sums = torch.stack([torch.stack([(w - top).exp().sum(), ((w - top).exp() * x).sum()]) for w, x in found])
     total = sums.sum(0)
@@ -72,13 +71,13 @@ def estimate(found: list[tuple[Tensor, Tensor]]) -> tuple[float, float]:
 
 
 @pytest.mark.parametrize("ending", [True, False])
-def test_the_weighted_law_is_the_same_with_a_guide(ending: bool) -> None:
-    """Mean length of the first of two written sentences, 30 islands of 400: the two differ by less than 5 standard
+def test_the_weighted_distribution_is_the_same_with_a_guide(ending: bool) -> None:
+    """Mean length of the first of two written sentences, 30 groups of 400: the two differ by less than 5 standard
     errors (a false alarm below 1e-6), while the unweighted means differ by far more."""
     encode = PairTokenizer().encode
     given = [encode("ab."), None, None, *([encode("bc bb.")] if ending else [])]
     model = a_model()
-    free, guided = (islands(model, given, guide, 30, 400) for guide in (0.0, 1.0))
+    free, guided = (groups(model, given, guide, 30, 400) for guide in (0.0, 1.0))
     (a, se_a), (b, se_b) = estimate(free), estimate(guided)
     error = (se_a**2 + se_b**2) ** 0.5
     assert abs(a - b) < 5 * error + 1e-9, (a, b, error)
@@ -89,8 +88,8 @@ def test_the_weighted_law_is_the_same_with_a_guide(ending: bool) -> None:
 def test_candidates_come_in_the_order_of_the_critic() -> None:
     batch = infill_batch([[PairTokenizer().encode("ab."), None, None]], end=END)
     rules, model = WordRules.of(PairTokenizer()), a_model()
-    settings = smc.BridgeSettings(particles=20, decoding=DecodingConfig(top_k=0, max_words=5), rank="critic")
-    rounds = list(smc.run(model, rules, batch, settings, [seeded(1)]))
+    settings = SMCSettings.plain(samples=20, top_k=0, max_words=5, rank="critic")
+    rounds = list(smc.run(model, batch, settings, [seeded(1)], rules=rules))
     for stories, _ in rounds:
         assert stories.verdict is not None
         written = (stories.lengths - 1).clamp(min=0).sum(1).float()

@@ -1,4 +1,4 @@
-"""A linear-Gaussian stand-in for text: the Z sweep leaves its known posterior invariant, bridge draws from it.
+"""A linear-Gaussian stand-in for text: the Z sweep leaves its known posterior invariant, smc draws from it.
 
 Sentences are vectors, X_i ~ N(Z_i, R), so phi_i is the likelihood itself and everything is jointly Gaussian given S.
 Chains are independent, so their states are i.i.d. and z-tests are honest.
@@ -16,7 +16,7 @@ from fabula.models.dynamics import Dynamics
 from fabula.models.gaussian import Potential
 from fabula.models.scaffold import Scaffold
 from fabula.sampling import latents
-from fabula.sampling.conditionals import LatentConditional, sweep_Z
+from fabula.sampling.gibbs import LatentConditional, sweep_Z
 from fabula.sampling.noise import Noise, seeded
 
 D, K, N, CHAINS = 2, 2, 4, 20_000
@@ -103,7 +103,7 @@ def test_sweep_with_a_sampled_X_step_leaves_the_exact_posterior_invariant() -> N
 
 
 @pytest.mark.parametrize("way", ["enumerated", "sampled"])
-def test_bridge_draws_from_the_exact_posterior(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_smc_draws_from_the_exact_posterior(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """S free, Z free, two sentences given: 20,000 joint draws against the mixture over all 16 tag paths.
 
     72 moments of Z and 4 of S at 5 standard errors: a false alarm in less than 5e-5 of all seeds. Sampled

@@ -29,9 +29,7 @@ class StubNarrator:
             Sentence(f"Word {call['seed'] % 9973} came." if text is None else text, text is None, None, -1.0)
             for text in call["sentences"]
         )
-        return Filling(
-            (Candidate(sentences, -float(call["seed"] % 101)),), "stub", "bridge", 1, 1, call["seed"], NOTHING
-        )
+        return Filling((Candidate(sentences, -float(call["seed"] % 101)),), "stub", "smc", 1, 1, call["seed"], NOTHING)
 
 
 def load() -> StubNarrator:

@@ -14,7 +14,7 @@ from fabula.metrics.record import mean_and_error, rounded
 from fabula.sampling.batch import infill_batch
 from fabula.sampling.driver import fill_batch
 from fabula.sampling.noise import seeded
-from fabula.sampling.settings import RerankFillSettings
+from fabula.sampling.settings import RerankSettings
 from fabula_paper.bench import Bench
 from fabula_paper.plan import BY_NAME, HUMAN, JUDGE, MIDDLE, PLAIN, SETTINGS, Unit
 from fabula_paper.records import rounded_list
@@ -71,7 +71,7 @@ def left_to_right(bench: Bench) -> Tensor:
 def told_blind(bench: Bench, rows: Sequence[int], telling: int) -> list[list[list[int]]]:
     """The middles that the paper's LM writes left to right, once, not looking ahead."""
     lm = BY_NAME["lm"]
-    settings, memory = RerankFillSettings.plain(samples=1, top_k=15), bench.job.memory_gib
+    settings, memory = RerankSettings.plain(samples=1, top_k=15), bench.job.memory_gib
     blank, _ = blanked(bench, lm, rows, SETTINGS[MIDDLE])
     seeds = [seeded(bench.job.seed + 1 + telling, n).initial_seed() for n in range(len(rows))]
     generators = [seeded(seed) for seed in seeds]

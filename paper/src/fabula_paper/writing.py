@@ -15,13 +15,12 @@ from fabula.models.protocol import Model
 from fabula.models.scaffold import allowed_states
 from fabula.sampling.batch import InfillBatch, infill_batch
 from fabula.sampling.cast import Cast
-from fabula.sampling.decode import DecodingConfig
 from fabula.sampling.driver import Answer, fill_batch
 from fabula.sampling.noise import Noise, seeded
 from fabula.sampling.rerank import write_left_to_right
 from fabula.sampling.rules import WordRules
 from fabula.sampling.samples import SampledStory
-from fabula.sampling.settings import BridgeFillSettings, FillSettings, GibbsFillSettings, RerankFillSettings
+from fabula.sampling.settings import DecodingConfig, FillSettings, GibbsSettings, RerankSettings, SMCSettings
 from fabula_paper.bench import Bench
 from fabula_paper.plan import BY_NAME, MIDDLE, SENTENCES, SETTINGS, Scale, System, Unit
 
@@ -42,25 +41,25 @@ def settings_of(sampler: str, scale: Scale) -> FillSettings:
     The paper's and plain bridge draw words at temperature 1 and rank by the given sentences alone; `bridge-more` and
     `fill` draw and rank as `fabula fill` does, `fill` with its rules too.
     """
-    usual, tags = BridgeFillSettings(), "peek" if sampler.endswith("-peek") else "read"
+    usual, tags = SMCSettings(), "peek" if sampler.endswith("-peek") else "read"
     if sampler.startswith("rerank"):
         samples = scale.reranked if sampler == "rerank" else scale.samples
-        return RerankFillSettings.plain(samples=samples, top_k=TOP_K)
+        return RerankSettings.plain(samples=samples, top_k=TOP_K)
     if sampler == "bridge":
-        return BridgeFillSettings.plain(samples=scale.samples, top_k=TOP_K)
+        return SMCSettings.plain(samples=scale.samples, top_k=TOP_K)
     if sampler in ("bridge-more", "bridge-sharp"):
         temperature, fluency = (
             (usual.temperature, usual.fluency) if sampler == "bridge-more" else (SHARP, SHARP_FLUENCY)
         )
-        return BridgeFillSettings.plain(
+        return SMCSettings.plain(
             samples=scale.more, twist_weight=usual.twist_weight, top_k=TOP_K, temperature=temperature, fluency=fluency
         )
     if sampler == "fill":
-        return BridgeFillSettings(samples=scale.samples)
+        return SMCSettings(samples=scale.samples)
     if sampler.startswith("consensus"):
-        return BridgeFillSettings.plain(samples=scale.agreeing, temperature=AGREED, tags=tags, top_k=TOP_K)
+        return SMCSettings.plain(samples=scale.agreeing, temperature=AGREED, tags=tags, top_k=TOP_K)
     # One chain, as the paper has it: its 50 samples are 50 states, burn-in included.
-    return GibbsFillSettings.plain(samples=scale.samples, chains=1, tags=tags)
+    return GibbsSettings.plain(samples=scale.samples, chains=1, tags=tags)
 
 
 def blanked(

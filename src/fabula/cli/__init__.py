@@ -10,8 +10,8 @@ import errno
 import importlib
 import os
 import sys
-from collections.abc import Sequence
-from typing import NoReturn
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn
 
 from fabula import __version__
 from fabula.errors import UserError
@@ -41,8 +41,22 @@ FULL = (errno.ENOSPC, errno.EDQUOT)
 class Parser(argparse.ArgumentParser):
     """A parser whose complaints are one line, like every other mistake's."""
 
+    words: Sequence[str] = ()
+    """The words that are being parsed."""
+    before_help: Callable[[Sequence[str]], None] | None = None
+    """What completes the help texts, given those words, when help is asked for."""
+
     def error(self, message: str) -> NoReturn:
         self.exit(2, f"{self.prog}: {message} (see {self.prog} --help)\n")
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        self.words = list(args or ())
+        return super().parse_known_args(args, namespace)
+
+    def format_help(self) -> str:
+        if self.before_help is not None:
+            self.before_help(self.words)
+        return super().format_help()
 
 
 def build_parser(command: str | None = None) -> argparse.ArgumentParser:

@@ -24,7 +24,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     options.add_story(parser, blanks=True)
-    options.add_sampling(parser, candidates=3, defaults={})
+    options.add_sampling(parser)
     options.add_model(parser)
     parser.set_defaults(run=run)
 

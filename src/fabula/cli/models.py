@@ -13,6 +13,7 @@ from fabula.cli import COMMANDS
 EXAMPLES = """examples:
   fabula models
   fabula models --labels                    what an arc may say
+  fabula models --settings                  what `fill` does where you do not say
   fabula models --json
   FABULA_MODELS=runs fabula models          checkpoints in a folder of your own
 """
@@ -28,6 +29,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--labels", action="store_true", help="also every factor's labels, with the verbs of a class")
+    parser.add_argument("--settings", action="store_true", help="also what each sampler's settings are for a model")
     parser.add_argument("--json", action="store_true", help="print the list as JSON")
     parser.set_defaults(run=run)
 
@@ -50,6 +52,9 @@ def run(args: argparse.Namespace) -> int:
         print(_line(model))
         if args.labels and "damaged" not in model:
             print(_labels(model))
+        if args.settings and "damaged" not in model:
+            for sampler, values in model["settings"].items():
+                print(f"{'':<12} {sampler}: {', '.join(f'{key} {value}' for key, value in values.items())}")
     return 0
 
 

@@ -5,13 +5,23 @@ from __future__ import annotations
 import argparse
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
+from fabula.cli import Parser
 from fabula.errors import UserError
-from fabula.sampling.protocol import DEFAULT, samplers
-from fabula.sampling.settings import choices, declared, offered, types_of
+from fabula.models.defaults import sampling_defaults
+from fabula.sampling.protocol import DEFAULT, samplers, settings_for
+from fabula.sampling.settings import (
+    CANDIDATES,
+    WRITE_CANDIDATES,
+    WRITE_SAMPLES,
+    choices,
+    declared,
+    offered,
+    types_of,
+)  # fmt: skip
 
 if TYPE_CHECKING:
     from fabula.api import Narrator
@@ -36,8 +46,8 @@ def add_device(parser: argparse.ArgumentParser, default: str | None) -> None:
     )  # fmt: skip
 
 
-def add_sampling(parser: argparse.ArgumentParser, candidates: int, defaults: Mapping[str, object]) -> None:
-    """The options of commands that write; `defaults`: settings whose default is the command's and not the sampler's."""
+def add_sampling(parser: argparse.ArgumentParser, write: bool = False) -> None:
+    """The options of commands that write: `fabula fill`, or `fabula write`, whose defaults are others."""
     parser.add_argument(
         "--arc", action="append", metavar="TAGS",
         help="a tag for each sentence: + - . or the corpus's labels, ? free; '- - ? + +' or --arc=--?++; of one factor "
@@ -46,7 +56,7 @@ def add_sampling(parser: argparse.ArgumentParser, candidates: int, defaults: Map
     parser.add_argument(
         "--starts", action="append", default=[], metavar='N:"WORDS"', help="words that sentence N has to begin with"
     )
-    add_sampler(parser, candidates, defaults)
+    add_sampler(parser, write)
     parser.add_argument(
         "--verbose", action="store_true", help="also how the sampler moved, and factors that the arc leaves free"
     )
@@ -55,8 +65,9 @@ def add_sampling(parser: argparse.ArgumentParser, candidates: int, defaults: Map
     )
 
 
-def add_sampler(parser: argparse.ArgumentParser, candidates: int, defaults: Mapping[str, object]) -> None:
+def add_sampler(parser: argparse.ArgumentParser, write: bool = False) -> None:
     """Those of them that can be said of many stories at once."""
+    candidates = WRITE_CANDIDATES if write else CANDIDATES
     parser.add_argument(
         "--candidates", type=int, default=candidates, metavar="N", help=f"stories to show ({candidates})"
     )
@@ -65,26 +76,55 @@ def add_sampler(parser: argparse.ArgumentParser, candidates: int, defaults: Mapp
         "--sampler", default=DEFAULT, metavar="NAME", help=f"{', '.join(others)} or {last}; default: {DEFAULT}"
     )
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="the same seed gives the same stories (0)")
-    add_settings(parser, defaults)
+    add_settings(parser, {"samples": WRITE_SAMPLES} if write else {})
 
 
-def add_settings(parser: argparse.ArgumentParser, defaults: Mapping[str, object]) -> None:
-    """An option for every setting of a sampler that the command line offers (`sampling/settings.py`)."""
-    shown: dict[str, dict[str, list[str]]] = {}  # setting -> default -> the samplers that have it
-    about: dict[str, tuple[str, Any]] = {}
-    for name, sampler in samplers().items():
-        for key, entry in offered(sampler.settings, "cli").items():
-            about.setdefault(key, (declared(entry).help, types_of(sampler.settings)[key]))
-            default = defaults.get(key, entry.default if entry.default is not None else declared(entry).shown)
-            text = f"{default:g}" if isinstance(default, float) else str(default)
-            shown.setdefault(key, {}).setdefault(text, []).append(name)
-    for key, (text, hint) in about.items():
-        (usual, _), *rest = shown[key].items()
-        everybody = sum(map(len, shown[key].values())) == len(samplers())
-        text = text if everybody else f"{', '.join(name for group in shown[key].values() for name in group)}: {text}"
-        told = "; ".join([usual, *(f"for {', '.join(names)} {default}" for default, names in rest)])
-        parser.add_argument(f"--{key.replace('_', '-')}", dest=key, help=f"{text} ({told})", **_kind(hint))
-    parser.set_defaults(settings=tuple(about))
+def add_settings(parser: argparse.ArgumentParser, overrides: Mapping[str, Any]) -> None:
+    """An option for every setting of a sampler that the command line offers (`sampling/settings.py`).
+
+    Its help names the default of the model that `--model` names, or of the default model. `overrides` are defaults of
+    the command itself.
+    """
+    actions: dict[str, argparse.Action] = {}
+    for sampler in samplers().values():
+        for key in offered(sampler.settings, "cli"):
+            if key not in actions:
+                hint = types_of(sampler.settings)[key]
+                actions[key] = parser.add_argument(f"--{key.replace('_', '-')}", dest=key, help="", **_kind(hint))
+    parser.set_defaults(settings=tuple(actions))
+
+    def complete(words: Sequence[str]) -> None:
+        defaults = sampling_defaults(_model_named(words))
+        for key, action in actions.items():
+            action.help = setting_help(key, defaults, overrides)
+
+    assert isinstance(parser, Parser)
+    parser.before_help = complete
+
+
+def setting_help(key: str, defaults: Mapping[str, Mapping[str, Any]], overrides: Mapping[str, Any]) -> str:
+    """What a setting means, and its default for each sampler that has it, under a model's own defaults."""
+    owners = {name: s for name, s in samplers().items() if key in offered(s.settings, "cli")}
+    by_default: dict[str, list[str]] = {}
+    for name, sampler in owners.items():
+        value = overrides.get(key, getattr(settings_for(sampler, defaults, {}), key))
+        value = declared(offered(sampler.settings, "cli")[key]).shown if value is None else value
+        by_default.setdefault(f"{value:g}" if isinstance(value, float) else str(value), []).append(name)
+    meaning = declared(offered(next(iter(owners.values())).settings, "cli")[key]).help
+    (usual, _), *others = by_default.items()
+    values = "; ".join([usual, *(f"for {', '.join(names)} {value}" for value, names in others)])
+    whose = "" if len(owners) == len(samplers()) else f"{', '.join(owners)}: "
+    return f"{whose}{meaning} ({values})"
+
+
+def _model_named(words: Sequence[str]) -> str:
+    """The model that a command line names, else the default one."""
+    for place, word in enumerate(words):
+        if word.startswith("--model="):
+            return word.removeprefix("--model=")
+        if word == "--model" and place + 1 < len(words):
+            return words[place + 1]
+    return "default"
 
 
 def _kind(hint: Any) -> dict[str, Any]:

@@ -22,7 +22,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--sentences", type=int, metavar="N", help="how many sentences (the arc's length, else 5)")
-    options.add_sampling(parser, candidates=1, defaults={"samples": 10})
+    options.add_sampling(parser, write=True)
     options.add_model(parser)
     parser.set_defaults(run=run)
 

@@ -26,10 +26,10 @@ from fabula.models.decoders.words import WordTokenizer
 from fabula.models.gaussian import Potential
 from fabula.models.protocol import Model
 from fabula.sampling.batch import infill_batch
-from fabula.sampling.decode import DecodingConfig
 from fabula.sampling.noise import Noise, seeded
 from fabula.sampling.rerank import write_left_to_right
 from fabula.sampling.rules import WordRules
+from fabula.sampling.settings import DecodingConfig
 
 FloatArray = NDArray[np.float64]
 

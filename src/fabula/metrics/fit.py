@@ -23,7 +23,7 @@ from fabula.models.protocol import Model
 from fabula.models.recognition import Evidence
 from fabula.models.slds import SLDS
 from fabula.sampling.batch import InfillBatch, evidence
-from fabula.sampling.resample import systematic
+from fabula.sampling.particles import systematic
 from fabula.sampling.samples import effective_size
 
 FOLLOWING = 4

@@ -3,7 +3,7 @@
     p(S, X) = prod_i p(S_i | S_{i-1}) p(X_i | S_i, X_:i)
 
 A tag that is free is a mood token of its own, learnt beside the others, so the decoder's p(X) has S summed out. The
-decoder also knows r(X_missing | X_given, S), which `bridge` proposes from (models/decoders/narrator.py).
+decoder also knows r(X_missing | X_given, S), which `smc` proposes from (models/decoders/narrator.py).
 """
 
 from __future__ import annotations

@@ -7,7 +7,6 @@ decoder's own over all tokens, log p, and that of the truncated law which the to
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
@@ -19,39 +18,13 @@ from fabula.models.decoders.protocol import Decoder, DecoderState
 from fabula.sampling.batch import InfillBatch
 from fabula.sampling.repeats import bar_repeats
 from fabula.sampling.rules import WordRules
+from fabula.sampling.settings import DecodingConfig
 
 PATIENCE = {"cpu": 1, "cuda": 6}
 """Tokens between looks at which rows have ended: on the host a look is free, elsewhere it waits for the device."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class DecodingConfig:
-    """How the next word is chosen."""
-
-    top_k: int = 1
-    """Words to choose among: 1 is greedy (the paper's Gibbs step), 15 the paper's baselines', 0 all of them."""
-    temperature: float = 1.0
-    """Scores are divided by this before the draw."""
-    max_words: int = 30
-    """A written sentence's length with its `<eos>`, at most. The authors' code: 30."""
-    no_repeat: int = 0
-    """Runs of so many words stand only once in a story, given sentences included; 0: no such rule."""
-    bf16: bool = False
-    """Whether the network runs in bf16 (CUDA); scores are summed in single precision all the same."""
-
-    def __post_init__(self) -> None:
-        if self.top_k < 0:
-            raise ValueError(f"top-k must be at least 0, not {self.top_k}; 0 is all words")
-        if not 0 < self.temperature < float("inf"):
-            raise ValueError(f"temperature must be above 0 and finite, not {self.temperature}")
-        if self.max_words < 3:
-            raise ValueError(f"max_words must be at least 3, not {self.max_words}")
-        if self.no_repeat < 0 or self.no_repeat == 1:
-            raise ValueError("no_repeat is a number of words, 2 or more, or 0")
-
-
 GREEDY = DecodingConfig()
-TOP_15 = DecodingConfig(top_k=15)
 
 
 class Sentences(NamedTuple):

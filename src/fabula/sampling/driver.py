@@ -7,15 +7,16 @@ again while their samples come. A task's answer depends neither on the tasks bes
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Literal, NamedTuple
 
 import torch
 
+import fabula.sampling.samplers  # noqa: F401 (gives settings their samplers)
 from fabula.models.protocol import Model
 from fabula.sampling.batch import InfillBatch
 from fabula.sampling.cast import Cast
 from fabula.sampling.consensus import by_consensus
-from fabula.sampling.protocol import sampler_of
 from fabula.sampling.rules import WordRules
 from fabula.sampling.samples import Diagnostics, SampledStories, SampledStory, best_stories
 from fabula.sampling.settings import FillSettings
@@ -40,7 +41,9 @@ def draw(
     gold: InfillBatch | None = None, cast: Cast | None = None,
 ) -> Iterator[tuple[SampledStories, Diagnostics | None]]:  # fmt: skip
     """Rounds of complete stories from the sampler that the settings are for."""
-    return sampler_of(settings).run(model, batch, settings, generators, rules=rules, cast=cast, gold=gold)
+    rounds: Iterator[tuple[SampledStories, Diagnostics | None]]
+    rounds = settings.sampler.run(model, batch, settings, generators, rules=rules, cast=cast, gold=gold)
+    return rounds
 
 
 def fill_stories(
@@ -50,7 +53,7 @@ def fill_stories(
     """An answer to every task of a batch, again and again, each from more samples than the one before.
 
     `candidates` are the stories wanted for each task. The whole batch is worked on at once: it has to fit the memory.
-    Whoever waits for the last answer only says so in the settings (`FillSettings.for_last_answer`).
+    Whoever waits for the last answer only says so in the settings (`at_once`).
     """
     drawing = draw(model, rules, batch, settings, generators, cast=cast)
     rounds: list[SampledStories] = []
@@ -85,7 +88,7 @@ def fill_batch(
     (`consensus.py`).
     """
     answers: list[Answer] = []
-    settings = settings.for_last_answer()
+    settings = replace(settings, at_once=True)
     for piece in pieces(len(batch.X), settings.rows, rules, memory_gib):
         own, stories = batch.rows(piece.start, piece.stop), piece.stop - piece.start
         truth = None if gold is None else gold.rows(piece.start, piece.stop)

@@ -7,51 +7,97 @@ drawn from p(S | Z, X), `score="last"` and `tags="peek"` are the authors' code's
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from fabula.corpus.states import UNKNOWN
-from fabula.models.gaussian import Potential
+from fabula.models.dynamics import Dynamics
+from fabula.models.gaussian import Dense, Potential
+from fabula.models.protocol import Model
 from fabula.models.recognition import Evidence
 from fabula.models.scaffold import clamp, pick
 from fabula.models.slds import SLDS
 from fabula.sampling import decode
 from fabula.sampling.batch import InfillBatch, evidence, flatten
-from fabula.sampling.conditionals import LatentConditional, sweep_Z
-from fabula.sampling.decode import GREEDY, DecodingConfig
+from fabula.sampling.cast import Cast
 from fabula.sampling.noise import Noise
 from fabula.sampling.rules import WordRules
 from fabula.sampling.samples import Diagnostics, SampledStories, changes, score_given, score_last, split_r_hat
-from fabula.sampling.tags import TagSource, infer_tags
+from fabula.sampling.settings import GibbsSettings
+from fabula.sampling.tags import infer_tags
 
 
-@dataclass(frozen=True, kw_only=True)
-class GibbsSettings:
-    """50 samples a story, burn-in included (the paper): chains x sweeps, the initial state being a chain's first."""
+class LatentConditional:
+    """Eq. (1): Z_i given its neighbours and its sentence,
 
-    chains: int = 10
-    """Ours, because ten short chains in one batch cost little more than one. The paper: 1."""
-    sweeps: int = 5
-    """States of each chain. The paper: 50; the authors' code: 251."""
-    x_step: Literal["greedy", "sampled"] = "greedy"
-    """`greedy` is the paper's; `sampled` leaves P(X_i | rest) invariant, yet the Z step stays Eq. (1), whose phi_i only
-    approximates p(X_i | Z_<=i, X_:i): the chain targets an approximation of the posterior (docs/maths.md)."""
-    proposals: int = 8
-    """Sentences that the sampled X step proposes beside the current one."""
-    decoding: DecodingConfig = GREEDY
-    """How words are chosen. The paper: greedily."""
-    score: Literal["given", "last"] = "given"
-    """What stories are ranked by: log p of the given sentences (the paper), or of the last one (the authors' code)."""
-    tags: TagSource = "read"
+        N(z_next; A z + bias, Sigma) q(z)  ∝  N(z; mu, Lambda^-1)
+        Lambda = A^T Sigma^-1 A + Lambda_q
+        mu     = Lambda^-1 (A^T Sigma^-1 (z_next - bias) + Lambda_q mu_q)
 
-    def __post_init__(self) -> None:
-        if self.chains < 1 or self.sweeps < 1 or self.proposals < 1:
-            raise ValueError("chains, sweeps and proposals are at least 1")
+    with A, bias, Sigma those of S_{i+1}, and q(z) ∝ p(z | z_prev, S_i) phi_i(z). The paper prints it without the bias,
+    which its model has; here the bias is subtracted from z_next.
+    """
+
+    def __init__(self, dynamics: Dynamics) -> None:
+        self.dynamics = dynamics
+        self.A, self.bias = dynamics.A, dynamics.bias
+        Sigma = dynamics.Sigma()
+        self.precision = torch.cholesky_inverse(torch.linalg.cholesky(Sigma))
+        # A^T Sigma^-1 and A^T Sigma^-1 A of every state, once.
+        self.pull = self.A.transpose(-1, -2) @ self.precision
+        self.gram = self.pull @ self.A
+
+    def q(
+        self, z_prev: Float[Tensor, "batch latent"], s: Int[Tensor, " batch"], phi: Potential
+    ) -> tuple[Float[Tensor, "batch latent latent"], Float[Tensor, "batch latent"]]:
+        """q(Z_i | Z_{i-1}, S_i, X_i) in information form: precision, precision times mean."""
+        mean = (self.A[s] @ z_prev.unsqueeze(-1)).squeeze(-1) + self.bias[s]
+        Lambda = self.precision[s] + torch.diag_embed(phi.precision)
+        return Lambda, (self.precision[s] @ mean.unsqueeze(-1)).squeeze(-1) + phi.precision * phi.mean
+
+    def __call__(
+        self,
+        z_prev: Float[Tensor, "batch latent"],
+        s: Int[Tensor, " batch"],
+        phi: Potential,
+        z_next: Float[Tensor, "batch latent"],
+        s_next: Int[Tensor, " batch"],
+        followed: Bool[Tensor, " batch"],
+    ) -> Dense:
+        """p(Z_i | everything else); where nothing follows it is q alone."""
+        Lambda, eta = self.q(z_prev, s, phi)
+        on = followed.to(Lambda.dtype)
+        Lambda = Lambda + on[:, None, None] * self.gram[s_next]
+        ahead = (self.pull[s_next] @ (z_next - self.bias[s_next]).unsqueeze(-1)).squeeze(-1)
+        eta = eta + on[:, None] * ahead
+        factor = torch.linalg.cholesky(Lambda)
+        return Dense(torch.cholesky_solve(eta.unsqueeze(-1), factor).squeeze(-1), factor)
+
+
+def sweep_Z(
+    conditional: LatentConditional,
+    Z: Float[Tensor, "batch sent latent"],
+    S: Int[Tensor, "batch sent"],
+    phi: Potential,
+    present: Bool[Tensor, "batch sent"],
+    noise: Float[Tensor, "batch sent latent"],
+) -> Float[Tensor, "batch sent latent"]:
+    """Every Z_i in order from Eq. (1), each seeing the new Z_{i-1} and the old Z_{i+1}; the last from q alone."""
+    N = Z.shape[1]
+    S = S.clamp(min=0)
+    z_prev = torch.zeros_like(Z[:, 0])
+    swept = []
+    for i in range(N):
+        ahead = min(i + 1, N - 1)
+        followed = present[:, ahead] if i + 1 < N else torch.zeros_like(present[:, i])
+        p = conditional(z_prev, S[:, i], phi.at(i), Z[:, ahead], S[:, ahead], followed)
+        z_prev = p.rsample(noise[:, i])
+        swept.append(z_prev)
+    return torch.stack(swept, 1)
 
 
 class GibbsState(NamedTuple):
@@ -84,14 +130,9 @@ def initialise(model: SLDS, rules: WordRules, blanks: InfillBatch, settings: Gib
 
 
 def sweep(
-    model: SLDS,
-    conditional: LatentConditional,
-    rules: WordRules,
-    blanks: InfillBatch,
-    settings: GibbsSettings,
-    state: GibbsState,
-    noise: Noise,
-) -> GibbsState:
+    model: SLDS, conditional: LatentConditional, rules: WordRules, blanks: InfillBatch, settings: GibbsSettings,
+    state: GibbsState, noise: Noise,
+) -> GibbsState:  # fmt: skip
     """One sweep: every Z_i from Eq. (1), every free S_i from p(S | Z, X), then every missing X_i."""
     present = blanks.present.to(blanks.device)
     phi = evidence(model, state.X, state.lengths).phi
@@ -109,36 +150,28 @@ def sweep(
 
 
 def sample_X(
-    model: SLDS,
-    rules: WordRules,
-    blanks: InfillBatch,
-    settings: GibbsSettings,
-    S: Int[Tensor, "batch sent"],
-    Z: Float[Tensor, "batch sent latent"],
-    X: Int[Tensor, "batch sent word"],
-    lengths: Int[Tensor, "batch sent"],
+    model: SLDS, rules: WordRules, blanks: InfillBatch, settings: GibbsSettings, S: Int[Tensor, "batch sent"],
+    Z: Float[Tensor, "batch sent latent"], X: Int[Tensor, "batch sent word"], lengths: Int[Tensor, "batch sent"],
     noise: Noise,
-) -> decode.Written:
+) -> decode.Written:  # fmt: skip
     """Each missing X_i in order from its conditional, by iterated sampling-importance-resampling.
 
         P(X_i | rest) ∝ p(X_i | X_:i, Z_i) prod_{j>i} p(X_j | X_:j, Z_j)
 
-    `proposals` sentences are drawn from the truncated law q; the current sentence stands among them; one is kept with
-    probability in proportion to p(X_i) / q(X_i) times the probability of every sentence that follows. With the current
-    one always among them this leaves the conditional invariant for any number of proposals. Under top-k the support is
-    what top-k can write, and the target the model's own law on that support.
+    `proposals` sentences are drawn from the truncated distribution q; the current sentence stands among them; one is
+    kept with probability in proportion to p(X_i) / q(X_i) times the probability of every sentence that follows. With
+    the current one always among them this leaves the conditional invariant for any number of proposals. Under top-k the
+    support is what top-k can write, and the target the model's own distribution on that support.
 
     This step alone is exact. The decoder's carried state has read Z_<i, so its factor is p(X_i | Z_<=i, X_:i), while
     the Z step (Eq. 1) lets phi_i stand for it: together they sample an approximation (.184 where enumeration has .101).
     """
-    if settings.decoding.top_k == 1:
-        raise ValueError("a sampled X step needs a decoding to sample from: top_k is 1")
-    decoder, M, device = model.decoder, settings.proposals, blanks.device
-    X = torch.nn.functional.pad(X, (0, max(0, settings.decoding.max_words - X.shape[2])))
+    decoder, M, device, decoding = model.decoder, settings.proposals, blanks.device, settings.decoding
+    X = torch.nn.functional.pad(X, (0, max(0, decoding.max_words - X.shape[2])))
     lengths = lengths.clone()
     rows, N, W = X.shape
-    uniform, resample = noise.uniform(M, settings.decoding.max_words), noise.uniform()
-    at = decoder.start(rows, Z[:, 0], bf16=settings.decoding.bf16)
+    uniform, resample = noise.uniform(M, decoding.max_words), noise.uniform()
+    at = decoder.start(rows, Z[:, 0], bf16=decoding.bf16)
     log_p = torch.zeros(rows, N, device=device)
     for i in range(N):
         at = decoder.begin_sentence(at, S[:, i])
@@ -146,17 +179,17 @@ def sample_X(
         if len(who):
             copies = who.repeat_interleave(M)
             now, log_p_now, log_q_now = decode.replay(
-                decoder, rules, settings.decoding, at.select(who), X[who, i], Z[who, i], blanks.opening[who, i]
+                decoder, rules, decoding, at.select(who), X[who, i], Z[who, i], blanks.opening[who, i]
             )
-            then, new = decode.write(
-                decoder, rules, settings.decoding, at.select(copies), Z[copies, i],
-                uniform[who, i].flatten(0, 1), blanks.opening[copies, i],
+            then, proposed = decode.write(
+                decoder, rules, decoding, at.select(copies), Z[copies, i], uniform[who, i].flatten(0, 1),
+                blanks.opening[copies, i],
             )  # fmt: skip
             # The current sentence first, then the proposals, row after row.
             everyone = torch.cat([who, copies])
-            words = torch.cat([X[who, i], torch.nn.functional.pad(new.words, (0, W - new.words.shape[1]))])
-            count = torch.cat([lengths[who, i], new.lengths])
-            log_w = torch.cat([log_p_now - log_q_now, new.log_p - new.log_q])
+            words = torch.cat([X[who, i], torch.nn.functional.pad(proposed.words, (0, W - proposed.words.shape[1]))])
+            count = torch.cat([lengths[who, i], proposed.lengths])
+            log_w = torch.cat([log_p_now - log_q_now, proposed.log_p - proposed.log_q])
             later = now.join(then)
             for j in range(i + 1, N):
                 later = decoder.begin_sentence(later, S[everyone, j])
@@ -173,29 +206,26 @@ def sample_X(
 
 
 def run(
-    model: SLDS,
-    rules: WordRules,
-    blanks: InfillBatch,
-    settings: GibbsSettings,
-    generators: list[torch.Generator],
-    gold: InfillBatch | None = None,
-) -> Iterator[tuple[SampledStories, Diagnostics | None]]:
-    """All states of all chains, as they come; with the last one, how the chains moved."""
-    blanks = infer_tags(model, blanks, settings.tags, gold)
-    noise = Noise(generators, blanks.sentences, settings.chains, blanks.device)
-    wide = blanks.repeat(settings.chains)
-    conditional = LatentConditional(model.dynamics)
-    state = initialise(model, rules, wide, settings, noise)
-    rounds, latents, moved = [_round(state, wide, settings)], [state.Z], []
-    for _ in range(1, settings.sweeps):
-        yield rounds[-1], None
-        state = sweep(model, conditional, rules, wide, settings, state, noise)
-        rounds.append(_round(state, wide, settings))
-        moved.append(changes(rounds[-2], rounds[-1], wide.missing))
+    model: Model, blanks: InfillBatch, settings: GibbsSettings, generators: Sequence[torch.Generator], *,
+    rules: WordRules, cast: Cast | None = None, gold: InfillBatch | None = None,
+) -> Iterator[tuple[SampledStories, Diagnostics | None]]:  # fmt: skip
+    """All states of all chains, as they come, the initial state being a chain's first; with the last state, how the
+    chains moved. The last sweep may have more chains than samples are left to draw."""
+    slds, chains = model.latent, settings.rows
+    assert slds is not None
+    blanks = infer_tags(slds, blanks, settings.tags, gold)
+    noise = Noise(generators, blanks.sentences, chains, blanks.device)
+    wide, conditional = blanks.repeat(chains), LatentConditional(slds.dynamics)
+    state = initialise(slds, rules, wide, settings, noise)
+    stories, latents, moved = _round(state, wide, settings), [state.Z], []
+    for _ in range(chains, settings.samples, chains):
+        yield stories, None
+        state = sweep(slds, conditional, rules, wide, settings, state, noise)
+        before, stories = stories, _round(state, wide, settings)
+        moved.append(changes(before, stories, wide.missing))
         latents.append(state.Z)
-        # Only the last two are looked at again; the reader keeps what it wants.
-        rounds = rounds[-2:]
-    yield rounds[-1], _diagnose(blanks, settings, moved, latents)
+    left = settings.samples - chains * (len(latents) - 1)
+    yield stories.first_chains(chains, left), _diagnose(blanks, settings, moved, latents)
 
 
 def _round(state: GibbsState, blanks: InfillBatch, settings: GibbsSettings) -> SampledStories:
@@ -208,9 +238,9 @@ def _diagnose(blanks: InfillBatch, settings: GibbsSettings, moved: list[Tensor],
     blank = Diagnostics.none(stories, N)
     if not moved:
         return blank
-    changed = torch.stack(moved).view(len(moved), stories, settings.chains, N).mean((0, 2)).cpu()
+    changed = torch.stack(moved).view(len(moved), stories, settings.rows, N).mean((0, 2)).cpu()
     share = changed.nanmean(1) if settings.x_step == "sampled" else blank.acceptance
-    Z = torch.stack(latents, 1).view(stories, settings.chains, len(latents), N, -1).cpu()
+    Z = torch.stack(latents, 1).view(stories, settings.rows, len(latents), N, -1).cpu()
     r_hat = torch.stack([split_r_hat(z[:, :, :n]).max() for z, n in zip(Z, blanks.sentences, strict=True)])
     return blank._replace(changed=changed, acceptance=share, r_hat=r_hat)
 

@@ -1,11 +1,13 @@
-"""Particles of `bridge`: stories told part of the way, and the step that tells them one sentence further."""
+"""Particles of `smc`: stories written part of the way, the step that writes one sentence more, and resampling."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from fabula.errors import UserError
@@ -14,12 +16,13 @@ from fabula.models.decoders.protocol import Decoder, Given
 from fabula.models.protocol import Model
 from fabula.sampling import decode
 from fabula.sampling.batch import InfillBatch
-from fabula.sampling.decode import DecodingConfig
 from fabula.sampling.rules import WordRules
+from fabula.sampling.samples import effective_size
+from fabula.sampling.settings import DecodingConfig
 
 
 class Particles(NamedTuple):
-    """Stories told part of the way, rows = stories x particles."""
+    """Stories written part of the way, rows = stories x particles."""
 
     state: Any
     """The decoder's, under p."""
@@ -46,7 +49,7 @@ class Particles(NamedTuple):
 
 
 def decoder_of(model: Model) -> Decoder[Any]:
-    assert model.decoder is not None, "bridge needs a model that writes sentence by sentence"
+    assert model.decoder is not None, "smc needs a model that writes sentence by sentence"
     return model.decoder
 
 
@@ -73,27 +76,52 @@ def start(
 
 
 def propose(
-    model: Model,
-    rules: WordRules,
-    decoding: DecodingConfig,
-    particles: Particles,
-    blanks: InfillBatch,
-    i: int,
+    model: Model, rules: WordRules, decoding: DecodingConfig, particles: Particles, blanks: InfillBatch, i: int,
     uniform: Float[Tensor, "batch word"] | None,
-) -> tuple[Particles, decode.Sentences]:
+) -> tuple[Particles, decode.Sentences]:  # fmt: skip
     """Sentence i of every particle, written where missing; its `log_p` is under p, its `log_q` under its proposal."""
     decoder, s, z = decoder_of(model), particles.S[:, i], particles.z(i)
     # Where nothing is left to write the proposal has served.
     state, proposal = particles.state, particles.proposal if blanks.missing[:, i:].any() else None
     drawn_from = state if proposal is None else proposal
-    drawn_from, new = decode.sentence(
+    drawn_from, sentences = decode.sentence(
         decoder, rules, decoding, drawn_from, blanks, i, s, z, uniform, particles.X
     )  # fmt: skip
     if proposal is None:
         state = drawn_from
     else:
-        state, log_p = decoder.read(decoder.begin_sentence(state, s), new.words, new.lengths, z)
-        new, proposal = new._replace(log_p=log_p), drawn_from
+        state, log_p = decoder.read(decoder.begin_sentence(state, s), sentences.words, sentences.lengths, z)
+        sentences, proposal = sentences._replace(log_p=log_p), drawn_from
     X, lengths, log_p = particles.X.clone(), particles.lengths.clone(), particles.log_p.clone()
-    X[:, i], lengths[:, i], log_p[:, i] = new.words, new.lengths, new.log_p
-    return particles._replace(state=state, proposal=proposal, X=X, lengths=lengths, log_p=log_p), new
+    X[:, i], lengths[:, i], log_p[:, i] = sentences.words, sentences.lengths, sentences.log_p
+    return particles._replace(state=state, proposal=proposal, X=X, lengths=lengths, log_p=log_p), sentences
+
+
+def group_sizes(log_w: Float[Tensor, "story sample"], sizes: Sequence[int]) -> Float[Tensor, "story group"]:
+    """The effective number of particles of every group."""
+    return torch.stack([effective_size(part) for part in log_w.split(list(sizes), 1)], 1)
+
+
+def resample(
+    particles: Particles, poor: Bool[Tensor, "story group"], uniform: Float[Tensor, "story group"], sizes: Sequence[int]
+) -> Particles:
+    """Systematic resampling in the poor groups, of so many particles each; every child carries its group's mean
+    weight, so that groups still compare."""
+    log_w = particles.log_w.view(len(poor), -1)
+    stay = torch.arange(log_w.numel(), device=log_w.device).view_as(log_w)
+    parents, means = [], []
+    for k, (weights, rows) in enumerate(zip(log_w.split(list(sizes), 1), stay.split(list(sizes), 1), strict=True)):
+        P, here = weights.shape[1], poor[:, k, None]
+        parents.append(torch.where(here, rows[:, :1] + systematic(weights, uniform[:, k]), rows))
+        means.append(torch.where(here, weights.logsumexp(1, keepdim=True) - math.log(P), weights))
+    return particles.select(torch.cat(parents, 1).flatten())._replace(log_w=torch.cat(means, 1).flatten())
+
+
+def systematic(
+    log_weights: Float[Tensor, "story sample"], uniform: Float[Tensor, " story"]
+) -> Int[Tensor, "story sample"]:
+    """Systematic resampling: particle p is the parent of floor or ceil of P w_p children, with one uniform number."""
+    P = log_weights.shape[1]
+    cumulative = log_weights.softmax(-1).cumsum(-1)
+    points = (torch.arange(P, device=uniform.device) + uniform[:, None]) / P * cumulative[:, -1:]
+    return torch.searchsorted(cumulative.contiguous(), points.contiguous(), right=True).clamp(max=P - 1)

@@ -13,13 +13,13 @@ sampler's file should import it inside `run`: the command line loads all sampler
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 from fabula.errors import UserError
-from fabula.sampling.settings import FillSettings
+from fabula.sampling.settings import FillSettings, choose, offered
 
 if TYPE_CHECKING:
     import torch
@@ -30,8 +30,15 @@ if TYPE_CHECKING:
     from fabula.sampling.rules import WordRules
     from fabula.sampling.samples import Diagnostics, SampledStories
 
-DEFAULT = "bridge"
+DEFAULT = "smc"
+ALIASES = {"bridge": "smc"}
+"""Names of samplers until version 0.2, accepted for one more version."""
 GROUP = "fabula.samplers"
+Defaults = Mapping[str, Mapping[str, Any]]
+"""Settings by sampler that a model prefers (`models/defaults.py`)."""
+RunsOn = Literal["latent", "no latent", "looks ahead", "any"]
+"""The models that a sampler can draw from: those with latent variables, those without, those whose latents or decoder
+look ahead to given lines, or all."""
 
 
 @runtime_checkable
@@ -51,9 +58,7 @@ class Sampler(Protocol):
         """Its settings, in a class that no other sampler has."""
 
     @property
-    def runs_on(self) -> Literal["latent", "no latent", "looks ahead", "any"]:
-        """The models it can sample from: those with latent variables, those without, those whose latents or decoder
-        look ahead to given lines, or all."""
+    def runs_on(self) -> RunsOn: ...
 
     def run(
         self,
@@ -81,15 +86,14 @@ def register_sampler(sampler: Sampler) -> Sampler:
     for other in _registered.values():
         if other.name == sampler.name or other.settings is sampler.settings:
             raise ValueError(f"the sampler {other.name} has this name or this settings class already")
-    _registered[sampler.name] = sampler
+    sampler.settings.sampler = _registered[sampler.name] = sampler
     return sampler
 
 
 def samplers() -> dict[str, Sampler]:
     """Every registered sampler by name: Fabula's own first, then those of installed packages."""
-    from fabula.sampling import samplers as own  # registers Fabula's
+    import fabula.sampling.samplers  # noqa: F401 (registers Fabula's)
 
-    assert own
     _load_entry_points()
     return _registered
 
@@ -105,15 +109,27 @@ def _load_entry_points() -> None:
 
 def sampler_named(name: object) -> Sampler:
     """The sampler of this name, or a `UserError` that names all."""
-    known = samplers()
-    if not isinstance(name, str) or name not in known:
-        raise UserError(f"unknown sampler {name!r}; there are {', '.join(known)}", field="sampler")
-    return known[name]
+    by_name = samplers()
+    name = ALIASES.get(name, name) if isinstance(name, str) else name
+    if not isinstance(name, str) or name not in by_name:
+        raise UserError(f"unknown sampler {name!r}; there are {', '.join(by_name)}", field="sampler")
+    return by_name[name]
 
 
-def sampler_of(settings: FillSettings) -> Sampler:
-    """The sampler that these settings are for."""
-    for sampler in samplers().values():
-        if sampler.settings is type(settings):
-            return sampler
-    raise ValueError(f"no sampler is registered for {type(settings).__name__}")
+def able_samplers(has_latent: bool, reads_ahead: bool) -> list[Sampler]:
+    """The samplers that can draw from such a model."""
+    kinds = {"any", "latent" if has_latent else "no latent"} | ({"looks ahead"} if has_latent or reads_ahead else set())
+    return [sampler for sampler in samplers().values() if sampler.runs_on in kinds]
+
+
+def settings_for(sampler: Sampler, defaults: Defaults, chosen: Mapping[str, Any]) -> FillSettings:
+    """A sampler's settings: what a person chose, else the model's defaults, else the sampler's."""
+    values = {key: value for key, value in chosen.items() if value is not None}
+    preferred = {ALIASES.get(name, name): settings for name, settings in defaults.items()}
+    return choose(sampler.name, sampler.settings, {**preferred.get(sampler.name, {}), **values})
+
+
+def shown_settings(sampler: Sampler, defaults: Defaults) -> dict[str, Any]:
+    """The value of every setting that Python offers, where nobody chooses: null where the sampler decides itself."""
+    values = settings_for(sampler, defaults, {})
+    return {name: getattr(values, name) for name in offered(sampler.settings, "python")}

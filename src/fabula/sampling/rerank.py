@@ -6,7 +6,7 @@ probability of the given sentences. Any mask will do: a given sentence is read w
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import torch
 from jaxtyping import Float, Int
@@ -17,48 +17,40 @@ from fabula.corpus.vocabulary import BOS, EOS, PAD
 from fabula.models.protocol import Model, StoryDecoder
 from fabula.sampling import decode
 from fabula.sampling.batch import InfillBatch
-from fabula.sampling.decode import DecodingConfig
+from fabula.sampling.cast import Cast
 from fabula.sampling.noise import Noise
 from fabula.sampling.rules import WordRules
 from fabula.sampling.samples import Diagnostics, SampledStories, score_following
-from fabula.sampling.settings import WAVE
+from fabula.sampling.settings import WAVE, DecodingConfig, RerankSettings
 from fabula.sampling.tags import tags_to_write
 
 
 def run(
-    model: Model,
-    rules: WordRules,
-    blanks: InfillBatch,
-    samples: int,
-    decoding: DecodingConfig,
-    generators: list[torch.Generator],
-) -> Iterator[tuple[SampledStories, Diagnostics | None]]:
+    model: Model, blanks: InfillBatch, settings: RerankSettings, generators: Sequence[torch.Generator], *,
+    rules: WordRules, cast: Cast | None = None, gold: InfillBatch | None = None,
+) -> Iterator[tuple[SampledStories, Diagnostics | None]]:  # fmt: skip
     """All samples, a wave at a time, ranked by log p of the given sentences that what was written can change."""
-    stories, N = blanks.X.shape[:2]
-    left = samples
+    if cast is not None and not settings.allow_new_names:
+        blanks = cast.without_new_names(blanks)
+    (stories, N), left, decoding = blanks.X.shape[:2], settings.samples, settings.decoding
     while left:
         chains = min(WAVE, left)
         left -= chains
         wide = blanks.repeat(chains)
         noise = Noise(generators, blanks.sentences, chains, blanks.device)
-        told = model.reads_tags or model.K > 1
-        S = tags_to_write(model, blanks, noise) if told else torch.full_like(wide.lengths, UNKNOWN)
+        tagged = model.reads_tags or model.K > 1
+        S = tags_to_write(model, blanks, noise) if tagged else torch.full_like(wide.lengths, UNKNOWN)
         uniform = noise.uniform(decoding.max_words)
         written = write_left_to_right(model, rules, decoding, wide, S, None, uniform)
         score = score_following(written.log_p, written.lengths, wide)
-        found = SampledStories(written.X, written.lengths, S, written.log_p, score, torch.zeros_like(score))
-        yield found, None if left else Diagnostics.none(stories, N)
+        sampled = SampledStories(written.X, written.lengths, S, written.log_p, score, torch.zeros_like(score))
+        yield sampled, None if left else Diagnostics.none(stories, N)
 
 
 def write_left_to_right(
-    model: Model,
-    rules: WordRules,
-    decoding: DecodingConfig,
-    blanks: InfillBatch,
-    S: Int[Tensor, "batch sent"] | None,
-    Z: Float[Tensor, "batch sent latent"] | None,
-    uniform: Float[Tensor, "batch sent word"],
-) -> decode.Written:
+    model: Model, rules: WordRules, decoding: DecodingConfig, blanks: InfillBatch, S: Int[Tensor, "batch sent"] | None,
+    Z: Float[Tensor, "batch sent latent"] | None, uniform: Float[Tensor, "batch sent word"],
+) -> decode.Written:  # fmt: skip
     """Every missing sentence given those before it and Z, by whichever decoder the model has; top-k 1 is greedy."""
     if model.story_decoder is not None:
         return write_joined(model.story_decoder, rules, decoding, blanks, S, uniform)
@@ -67,13 +59,9 @@ def write_left_to_right(
 
 
 def write_joined(
-    model: StoryDecoder,
-    rules: WordRules,
-    decoding: DecodingConfig,
-    blanks: InfillBatch,
-    S: Int[Tensor, "batch sent"] | None,
-    uniform: Float[Tensor, "batch sent word"],
-) -> decode.Written:
+    model: StoryDecoder, rules: WordRules, decoding: DecodingConfig, blanks: InfillBatch,
+    S: Int[Tensor, "batch sent"] | None, uniform: Float[Tensor, "batch sent word"],
+) -> decode.Written:  # fmt: skip
     """Stories from p(X | S), whose sentences are joined: there is an `<eos>` only at the very end.
 
     A written sentence ends after its first word that ends one (`. ! ?`), with the quotation closed if one is open; near

@@ -1,8 +1,8 @@
 """Every setting of every sampler, declared once.
 
-A sampler has one frozen dataclass of settings. From its fields derive the options of the command line
-(`cli/options.py`), the fields of HTTP requests (`studio/bodies.py`) and the keyword arguments of `Narrator.fill`. The
-defaults are what a person who fills in a story gets; `plain` switches off everything that is not the model's own law.
+A sampler has one frozen dataclass of settings. The options of the command line (`cli/options.py`), the fields of HTTP
+requests (`apps/studio/bodies.py`) and the keyword arguments of `fill` derive from its fields. A model may prefer other
+defaults (`models/defaults.py`); `plain` switches off everything that changes the model's own distribution.
 Nothing here imports torch: the command line reads this file to print its help.
 """
 
@@ -13,7 +13,7 @@ import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import Field, dataclass, field, fields, replace
 from types import NoneType
-from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
+from typing import Any, ClassVar, Literal, Self, get_args, get_origin, get_type_hints
 
 from fabula.errors import UserError
 
@@ -24,21 +24,35 @@ TagSource = Literal["read", "free", "peek"]
 `free`: all are drawn.
 `peek`: the authors' way, argmax q(S_i | X) with the true missing sentences in X. For reproduction only.
 """
-
-Settings = TypeVar("Settings", bound="FillSettings")
 Door = Literal["cli", "http", "python"]
 EVERYWHERE: tuple[Door, ...] = ("cli", "http", "python")
 
+CANDIDATES = 3
+"""Stories that `fill` shows."""
+WRITE_CANDIDATES, WRITE_SAMPLES = 1, 10
+"""Stories that `write` shows, and draws to choose from: it has no given sentences to suit."""
 WAVE = 125
 """Samples of rerank at a time: enough for the matrices to be worth it, few enough for a first answer to come soon."""
-
 MOST_OVER_HTTP = 200
 """Samples of a request, at most: others wait in the queue."""
-
 CHAINS, SWEEPS = 17, 3
-"""Gibbs chains where nobody says otherwise, fewer where each would keep fewer states than `SWEEPS`. 50 samples are 17
-chains of 3 states, the last round one chain short. A word's scores cost the host little more for 17 rows than for 10,
-so this is 15 to 30 % faster than 10 x 5; the first candidate comes with the first round, later the wider it is."""
+"""Gibbs chains by default, fewer where each would keep fewer states than `SWEEPS`: 50 samples are 17 chains of 3
+states, the last round one chain short. Scores of 17 rows cost little more than of 10: 15 to 30 % faster than 10 x 5."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DecodingConfig:
+    """How the next word of a missing sentence is chosen."""
+
+    top_k: int = 1
+    """Words to choose among: 1 is greedy (the paper's Gibbs step), 15 the paper's baselines', 0 all of them."""
+    temperature: float = 1.0
+    max_words: int = 30
+    """A written sentence's length with its `<eos>`, at most. The authors' code: 30."""
+    no_repeat: int = 0
+    """Runs of so many words stand only once in a story, given sentences included; 0: no such rule."""
+    bf16: bool = False
+    """Whether the network runs in bf16 (CUDA); scores are summed in single precision all the same."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,15 +60,15 @@ class Declared:
     """What a field of a settings class says about itself, beside its type and its default."""
 
     help: str
-    """One line, for the help page, the OpenAPI document and the docstring of `Narrator.fill`."""
+    """One line, for the help page, the OpenAPI document and the docstring of `fill`."""
     at_least: int | float | None = None
     above: int | float | None = None
     http: tuple[int | float, int | float] | None = None
     """The range over HTTP, where people wait for each other; None: the same as elsewhere."""
     doors: tuple[Door, ...] = ("python",)
-    """Who may set it; evaluations may set everything."""
+    """The interfaces that offer it; evaluations may set everything."""
     plain: Any = None
-    """The value that leaves the model's law and the paper's ranking as they are; None: the default does."""
+    """The value that leaves the model's distribution and the paper's ranking as they are; None: the default does."""
     shown: str | None = None
     """How the default reads where it is None."""
     not_for_people: tuple[str, ...] = ()
@@ -66,9 +80,24 @@ def setting(default: Any, help: str, **declared: Any) -> Any:
     return field(default=default, metadata={"declared": Declared(help=help, **declared)})
 
 
+def declared(entry: Field[Any]) -> Declared:
+    """What a field says about itself; a field without a declaration is Python's alone."""
+    declaration: Declared = entry.metadata.get("declared", Declared(help=""))
+    return declaration
+
+
+def redefault(name: str, default: Any, **changes: Any) -> Any:
+    """The field `name` of `FillSettings` with another default."""
+    inherited = declared(FillSettings.__dataclass_fields__[name])
+    return field(default=default, metadata={"declared": replace(inherited, **changes)})
+
+
 @dataclass(frozen=True, kw_only=True)
 class FillSettings:
     """What every sampler has."""
+
+    sampler: ClassVar[Any]
+    """The sampler that has this class, since its registration (`protocol.register_sampler`)."""
 
     samples: int = setting(
         50, "stories to draw and choose from", at_least=1, http=(1, MOST_OVER_HTTP), doors=EVERYWHERE
@@ -83,11 +112,12 @@ class FillSettings:
         doors=EVERYWHERE, plain=1.0,
     )  # fmt: skip
     """Scores are divided by this before a draw. Ours, because lines read better than at 1, where one unlikely word
-    derails a story; the law so sharpened is then the target."""
+    derails a story; the distribution so sharpened is then the target."""
     max_words: int = setting(30, "words of a written sentence, its end among them, at most", at_least=3)
     """The authors' code: 30."""
     bf16: bool = setting(False, "whether the decoder's products run in bf16, on CUDA")
     """Latents and log-probabilities stay in single precision."""
+    at_once: bool = setting(False, "whether only the last answer counts, so that none need come early", doors=())
 
     def __post_init__(self) -> None:
         hints = types_of(type(self))
@@ -96,8 +126,8 @@ class FillSettings:
             object.__setattr__(self, entry.name, value)
 
     @classmethod
-    def plain(cls: type[Settings], **chosen: Any) -> Settings:
-        """The model's own law and the paper's ranking, with the values that are chosen."""
+    def plain(cls, **chosen: Any) -> Self:
+        """The model's own distribution and the paper's ranking, with the values that are chosen."""
         off = {f.name: declared(f).plain for f in fields(cls) if declared(f).plain is not None}
         return cls(**{**off, **chosen})
 
@@ -106,9 +136,13 @@ class FillSettings:
         """Stories of one task that are written at the same time, at most."""
         return self.samples
 
-    def for_last_answer(self: Settings) -> Settings:
-        """The same for whoever waits for the last answer only: nothing is done for the sake of an early one."""
-        return self
+    @property
+    def decoding(self) -> DecodingConfig:
+        """How words are chosen; among 15 where the settings do not say."""
+        return DecodingConfig(
+            top_k=15 if self.top_k is None else self.top_k, temperature=self.temperature, max_words=self.max_words,
+            no_repeat=getattr(self, "no_repeat", 0), bf16=self.bf16,
+        )  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,12 +161,10 @@ class RuledSettings(FillSettings):
 
 
 @dataclass(frozen=True, kw_only=True)
-class RerankFillSettings(RuledSettings):
+class RerankSettings(RuledSettings):
     """The baselines' sampler: many samples left to right, the best of them by the given sentences."""
 
-    samples: int = setting(
-        1000, "stories to draw and choose from", at_least=1, http=(1, MOST_OVER_HTTP), doors=EVERYWHERE
-    )
+    samples: int = redefault("samples", 1000)
     """The paper's value."""
 
     @property
@@ -150,8 +182,8 @@ class TaggedSettings(FillSettings):
 
 
 @dataclass(frozen=True, kw_only=True)
-class BridgeFillSettings(RuledSettings, TaggedSettings):
-    """All Z jointly given the given sentences, then the missing sentences by particles."""
+class SMCSettings(RuledSettings, TaggedSettings):
+    """All Z jointly given the given sentences, then the missing sentences by particles, one for each sample."""
 
     fluency: float = setting(
         3.0, "weight of the mean log-probability per written word in the ranking", at_least=0, plain=0.0
@@ -160,6 +192,7 @@ class BridgeFillSettings(RuledSettings, TaggedSettings):
     twist_weight: float = setting(
         0.5, "how much the next given sentence weighs what is written on the way to it", at_least=0, plain=0.0
     )
+    """Exponent of the next given sentence's probability in the weights before it is reached; 0: no twisting."""
     context: float = setting(
         5.0, "weight in the ranking of what the story so far adds to the log-probability per written word",
         at_least=0, plain=0.0,
@@ -171,7 +204,7 @@ class BridgeFillSettings(RuledSettings, TaggedSettings):
     rank: Literal["critic", "ending", "density"] = setting(
         "ending", "what candidates are ranked by: the critic (how well the story holds together, with a little of the "
         "other two), how well they lead to what is given after them, or how probable they are",
-        doors=EVERYWHERE, plain="ending", shown="critic where the model has one, else ending",
+        doors=EVERYWHERE, plain="ending",
     )  # fmt: skip
     arc_weight: float = setting(
         0.0, "what a written sentence costs in weights and ranking when its tagger does not give it the tag asked for",
@@ -181,27 +214,16 @@ class BridgeFillSettings(RuledSettings, TaggedSettings):
         0.0, "how much the critic's value of the story so far weighs, while more is to be written; 0: it ranks only",
         at_least=0, plain=0.0,
     )  # fmt: skip
-    z_observes: Literal["given", "past"] = setting(
-        "given", "what Z is drawn knowing: all given sentences, or those before the first blank", doors=()
-    )
-    at_once: bool = setting(False, "whether all samples are drawn side by side, without an early answer", doors=())
-
-    def for_last_answer(self) -> BridgeFillSettings:
-        return replace(self, at_once=True)
+    correct: bool = setting(False, "whether weights undo the truncation, so that the target is p itself", doors=())
+    resample_below: float = setting(0.5, "share of effective particles below which they are resampled", doors=())
 
 
 @dataclass(frozen=True, kw_only=True)
-class GibbsFillSettings(TaggedSettings):
+class GibbsSettings(TaggedSettings):
     """The paper's sampler (Section 4), which draws from the model itself."""
 
-    top_k: int | None = setting(
-        None, "words to choose among; 1 greedy, 0 all", at_least=0, http=(0, 1_000_000), doors=EVERYWHERE,
-        shown="1, or 15 where sentences are sampled",
-    )  # fmt: skip
-    temperature: float = setting(
-        1.0, "of the words that are drawn: lower safer, higher bolder, 1 the model's own", above=0, http=(0.05, 5),
-        doors=EVERYWHERE,
-    )  # fmt: skip
+    top_k: int | None = redefault("top_k", None, shown="1, or 15 where sentences are sampled")
+    temperature: float = redefault("temperature", 1.0, plain=None)
     """An X step decodes greedily, or undoes the temperature in its weights: it proposes at 1."""
     chains: int | None = setting(
         None, "chains, which share the samples", at_least=1, doors=("cli", "python"), shown=f"{CHAINS} at most"
@@ -211,9 +233,12 @@ class GibbsFillSettings(TaggedSettings):
         "greedy", "decode missing sentences greedily (the paper) or draw them given all that follows",
         doors=("cli", "python"),
     )  # fmt: skip
+    """`sampled` leaves P(X_i | rest) invariant, yet the Z step stays Eq. (1), whose phi_i only approximates
+    p(X_i | Z_<=i, X_:i): the chain targets an approximation of the posterior (docs/maths.md)."""
     score: Literal["given", "last"] = setting(
         "given", "rank by all given sentences (the paper) or the last one (the authors' code)", doors=("cli", "python")
     )
+    proposals: int = setting(8, "sentences that a sampled X step proposes beside the current one", at_least=1, doors=())
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -225,11 +250,10 @@ class GibbsFillSettings(TaggedSettings):
         """How many chains share the samples."""
         return min(self.samples, self.chains or min(CHAINS, -(-self.samples // SWEEPS)))
 
-
-def declared(entry: Field[Any]) -> Declared:
-    """What a field says about itself; a field without a declaration is Python's alone."""
-    found: Declared = entry.metadata.get("declared", Declared(help=""))
-    return found
+    @property
+    def decoding(self) -> DecodingConfig:
+        chosen = super().decoding
+        return replace(chosen, top_k=1) if self.top_k is None and self.x_step == "greedy" else chosen
 
 
 _types: dict[type, Mapping[str, Any]] = {}
@@ -248,21 +272,21 @@ def choices(hint: Any) -> tuple[str, ...]:
 
 
 def offered(cls: type[FillSettings], door: Door) -> dict[str, Field[Any]]:
-    """The settings of a class that may be set through a door."""
+    """The settings of a class that an interface offers."""
     return {entry.name: entry for entry in fields(cls) if door in declared(entry).doors}
 
 
 def choose(name: str, cls: type[FillSettings], chosen: Mapping[str, Any]) -> FillSettings:
     """A sampler's settings as a person chose them; None is "not chosen", and a setting it does not have is an error."""
-    has, hints, said = offered(cls, "python"), types_of(cls), {}
+    available, hints, values = offered(cls, "python"), types_of(cls), {}
     for key, value in chosen.items():
         if value is None:
             continue
-        if key not in has:
-            raise UserError(f"{name} has no setting {key!r}; it has {', '.join(has)}", field=key)
-        rule = declared(has[key])
-        said[key] = checked(key, value, hints[key], rule, barred=rule.not_for_people)
-    return cls(**said)
+        if key not in available:
+            raise UserError(f"{name} has no setting {key!r}; it has {', '.join(available)}", field=key)
+        rule = declared(available[key])
+        values[key] = checked(key, value, hints[key], rule, barred=rule.not_for_people)
+    return cls(**values)
 
 
 def checked(name: str, value: Any, hint: Any, rule: Declared, barred: Sequence[str] = ()) -> Any:

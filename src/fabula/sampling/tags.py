@@ -15,8 +15,6 @@ from fabula.sampling.batch import InfillBatch, evidence
 from fabula.sampling.noise import Noise
 from fabula.sampling.settings import TagSource
 
-__all__ = ["TagSource", "infer_tags", "tags_to_write"]
-
 
 def infer_tags(model: SLDS, blanks: InfillBatch, source: TagSource, gold: InfillBatch | None = None) -> InfillBatch:
     """The batch with the tags that their source decides, among the allowed states; all else is left open."""

@@ -47,7 +47,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         "--batch-size", type=int, metavar="N", help="rows of a shard, which a worker takes at once (256; on a GPU 4096)"
     )
     parser.add_argument("--limit", type=int, metavar="N", help="read so many rows at most")
-    options.add_sampler(parser, candidates=3, defaults={})
+    options.add_sampler(parser)
     options.add_model(parser)
     parser.add_argument("--quiet", action="store_true", help="no progress bar")
     parser.set_defaults(run=run)

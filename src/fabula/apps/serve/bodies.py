@@ -9,8 +9,9 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, create_model
 
 from fabula.api import Narrator
 from fabula.apps.serve.settings import CANDIDATES, CHARACTERS, PIECES, SAMPLES, SEEDS, SENTENCES, USUAL_SAMPLES, WORDS
-from fabula.sampling.protocol import DEFAULT, samplers
-from fabula.sampling.settings import declared, offered, types_of
+from fabula.sampling.protocol import ALIASES, DEFAULT, samplers
+from fabula.sampling.settings import CANDIDATES as SHOWN
+from fabula.sampling.settings import WRITE_CANDIDATES, WRITE_SAMPLES, declared, offered, types_of
 
 
 def sentence_fits(text: str) -> str:
@@ -53,13 +54,13 @@ B = TypeVar("B", bound=Body)
 
 def with_settings(body: type[B]) -> type[B]:
     """The same body with the samplers' names and every setting that HTTP offers (`sampling/settings.py`)."""
-    extra: dict[str, Any] = {"sampler": (cast(Any, Literal)[tuple(samplers())], DEFAULT)}
+    extra: dict[str, Any] = {"sampler": (cast(Any, Literal)[(*samplers(), *ALIASES)], DEFAULT)}
     for sampler in samplers().values():
         for name, entry in offered(sampler.settings, "http").items():
             if name not in body.model_fields:
                 rule, hint = declared(entry), types_of(sampler.settings)[name]
                 least, most = rule.http or (rule.at_least, None)
-                about = f"{rule.help[0].upper()}{rule.help[1:]}; null: the sampler's own."
+                about = f"{rule.help[0].upper()}{rule.help[1:]}; null: the model's own (/api/models)."
                 extra[name] = hint | None, Field(None, ge=least, le=most, description=about)
     return create_model(body.__name__, __base__=body, __module__=__name__, __doc__=body.__doc__, **extra)
 
@@ -109,7 +110,7 @@ class FillBody(Sampling):
     """A story with blanks."""
 
     sentences: Blanks
-    candidates: int = Field(3, ge=1, le=CANDIDATES)
+    candidates: int = Field(SHOWN, ge=1, le=CANDIDATES)
     samples: int | None = Field(
         None, ge=1, le=SAMPLES, description="Stories to draw and choose from; null: the model's own number, at most 50."
     )
@@ -129,8 +130,10 @@ class WriteBody(Sampling):
     sentences: int | None = Field(
         None, ge=SENTENCES[0], le=SENTENCES[1], description="How many; null: the arc's length, else 5."
     )
-    candidates: int = Field(1, ge=1, le=CANDIDATES)
-    samples: int | None = Field(None, ge=1, le=SAMPLES, description="Stories to draw and choose from; null: 10.")
+    candidates: int = Field(WRITE_CANDIDATES, ge=1, le=CANDIDATES)
+    samples: int | None = Field(
+        None, ge=1, le=SAMPLES, description=f"Stories to draw and choose from; null: {WRITE_SAMPLES}."
+    )
 
 
 class TagBody(ModelBody):

@@ -34,6 +34,9 @@ class ModelFacts(BaseModel):
     words: int | None = None
     bytes: int | None = None
     figures: dict[str, Any] | None = None
+    settings: dict[str, dict[str, Any]] | None = Field(
+        None, description="The settings that apply where a request does not say them, by sampler."
+    )
     damaged: str | None = Field(None, description="Why it cannot be used, if so.")
 
 

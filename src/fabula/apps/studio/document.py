@@ -14,6 +14,7 @@ from pydantic import AfterValidator, Field
 from fabula.apps.serve.bodies import Body, Model, PersonBody, Seed, Tag
 from fabula.apps.serve.settings import CANDIDATES, CHARACTERS, SEEDS, SENTENCES
 from fabula.apps.studio.settings import SNAPSHOTS, TRAY
+from fabula.sampling.settings import CANDIDATES as SHOWN
 
 
 def _is_json(value: Any) -> Any:
@@ -52,7 +53,7 @@ class State(Body):
 
     lines: list[Line] = Field(min_length=SENTENCES[0], max_length=SENTENCES[1])
     seed: Seed = 0
-    candidates: int = Field(3, ge=1, le=CANDIDATES)
+    candidates: int = Field(SHOWN, ge=1, le=CANDIDATES)
     temperature: float | None = Field(None, ge=0.05, le=5)
     model: Model = None
     undo: list[Opaque] = Field(default_factory=list, max_length=SNAPSHOTS)

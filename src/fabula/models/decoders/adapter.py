@@ -19,15 +19,9 @@ from fabula.corpus.states import Factor, StateSpace
 from fabula.errors import UserError
 from fabula.models.decoders.rows import SPECIALS, TagTokens
 from fabula.models.decoders.transformer import LINEARS, Sizes
+from fabula.models.defaults import SAMPLING
 
 FORMAT = 1
-SAMPLING = {
-    "smc": {
-        "samples": 8, "top_k": 40, "temperature": 0.6, "max_words": 40, "fluency": 12.0, "twist_weight": 0.0,
-        "context": 0.0, "arc_weight": 4.0,
-    }
-}  # fmt: skip
-"""What suits a pretrained decoder, where its config.json says nothing else."""
 
 
 @dataclass(frozen=True, kw_only=True)

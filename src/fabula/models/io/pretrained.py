@@ -40,6 +40,7 @@ from fabula.models.decoders.narrator import NarratorDecoder
 from fabula.models.decoders.network import Network
 from fabula.models.decoders.tokenizer import SubwordTokenizer
 from fabula.models.decoders.transformer import Sizes
+from fabula.models.defaults import with_critic
 from fabula.models.io.checkpoint import CONFIG, DAMAGED, Checkpoint, Description, write_config
 from fabula.models.io.tensors import SCALE, unpack, write_file
 from fabula.models.narrator import NarratorModel
@@ -126,7 +127,7 @@ def describe_pretrained(folder: Path) -> Description:
     try:
         return Description(
             name=stories["name"], kind=KIND, factors=config.states.factors, figures=stories["figures"], words=None,
-            base=True, sampling=_sampling(config, adapts_base(folder / CRITIC)),
+            base=True, sampling=with_critic(config.sampling, adapts_base(folder / CRITIC)),
         )  # fmt: skip
     except KeyError as error:
         raise UserError(str(error)) from error
@@ -145,7 +146,7 @@ def load_pretrained(folder: Path, device: str) -> Checkpoint:
     try:
         decoder.tokenizer.common = tuple(stories["common"])
         model = NarratorModel(decoder, scaffold_of([stories, *stories.get("further", ())]), critic, reader)
-        model.sampling_defaults = _sampling(config, critic is not None)
+        model.sampling_defaults = with_critic(config.sampling, critic is not None)
         return Checkpoint(
             model=model.to(device).eval(),
             vocabulary=Vocabulary(SPECIALS),
@@ -159,17 +160,6 @@ def load_pretrained(folder: Path, device: str) -> Checkpoint:
         )
     except (KeyError, TypeError, ValueError) as error:
         raise UserError(f"{folder / FACTS} is damaged: {type(error).__name__}: {error}") from error
-
-
-def _sampling(config: AdapterConfig, critic: bool) -> dict[str, dict[str, Any]]:
-    """The sampling settings of config.json; candidates are ranked by the critic only where there is one."""
-    settings = {sampler: dict(values) for sampler, values in config.sampling.items()}
-    for values in settings.values():
-        if critic:
-            values.setdefault("rank", "critic")
-        elif values.get("rank") == "critic":
-            del values["rank"]
-    return settings
 
 
 def scaffold_of(chains: Sequence[Mapping[str, Any]]) -> Scaffold:

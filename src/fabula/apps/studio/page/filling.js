@@ -41,7 +41,7 @@ export function request(doc, only = null) {
     arc: lines.some((line) => line.tag !== null) ? lines.map((line) => line.tag) : null,
     candidates: doc.candidates,
     samples: null, // the model's own number
-    sampler: "bridge",
+    sampler: "smc",
     seed: doc.seed,
     starts: Object.keys(starts).length ? starts : null,
     people: named(doc),

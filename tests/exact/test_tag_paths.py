@@ -13,7 +13,7 @@ from fabula.models.gaussian import Potential
 from fabula.models.scaffold import Scaffold, allowed_states
 from fabula.sampling import latents
 from fabula.sampling.noise import Noise, seeded
-from fabula.sampling.resample import systematic
+from fabula.sampling.particles import systematic
 from fabula.sampling.samples import effective_size
 
 D, K, N = 2, 3, 4

@@ -1,0 +1,169 @@
+"""The weights of `smc`'s particles while they are written, and the score that finished stories are ranked by."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from fabula.corpus.states import UNKNOWN
+from fabula.corpus.taggers.protocol import misses
+from fabula.models.critic import WINDOW, Critic
+from fabula.models.gaussian import Potential
+from fabula.models.protocol import Model
+from fabula.sampling import decode
+from fabula.sampling.batch import InfillBatch
+from fabula.sampling.cast import Cast
+from fabula.sampling.particles import Particles, critic_of, decoder_of
+from fabula.sampling.samples import score_following, score_parts
+from fabula.sampling.settings import SMCSettings
+
+
+def weigh(
+    model: Model, settings: SMCSettings, particles: Particles, sentences: decode.Sentences, blanks: InfillBatch, i: int,
+    phi: Potential, following: Int[Tensor, " batch"],
+) -> Particles:  # fmt: skip
+    """The weights after sentence i: p / phi of a given one, p / q of a written one if `correct`, and the twist."""
+    device = blanks.device
+    given, missing = blanks.given[:, i].to(device), blanks.missing[:, i].to(device)
+    observed = sentences.log_p if particles.Z is None else sentences.log_p - phi.log(particles.Z[:, i])
+    log_w = particles.log_w + torch.where(given, observed - particles.twist, 0.0)
+    written = sentences.log_p - sentences.log_q if settings.correct else sentences.log_forced
+    log_w = log_w + torch.where(missing, written, 0.0)
+    log_w = log_w - settings.arc_weight * off_the_arc(model, settings, particles, blanks, [i])
+    twist = particles.twist.masked_fill(given, 0.0)
+    here, guided = twisted(blanks, settings, i, following), guided_here(blanks, settings, i)
+    if (here | guided).any():
+        expected = torch.zeros_like(log_w)
+        if here.any():
+            ahead = settings.twist_weight * log_p_next(model, particles, blanks, following)
+            expected = expected + torch.where(here.to(device), ahead, 0.0)
+        if guided.any():
+            value = settings.guide * value_so_far(critic_of(model), particles, i)
+            expected = expected + torch.where(guided.to(device), value, 0.0)
+        log_w = log_w + torch.where((here | guided).to(device), expected - twist, 0.0)
+        twist = torch.where((here | guided).to(device), expected, twist)
+    return particles._replace(log_w=log_w, twist=twist)
+
+
+def twisted(
+    blanks: InfillBatch, settings: SMCSettings, i: int, following: Int[Tensor, " batch"]
+) -> Bool[Tensor, " batch"]:
+    """Only where more is to be written before the given sentence: where that comes next it weighs anyway."""
+    return blanks.missing[:, i] & (following > i + 1) & (settings.twist_weight > 0)
+
+
+def guided_here(blanks: InfillBatch, settings: SMCSettings, i: int) -> Bool[Tensor, " batch"]:
+    """Where the critic weighs the story so far: not after the last written sentence, it judges the whole soon."""
+    return blanks.missing[:, i] & blanks.missing[:, i + 1 :].any(1) & (settings.guide > 0)
+
+
+def off_the_arc(
+    model: Model, settings: SMCSettings, particles: Particles, blanks: InfillBatch, places: Iterable[int]
+) -> Float[Tensor, " batch"]:
+    """How many tags that a story's sentences were written under they do not have by the model's tagger."""
+    wrong = torch.zeros(len(particles.X), device=blanks.device)
+    tagger, tokenizer = model.tagger, model.tokenizer
+    if not settings.arc_weight or tagger is None or tokenizer is None:
+        return wrong
+    for i in places:
+        rows = ((particles.S[:, i] != UNKNOWN) & blanks.missing[:, i].to(blanks.device)).nonzero().squeeze(1)
+        if len(rows):
+            texts = [tokenizer.decode(words) for (words,) in words_of(particles, slice(i, i + 1), rows)]
+            wrong[rows] += torch.tensor(misses(tagger, texts, particles.S[rows, i].tolist())).to(wrong)
+    return wrong
+
+
+def words_of(particles: Particles, places: slice, rows: Tensor | slice = slice(None)) -> list[list[list[int]]]:
+    """The tokens of some sentences of every story, each without its end."""
+    X, lengths = particles.X[rows, places].tolist(), particles.lengths[rows, places].tolist()
+    return [
+        [sentence[: max(n - 1, 0)] for sentence, n in zip(*row, strict=True)] for row in zip(X, lengths, strict=True)
+    ]
+
+
+def value_so_far(critic: Critic, particles: Particles, i: int) -> Float[Tensor, " batch"]:
+    """The critic's value of the last sentences up to i."""
+    stories = words_of(particles, slice(max(0, i + 1 - WINDOW), i + 1))
+    return critic.values(stories)[:, -1].to(particles.X.device)
+
+
+def next_given(blanks: InfillBatch) -> Int[Tensor, "story sent"]:
+    """The first given sentence after each, or -1 where none follows."""
+    N = blanks.given.shape[1]
+    following = torch.full(blanks.given.shape, -1)
+    for i in range(N - 2, -1, -1):
+        following[:, i] = torch.where(blanks.given[:, i + 1], i + 1, following[:, i + 1])
+    return following
+
+
+def log_p_next(
+    model: Model, particles: Particles, blanks: InfillBatch, at: Int[Tensor, " batch"]
+) -> Float[Tensor, " batch"]:
+    """log p of the given sentence `at` (0 where -1), were it to come right now."""
+    there = (at >= 0).to(blanks.device)
+    place, rows = at.clamp(min=0).to(blanks.device), torch.arange(len(at), device=blanks.device)
+    lengths = blanks.lengths[rows, place] * there
+    state = decoder_of(model).begin_sentence(particles.state, particles.S[rows, place])
+    z = None if particles.Z is None else particles.Z[rows, place]
+    return decoder_of(model).read(state, blanks.X[rows, place] * there[:, None], lengths, z)[1]
+
+
+def rank(
+    model: Model, settings: SMCSettings, particles: Particles, blanks: InfillBatch, cast: Cast | None
+) -> tuple[Float[Tensor, " batch"], Float[Tensor, "batch sent"] | None]:
+    """What finished stories are ranked by, larger is better; and the critic's verdicts, if it was asked."""
+    score = score_following(particles.log_p, particles.lengths, blanks, settings.fluency)
+    verdicts = None
+    if settings.rank == "density":
+        later = (blanks.missing.cumsum(1) > 0).to(blanks.device)
+        score = (particles.log_p * later).sum(-1)
+    elif settings.rank == "critic":
+        critic = critic_of(model)
+        verdicts = judged(critic, particles, blanks)
+        parts = score_parts(particles.log_p, particles.lengths, blanks)
+        score = verdicts[:, 0] + critic.ending * parts.ending + critic.density * parts.written
+    score = score - settings.arc_weight * off_the_arc(model, settings, particles, blanks, range(blanks.X.shape[1]))
+    if settings.context:
+        score = score + settings.context * context_gain(model, particles, blanks)
+    if settings.agreement and cast is not None:
+        score = score - settings.agreement * cast.faults(particles.X, blanks)
+    return score, verdicts
+
+
+def judged(critic: Critic, particles: Particles, blanks: InfillBatch) -> Float[Tensor, "batch sent"]:
+    """A critic's verdicts: in the first column the whole story's, then what each later line did to it."""
+    stories = [story[:N] for story, N in zip(words_of(particles, slice(None)), blanks.sentences, strict=True)]
+    verdicts = torch.zeros(particles.lengths.shape)
+    for n, verdict in enumerate(critic.judge(stories)):
+        verdicts[n, : len(verdict.lines)] = torch.tensor([verdict.whole, *verdict.lines[1:]])
+    return verdicts.to(blanks.device)
+
+
+def context_gain(model: Model, particles: Particles, blanks: InfillBatch) -> Float[Tensor, " batch"]:
+    """log p(X_i | X_:i, Z_i) - log p(X_i | Z_i) of the written sentences, per word: what the story so far adds.
+
+    A sentence that could stand anywhere is as probable without a history.
+    """
+    X, device = particles.X, blanks.device
+    blank = decoder_of(model).without_history(particles.state)
+    saved, words = (torch.zeros(len(X), device=device) for _ in range(2))
+    for i in blanks.missing.any(0).nonzero().flatten().tolist():
+        length, z, s = particles.lengths[:, i] * blanks.missing[:, i].to(device), particles.z(i), particles.S[:, i]
+        written = X[:, i] * (length > 0)[:, None]
+        rows, of_row = distinct(written, s[:, None], *([] if z is None else [z]))
+        before = decoder_of(model).begin_sentence(blank.select(rows), s[rows])
+        alone = decoder_of(model).read(before, written[rows], length[rows], None if z is None else z[rows])[1][of_row]
+        saved = saved + torch.where(length > 0, particles.log_p[:, i] - alone, 0.0)
+        words = words + length
+    return saved / words.clamp(min=1)
+
+
+def distinct(*columns: Tensor) -> tuple[Int[Tensor, " distinct"], Int[Tensor, " batch"]]:
+    """One of each kind of row, and every row's place among them: resampled particles have much in common."""
+    _, kind = torch.cat([column.double() for column in columns], 1).unique(dim=0, return_inverse=True)
+    order = torch.arange(len(kind), device=kind.device)
+    rows = order.new_full((int(kind.max()) + 1,), len(kind)).scatter_reduce(0, kind, order, "amin")
+    return rows, kind
