@@ -228,15 +228,12 @@ def test_turns_go_to_who_has_had_least_and_waiting_counts(monkeypatch: pytest.Mo
     async def main() -> None:
         pool = jobs.WorkerPool(workers=1, queue=4)
         old, new, patient = (jobs.Job(pool, lambda: iter(())) for _ in range(3))
-        old.used_seconds = patient.used_seconds = (
-            3 * jobs.SHORT_SECONDS
-        )  # the second level: two doublings of what is short
+        old.used_seconds = patient.used_seconds = 3 * jobs.SHORT_SECONDS  # the second level
         now = old.waiting_since = new.waiting_since = 100.0
         patient.waiting_since = now - 2.1 / jobs.PATIENCE
-        assert sorted((old, new, patient), key=lambda job: jobs._priority(job, now)) == [patient, new, old]
-        assert jobs._priority(new, now) == jobs._level(
-            0.9 * jobs.SHORT_SECONDS
-        )  # short jobs take no turn from each other
+        assert sorted((old, new, patient), key=lambda job: job.priority(now)) == [patient, new, old]
+        new.used_seconds = 0.9 * jobs.SHORT_SECONDS
+        assert new.level() == 0  # short jobs keep their turn
         pool.close()
 
     run_alone(main())

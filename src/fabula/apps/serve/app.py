@@ -7,7 +7,7 @@ from contextlib import ExitStack, asynccontextmanager
 
 from fastapi import FastAPI
 from fastapi.responses import JSONResponse
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 from starlette.middleware.cors import CORSMiddleware
 
 from fabula import __version__
@@ -19,17 +19,13 @@ from fabula.apps.web import errors, guard
 from fabula.device import use_threads
 
 
-class JobCounts(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
+class JobCounts(errors.Answer):
     running: int
     waiting: int
     queue: int = Field(description="How many may wait.")
 
 
-class Health(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
+class Health(errors.Answer):
     status: str
     version: str
     model: str

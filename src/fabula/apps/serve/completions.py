@@ -34,8 +34,7 @@ from fabula.errors import UserError
 
 EVENT = {"type": "object", "required": ["data"], "properties": {"data": {"type": "string"}}}
 """One server-sent event, for the OpenAPI document: its data is JSON, and `[DONE]` in the last."""
-GREEDY = 0.05
-"""A temperature below this is greedy decoding, as 0 is in OpenAI's API."""
+GREEDY = 0.05  # a temperature below this is greedy decoding, as 0 is in OpenAI's API
 TYPES = {401: "authentication_error", 403: "permission_error", 404: "not_found_error", 429: "rate_limit_error"}
 CODES = {401: "invalid_api_key", 429: "rate_limit_exceeded"}
 

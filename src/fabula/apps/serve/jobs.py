@@ -17,14 +17,14 @@ import threading
 import time
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 from torch.overrides import TorchFunctionMode
 
 from fabula.apps.web.errors import RefusedError
 
-SLICE_SECONDS = 0.1
-"""How often a job looks whether another one needs its turn more."""
+SLICE_SECONDS = 0.1  # how often a job looks whether another one needs its turn more
 SHORT_SECONDS = 3.0
 """A job that has used less time than this keeps its turn: to slice short jobs makes all of them late."""
 PATIENCE = 0.02
@@ -32,14 +32,12 @@ PATIENCE = 0.02
 ROWS = 100
 """Stories in a batch, at most. With the small model ten fills of ten rows cost 3.8 times one, and twenty 6.6; a
 row of the narrator costs the same from 40 rows on, and its cache of 100 rows takes about 300 MiB."""
-OPERATIONS_PER_CHECK = 16
-"""Operations on tensors between two checks: a check costs more than a small operation."""
+OPERATIONS_PER_CHECK = 16  # operations on tensors between two checks: a check costs more than a small operation
 GATHER_SECONDS, GATHER_SHARE, GATHER_AT_MOST = 0.01, 0.03, 0.4
 """A leader starts when no job of its kind has come for so many seconds and for this share of a usual batch's duration:
 clients of the last batch ask again at almost the same moment. The last share limits the whole wait."""
 
-_thread = threading.local()
-"""`_thread.job` is the job that this thread runs."""
+_thread = threading.local()  # `_thread.job` is the job that this thread runs.
 
 
 class LeftError(Exception):
@@ -70,10 +68,7 @@ def check() -> None:
 @contextmanager
 def uninterrupted() -> Iterator[None]:
     """Keep the turn to the end of the block: for work under a lock that other jobs may want."""
-    job: Job | None = getattr(_thread, "job", None)
-    if job is None:
-        yield
-        return
+    job = getattr(_thread, "job", None) or SimpleNamespace(uninterrupted=0)
     job.uninterrupted += 1
     try:
         yield
@@ -148,8 +143,16 @@ class Job:
         return seconds / len(self.members)
 
     def level(self, now: float | None = None) -> float:
-        """The priority level by the time that each member has used, with the running turn where `now` is given."""
-        return _level(self.per_member(self.used_seconds + (0.0 if now is None else now - self.turn_since)))
+        """0 below SHORT_SECONDS of time used by each member, one more for each doubling.
+
+        With `now` the running turn counts too. Jobs of one level do not interrupt each other.
+        """
+        seconds = self.per_member(self.used_seconds + (0.0 if now is None else now - self.turn_since))
+        return float(math.floor(math.log2(seconds / SHORT_SECONDS)) + 1) if seconds >= SHORT_SECONDS else 0.0
+
+    def priority(self, now: float) -> float:
+        """The sort key of waiting jobs: least used time first; among equals the one that has waited longest."""
+        return self.level() - PATIENCE * (now - self.waiting_since)
 
     def check(self) -> None:
         self.checks += 1
@@ -272,7 +275,7 @@ class WorkerPool:
 
     def _by_priority(self, jobs: Sequence[Job]) -> list[Job]:
         now = time.monotonic()
-        return sorted(jobs, key=lambda job: _priority(job, now))
+        return sorted(jobs, key=lambda job: job.priority(now))
 
     def _end_turn(self, job: Job) -> None:
         now = time.monotonic()
@@ -344,16 +347,6 @@ class WorkerPool:
                 if job.work.kind is not None:
                     self._batch_seconds += 0.5 * (job.used_seconds - self._batch_seconds)
                 self._give_turns()
-
-
-def _level(seconds: float) -> float:
-    """0 below SHORT_SECONDS of used time, one more for each doubling. Jobs of one level do not interrupt each other."""
-    return float(math.floor(math.log2(seconds / SHORT_SECONDS)) + 1) if seconds >= SHORT_SECONDS else 0.0
-
-
-def _priority(job: Job, now: float) -> float:
-    """The sort key of waiting jobs: least used time first; among equals the one that has waited longest."""
-    return job.level() - PATIENCE * (now - job.waiting_since)
 
 
 def _same_kind(job: Job, other: Job) -> bool:

@@ -10,17 +10,13 @@ from fabula.corpus.read import MAX_SENTENCES, MIN_SENTENCES
 from fabula.sampling.settings import MOST_OVER_HTTP
 
 SENTENCES = (MIN_SENTENCES, MAX_SENTENCES)
-WORDS = 60
-"""Of one sentence, between blanks. The command line takes more; here other requests wait in the queue."""
-PIECES = 120
-"""Words and punctuation marks of one sentence: `!!!!` is four of them, each a step of the model."""
+WORDS = 60  # of one sentence, between blanks. The command line takes more; here other requests wait in the queue.
+PIECES = 120  # words and punctuation marks of one sentence: `!!!!` is four of them, each a step of the model
 CHARACTERS = 1_000
 CANDIDATES = 10
 SAMPLES = MOST_OVER_HTTP
-USUAL_SAMPLES = 50
-"""The most samples of a request that does not set their number."""
-SEEDS = 2**53 - 1
-"""The largest integer that a browser holds exactly."""
+USUAL_SAMPLES = 50  # the most samples of a request that does not set their number
+SEEDS = 2**53 - 1  # the largest integer that a browser holds exactly
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,34 +11,22 @@ from typing import Any
 
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 from sse_starlette import EventSourceResponse, ServerSentEvent
 from starlette.types import Message
 
 from fabula.api import Explanation, Filling, Narrator, Score, Tagging
-from fabula.apps.serve.bodies import (
-    ExplainBody,
-    FillBody,
-    MentionsBody,
-    ModelBody,
-    PersonBody,
-    PosteriorBody,
-    ScoreBody,
-    TagBody,
-    WriteBody,
-)
+from fabula.apps.serve import bodies
+from fabula.apps.serve.bodies import FillBody
 from fabula.apps.serve.jobs import ROWS, BatchedWork, Job, WorkerPool
 from fabula.apps.serve.models import ModelCache
 from fabula.apps.web import errors
 from fabula.errors import UserError
 
-LONG = 16
-"""A story of more lines than this is filled in alone: others would wait for its end."""
-USUAL_ROWS = 8
-"""The rows that a story takes in a batch where the number of its samples is left to the model."""
+LONG = 16  # a story of more lines than this is filled in alone: others would wait for its end
+USUAL_ROWS = 8  # the rows that a story takes in a batch where the number of its samples is left to the model
 PING_SECONDS = 15
-PROGRESS_SECONDS = 0.3
-"""How often a stream tells the progress of its job."""
+PROGRESS_SECONDS = 0.3  # how often a stream tells the progress of its job
 REFUSALS = errors.responses(400, 401, 403, 413, 422, 429, 503)
 EVENT = {
     "type": "object",
@@ -51,10 +39,8 @@ EVENT = {
 """One server-sent event, for the OpenAPI document."""
 
 
-class Moods(BaseModel):
+class Moods(errors.Answer):
     """p(S_i | X+): the band of free points."""
-
-    model_config = ConfigDict(extra="forbid")
 
     tags: list[dict[str, float]] = Field(description="The share of each label of the mood, by sentence.")
     factors: list[dict[str, dict[str, float]]] | None = Field(
@@ -65,12 +51,10 @@ class Moods(BaseModel):
     model: str
 
 
-class Mentioned(BaseModel):
+class Mentioned(errors.Answer):
     """Whom and what the lines name."""
 
-    model_config = ConfigDict(extra="forbid")
-
-    people: list[PersonBody]
+    people: list[bodies.PersonBody]
     places: list[str]
 
 
@@ -80,9 +64,9 @@ def fill_work(models: ModelCache, body: FillBody, *, at_once: bool = False) -> B
     With `at_once` only the last answer counts, which comes sooner.
     """
 
-    def run(bodies: Sequence[FillBody]) -> Iterator[list[dict[str, Any] | UserError]]:
+    def run(batch: Sequence[FillBody]) -> Iterator[list[dict[str, Any] | UserError]]:
         model = models.get(body.model)
-        for answers in model.fill_together([one.arguments_for(model) for one in bodies], at_once):
+        for answers in model.fill_together([one.arguments_for(model) for one in batch], at_once):
             yield [answer if isinstance(answer, UserError) else answer.to_json() for answer in answers]
 
     individual = {"sentences", "arc", "starts", "seed", "candidates", "notes"}
@@ -95,7 +79,7 @@ def router(models: ModelCache, pool: WorkerPool) -> APIRouter:
     """The routes over these models and this queue."""
     routes = APIRouter(prefix="/api", tags=["writing"], responses=REFUSALS)
 
-    async def one(request: Request, body: ModelBody, call: Callable[[Narrator], Any]) -> JSONResponse:
+    async def one(request: Request, body: bodies.ModelBody, call: Callable[[Narrator], Any]) -> JSONResponse:
         def work() -> Iterator[dict[str, Any]]:
             yield call(models.get(body.model)).to_json()
 
@@ -121,27 +105,27 @@ def router(models: ModelCache, pool: WorkerPool) -> APIRouter:
         return event_stream(job, events(job, body.samples or 1))
 
     @routes.post("/write", summary="Write a story from nothing", response_model=Filling)
-    async def write(request: Request, body: WriteBody) -> JSONResponse:
+    async def write(request: Request, body: bodies.WriteBody) -> JSONResponse:
         """What `fabula write --json` prints for the same seed."""
         return await one(request, body, lambda model: model.write(**body.arguments()))
 
     @routes.post("/tag", summary="The mood of every sentence", response_model=Tagging)
-    async def tag(request: Request, body: TagBody) -> JSONResponse:
+    async def tag(request: Request, body: bodies.TagBody) -> JSONResponse:
         """What `fabula tag --json` prints."""
         return await one(request, body, lambda model: model.tag(**body.arguments()))
 
     @routes.post("/mentions", summary="Who and where: people and places that the lines name", response_model=Mentioned)
-    async def mentions(request: Request, body: MentionsBody) -> JSONResponse:
+    async def mentions(request: Request, body: bodies.MentionsBody) -> JSONResponse:
         """The pronoun is the name's in the training corpus, else the one that the lines around it have more of."""
         return await one(request, body, lambda model: model.mentions(**body.arguments()))
 
     @routes.post("/score", summary="How probable a story is", response_model=Score)
-    async def score(request: Request, body: ScoreBody) -> JSONResponse:
+    async def score(request: Request, body: bodies.ScoreBody) -> JSONResponse:
         """What `fabula score --json` prints for the same seed."""
         return await one(request, body, lambda model: model.score(**body.arguments()))
 
     @routes.post("/posterior", summary="The moods that a story leaves open", response_model=Moods)
-    async def posterior(request: Request, body: PosteriorBody) -> JSONResponse:
+    async def posterior(request: Request, body: bodies.PosteriorBody) -> JSONResponse:
         """p(S_i | X+) of every sentence, missing ones included: the band around the free points of the arc."""
 
         def work() -> Iterator[dict[str, Any]]:
@@ -151,7 +135,7 @@ def router(models: ModelCache, pool: WorkerPool) -> APIRouter:
         return await last_answer(request, pool.submit(work))
 
     @routes.post("/explain", summary="Why each sentence", response_model=Explanation)
-    async def explain(request: Request, body: ExplainBody) -> JSONResponse:
+    async def explain(request: Request, body: bodies.ExplainBody) -> JSONResponse:
         """The probability of every word, and how each sentence fits what came before (nats a word), what follows (nats;
         above 0: more expected with it than without it) and the arc (log q of the tag asked for).
         """

@@ -7,10 +7,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from fabula.apps.studio.document import State
-
-
-class Answer(BaseModel):
-    model_config = ConfigDict(extra="forbid")
+from fabula.apps.web.errors import Answer
 
 
 class FactorFacts(Answer):

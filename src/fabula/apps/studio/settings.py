@@ -8,12 +8,9 @@ from pathlib import Path
 from fabula.apps.serve.settings import ServerSettings
 from fabula.apps.web.database import default_path
 
-SNAPSHOTS = 100
-"""Steps that a branch keeps to undo, to redo, and of what was taken from the model."""
-TRAY = 60
-"""Candidates that a branch keeps."""
-BRANCHES = 500
-"""Branches of one story, at most."""
+SNAPSHOTS = 100  # steps that a branch keeps to undo, to redo, and of what was taken from the model
+TRAY = 60  # candidates that a branch keeps
+BRANCHES = 500  # branches of one story, at most
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,12 +14,10 @@ from fabula.apps.studio.settings import BRANCHES
 from fabula.apps.web.database import Database
 from fabula.apps.web.errors import RefusedError
 
-VERSIONS = 50
-"""Versions of one branch, at most; the oldest is dropped first."""
+VERSIONS = 50  # versions of one branch, at most; the oldest is dropped first
 VERSION_EVERY = timedelta(minutes=5)
 """The least time between two versions of a branch: a save every second is not worth keeping."""
-PREVIEW = 160
-"""Characters of a story that its list shows."""
+PREVIEW = 160  # characters of a story that its list shows
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS story (
   id INTEGER PRIMARY KEY AUTOINCREMENT, title TEXT NOT NULL, created TEXT NOT NULL, updated TEXT NOT NULL,
@@ -38,8 +36,7 @@ CREATE TABLE IF NOT EXISTS version (
 );
 CREATE INDEX IF NOT EXISTS version_of_branch ON version (branch)
 """
-ADDED = {"automatic": "INTEGER", "deleted": "TEXT"}
-"""Columns of `story` that a file of version 0.1 does not have."""
+ADDED = {"automatic": "INTEGER", "deleted": "TEXT"}  # columns of `story` that a file of version 0.1 does not have.
 
 Record = dict[str, Any]
 STORY = """SELECT id, title, automatic, deleted, created, updated,

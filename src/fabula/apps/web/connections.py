@@ -11,18 +11,13 @@ from typing import Any
 
 from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
-HEADER_SECONDS = 10.0
-"""From a connection, or from the first byte of a request, to the end of its headers."""
-CONNECTIONS = 512
-"""Open connections, at most; then the one that has been silent longest is closed."""
-BACKLOG = 256
-"""Connections that the system holds until they are accepted."""
+HEADER_SECONDS = 10.0  # from a connection, or from the first byte of a request, to the end of its headers
+CONNECTIONS = 512  # open connections, at most; then the one that has been silent longest is closed
+BACKLOG = 256  # connections that the system holds until they are accepted
 TRIES, TRIES_SECONDS = 10, 60.0
 """Wrong tokens of one address in so many seconds; a further one has to wait, right or wrong."""
-ADDRESSES = 10_000
-"""Addresses whose wrong tokens are remembered, at most."""
-LOG_TIMES, LOG_SECONDS = 20, 60.0
-"""How often the log has the same line in so many seconds."""
+ADDRESSES = 10_000  # addresses whose wrong tokens are remembered, at most
+LOG_TIMES, LOG_SECONDS = 20, 60.0  # how often the log has the same line in so many seconds
 
 
 class Connections:

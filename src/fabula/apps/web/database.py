@@ -12,12 +12,9 @@ from pathlib import Path
 from fabula.apps.web.errors import RefusedError
 from fabula.errors import UserError
 
-BUSY_SECONDS = 2.0
-"""How long a write waits for another process to finish its own."""
-APPLICATION = 0x46414255
-"""`FABU` in the file's header: another program's database is refused."""
-MAKERS = {"story": "fabula studio", "judge_study": "fabula judge"}
-"""The command that makes a file with this table."""
+BUSY_SECONDS = 2.0  # how long a write waits for another process to finish its own
+APPLICATION = 0x46414255  # `FABU` in the file's header: another program's database is refused
+MAKERS = {"story": "fabula studio", "judge_study": "fabula judge"}  # the command that makes a file with this table
 MESSAGES = {
     sqlite3.SQLITE_BUSY: "{} is locked by another program: close it and try again",
     sqlite3.SQLITE_LOCKED: "{} is locked by another program: close it and try again",

@@ -19,8 +19,7 @@ from fabula.errors import UserError
 
 logger = logging.getLogger(__name__)
 
-LONGEST = 300
-"""Characters of a message, at most: what a client sent is not repeated at length."""
+LONGEST = 300  # characters of a message, at most: what a client sent is not repeated at length
 HTTP_MESSAGES = {
     400: "the body could not be read: send JSON in UTF-8",
     404: "there is nothing at this address",
@@ -28,20 +27,22 @@ HTTP_MESSAGES = {
 }
 
 
-class Fault(BaseModel):
-    """What went wrong."""
+class Answer(BaseModel):
+    """The body of an answer, for the OpenAPI document."""
 
     model_config = ConfigDict(extra="forbid")
+
+
+class Fault(Answer):
+    """What went wrong."""
 
     message: str = Field(description="One line: what is wrong and what to do.", examples=["sentence 2 is empty"])
     field: str | None = Field(description="The part of the request at fault, where there is one.")
     status: int = Field(description="The HTTP status, again.", ge=400, le=599)
 
 
-class ErrorAnswer(BaseModel):
+class ErrorAnswer(Answer):
     """The body of every answer with a status of 400 or more."""
-
-    model_config = ConfigDict(extra="forbid")
 
     error: Fault
 

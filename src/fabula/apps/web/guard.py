@@ -29,10 +29,8 @@ from fabula.apps.web.connections import Throttle
 
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "[::1]"})
 MAX_BODY = 4 * 2**20
-BODY_SECONDS = 30.0
-"""How long a client may take to send its body."""
-DRAINED = 8
-"""A body that is too large is read and dropped up to so many times the limit, so that its sender learns why."""
+BODY_SECONDS = 30.0  # how long a client may take to send its body
+DRAINED = 8  # a body that is too large is read and dropped up to so many times the limit, so that its sender learns why
 COOKIE = "fabula_token"
 SAFE = ("GET", "HEAD", "OPTIONS")
 HEADERS = {

@@ -22,10 +22,8 @@ from fabula.apps.web.guard import is_loopback
 from fabula.errors import UserError
 
 TOKEN_VARIABLE = "FABULA_TOKEN"
-TOKEN_BYTES = 24
-"""The size of a generated token: 192 bits."""
-GRACE_SECONDS = 2
-"""How long an open stream may delay the end of the server."""
+TOKEN_BYTES = 24  # the size of a generated token: 192 bits
+GRACE_SECONDS = 2  # how long an open stream may delay the end of the server
 
 
 def check(host: str, token: str | None) -> None:

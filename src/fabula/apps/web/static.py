@@ -13,8 +13,7 @@ from starlette.types import Scope
 
 CACHE = {"Cache-Control": "no-cache"}
 """A browser may keep a file, but asks each time whether it has changed (ETag): an upgrade shows at once."""
-SHARED = Path(__file__).parent / "page"
-"""The files that the pages of all servers share."""
+SHARED = Path(__file__).parent / "page"  # the files that the pages of all servers share
 for ending, kind in {
     ".js": "text/javascript",
     ".css": "text/css",
