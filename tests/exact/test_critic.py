@@ -40,7 +40,7 @@ def base(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def recipe(base: Path) -> CriticRecipe:
-    return CriticRecipe(name="tiny", base=str(base), rank=4, batch=2, epochs=30, learning_rate=1e-2)
+    return CriticRecipe(name="tiny", base=str(base), rank=4, batch=4, epochs=12, learning_rate=2e-2)
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import subprocess
 import sys
@@ -13,7 +12,6 @@ import pytest
 import torch
 
 import fabula
-from fabula.cli import build_parser
 from fabula.device import pick_device, use_threads
 
 
@@ -22,15 +20,6 @@ def _restored() -> Iterator[None]:
     before = torch.get_num_threads()
     yield
     torch.set_num_threads(before)
-
-
-def test_every_command_that_computes_takes_threads() -> None:
-    found = build_parser()._subparsers
-    assert found is not None
-    (commands,) = (action for action in found._actions if isinstance(action, argparse._SubParsersAction))
-    computing = {"train", "reproduce", "fill", "write", "tag", "score", "demo", "studio"}
-    for name in computing:
-        assert "--threads" in commands.choices[name].format_help(), name
 
 
 def test_loading_takes_one_thread_unless_told(random_models: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -64,6 +53,7 @@ print(json.dumps([start_torch({}), "OMP_WAIT_POLICY" in os.environ, start_torch(
 """
 
 
+@pytest.mark.system
 @pytest.mark.parametrize(("said", "variable", "threads"), [("", None, {1, 2}), ("3", None, {3}), ("", "1", {None})])
 def test_a_command_that_answers_once_takes_two_threads_unless_told(
     said: str, variable: str | None, threads: set[int | None], monkeypatch: pytest.MonkeyPatch

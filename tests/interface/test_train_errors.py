@@ -16,7 +16,6 @@ import torch
 from fabula.cli import main
 from fabula.corpus.dataset import Corpus
 from fabula.corpus.prepare import prepare
-from fabula.corpus.vocabulary import Vocabulary
 from fabula.metrics.measure import measure_likelihood
 from fabula.models.io import load
 from fabula.models.io.checkpoint import FORMAT
@@ -102,25 +101,18 @@ def own_labels(folder: Path, labels: tuple[str, ...]) -> Path:
     ("content", "says"),
     [
         ("[train]\nlabeled = 3", "unknown setting train.labeled"),
-        ("[model.language]\nwidth = 3", "unknown setting model.language.width"),
         ("speed = 3", "unknown setting speed"),
         ('kind = "poem"', "is of kind poem: there are narrator, preference, critic"),
         ("[train]\nepochs = 'many'", "setting train.epochs must be a int, not 'many'"),
-        ("[train]\nepochs = true", "setting train.epochs must be a int, not True"),
-        ("[train]\nepochs = 1.5", "setting train.epochs must be a int, not 1.5"),
         ("[objective]\nclamp_tags = 1", "setting objective.clamp_tags must be a bool"),
         ("model = 3", "setting model must be a table"),
-        ("[model]\nlanguage = 'GRU'", "setting model.language must be a table"),
         ("[model]\nkind = 'hmm'", "unknown model kind 'hmm'; there are lm, s2s, slds, lds"),
         ("[model.dynamics]\nlatent = 0", "setting model.dynamics.latent must be above 0, not 0"),
         ("[model.language]\ndropout = 1", "setting model.language.dropout must be at least 0 and below 1"),
         ("[objective]\nlabelled = 1.5", "setting objective.labelled must be between 0 and 1"),
         ("[objective]\nlabelled = 0\nlabelled_per_step = 4", "setting objective.labelled_per_step needs labelled"),
         ("[train]\nlearning_rate = nan", "setting train.learning_rate must be above 0, not nan"),
-        ("[train]\nlearning_rate = inf", "setting train.learning_rate must be above 0, not inf"),
         ("[train]\nweight_decay = -1", "setting train.weight_decay must be at least 0"),
-        ("[train]\nwarmup_steps = -1", "setting train.warmup_steps must be at least 0"),
-        ("[train]\nseed = -1", "setting train.seed must be at least 0"),
         ("[train\nepochs = 3", "is not valid TOML"),
         ("\x00", "is not valid TOML"),
     ],
@@ -131,16 +123,12 @@ def test_a_recipe_is_read_strictly(content: str, says: str, refused: Refused, tm
     assert not (tmp_path / "run").exists()
 
 
-def test_a_recipe_that_is_not_text_or_not_there(refused: Refused, tmp_path: Path, toy_corpus: Path) -> None:
-    (tmp_path / "bad.toml").write_bytes(b"\xff\xfe")
-    assert "is not valid TOML" in refused("train", tmp_path / "bad.toml", "--data", toy_corpus, "--out", tmp_path / "r")
-    assert "cannot read the recipe" in refused(
-        "train", tmp_path / "no.toml", "--data", toy_corpus, "--out", tmp_path / "r"
-    )
-    assert "cannot read the recipe" in refused("train", tmp_path, "--data", toy_corpus, "--out", tmp_path / "r")
-
-
 def test_what_is_missing_is_named(refused: Refused, written: Path, tmp_path: Path, toy_corpus: Path) -> None:
+    to = ("--data", toy_corpus, "--out", tmp_path / "r")
+    (tmp_path / "bad.toml").write_bytes(b"\xff\xfe")
+    assert "is not valid TOML" in refused("train", tmp_path / "bad.toml", *to)
+    assert "cannot read the recipe" in refused("train", tmp_path / "no.toml", *to)
+    assert "unknown device 'tpu'" in refused("train", written, *to, "--device", "tpu")
     assert "RECIPE.toml is missing" in refused("train", "--data", toy_corpus, "--out", tmp_path / "r")
     assert "--data is missing" in refused("train", written, "--out", tmp_path / "r")
     assert "--out is missing" in refused("train", written, "--data", toy_corpus)
@@ -171,12 +159,6 @@ def test_no_cuda_where_asked_for(refused: Refused, written: Path, copied: Path, 
     assert "no CUDA device is available" in refused("evaluate", "likelihood", *model, "--device", "cuda")
 
 
-@pytest.mark.parametrize("device", ["tpu", "meta", "gpu"])
-def test_an_unknown_device(device: str, refused: Refused, written: Path, tmp_path: Path, toy_corpus: Path) -> None:
-    said = refused("train", written, "--data", toy_corpus, "--out", tmp_path / "r", "--device", device)
-    assert f"unknown device '{device}'" in said
-
-
 def test_an_existing_run_is_not_overwritten(refused: Refused, written: Path, copied: Path, toy_corpus: Path) -> None:
     before = {path: path.read_bytes() for path in copied.rglob("*") if path.is_file()}
     said = refused("train", written, "--data", toy_corpus, "--out", copied)
@@ -191,16 +173,6 @@ def test_a_place_that_cannot_be_written(refused: Refused, written: Path, tmp_pat
         assert f"cannot write into {out}" in refused("train", written, "--data", toy_corpus, "--out", out)
 
 
-def test_a_mistake_takes_nothing_of_the_run_it_was_to_replace(refused: Refused, written: Path, tmp_path: Path) -> None:
-    file, corpus, run = tmp_path / "two.txt", tmp_path / "corpus", tmp_path / "run"
-    file.write_text("Tom ran.\nTom won.\n\nMia sang.\nMia slept.\n")
-    prepare([file], corpus, cutoff=1, jobs=1, progress=False)
-    run.mkdir()
-    (run / "log.jsonl").write_text("an earlier run\n")
-    assert "no split 'valid'" in refused("train", written, "--data", corpus, "--out", run, "--force")
-    assert (run / "log.jsonl").read_text() == "an earlier run\n"
-
-
 def test_a_mistake_leaves_no_empty_folder(refused: Refused, written: Path, tmp_path: Path, toy_corpus: Path) -> None:
     """Neither the run's nor those above it, unless they were there before."""
     file, corpus, new = tmp_path / "two.txt", tmp_path / "corpus", tmp_path / "new"
@@ -209,11 +181,11 @@ def test_a_mistake_leaves_no_empty_folder(refused: Refused, written: Path, tmp_p
     to = ["--out", new / "runs" / "one"]
     assert "no split 'valid'" in refused("train", written, "--data", corpus, *to)
     assert not new.exists()
+    (tmp_path / "log.jsonl").write_text("an earlier run\n")
+    assert "no split 'valid'" in refused("train", written, "--data", corpus, "--out", tmp_path, "--force")
+    assert (tmp_path / "log.jsonl").read_text() == "an earlier run\n"
     (new / "runs").mkdir(parents=True)
     assert "nothing to resume" in refused("train", written, "--data", toy_corpus, "--resume", *to)
-    assert list(new.rglob("*")) == [new / "runs"]
-    too_long = new / "a" / ("b" * 300)  # and so is the line that names it
-    assert main(["train", str(written), "--data", str(toy_corpus), "--out", str(too_long)]) == 2
     assert list(new.rglob("*")) == [new / "runs"]
 
 
@@ -228,16 +200,12 @@ def test_resuming_another_run(
     assert "on another corpus" in refused("train", written, "--data", other_labels, "--out", copied, "--resume")
     assert "nothing to resume" in refused("train", written, "--data", toy_corpus, "--out", tmp_path / "new", "--resume")
     state = copied / "resume" / "state.json"
-    state.write_text("{}")
-    assert "is damaged" in refused("train", written, "--data", toy_corpus, "--out", copied, "--resume")
-    state.write_text("{")
-    assert "is damaged" in refused("train", written, "--data", toy_corpus, "--out", copied, "--resume")
-
-
-def test_resuming_from_a_cut_state(refused: Refused, written: Path, copied: Path, toy_corpus: Path) -> None:
     (file,) = (copied / "resume").glob("state-*.safetensors")
     file.write_bytes(file.read_bytes()[:-1])
     assert "is truncated" in refused("train", written, "--data", toy_corpus, "--out", copied, "--resume")
+    for content in ("{}", "{"):
+        state.write_text(content)
+        assert "is damaged" in refused("train", written, "--data", toy_corpus, "--out", copied, "--resume")
 
 
 @pytest.mark.parametrize("epoch", [1, 2])
@@ -246,7 +214,7 @@ def test_nan_loss_stops_and_keeps_the_last_good_checkpoint(
     recipe: dict[str, Any], to_toml: Any,
 ) -> None:  # fmt: skip
     """Step 1 of the first or of the second epoch turns NaN: the step is said, epoch 1's checkpoint can be read."""
-    written.write_text(to_toml({**recipe, "train": {"epochs": 3, "batch": 64}}))
+    written.write_text(to_toml({**recipe, "train": {"epochs": 2, "batch": 64}}))
     at = 4 * (epoch - 1) + 1
     inner = CorpusLearner.total
 
@@ -266,18 +234,6 @@ def test_nan_loss_stops_and_keeps_the_last_good_checkpoint(
     assert kept.figures["epoch"] == 1
     assert all(bool(torch.isfinite(tensor).all()) for tensor in kept.model.state_dict().values())
     assert len((run / "log.jsonl").read_text().splitlines()) == 1
-
-
-def test_the_line_stands_apart_from_the_bar(
-    capsys: pytest.CaptureFixture[str], written: Path, tmp_path: Path, toy_corpus: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """With the progress bar on, the bar is wiped before the complaint is written."""
-    inner = CorpusLearner.total
-    monkeypatch.setattr(CorpusLearner, "total", lambda self, *arguments: inner(self, *arguments) * float("nan"))
-    assert main(["train", str(written), "--data", str(toy_corpus), "--out", str(tmp_path / "run")]) == 2
-    said = capsys.readouterr().err
-    assert said.count("fabula train: the loss became NaN or infinite at step 0") == 1
-    assert said.replace("\r", "\n").splitlines()[-1].startswith("fabula train: ")
 
 
 def test_weights_that_go_bad_after_the_last_look(
@@ -347,12 +303,6 @@ def flip(path: Path) -> None:
     path.write_bytes(bytes(content))
 
 
-def swap_words(run: Path) -> None:
-    words = list(Vocabulary.from_json((run / "vocabulary.json").read_text()).words)
-    words[10], words[11] = words[11], words[10]
-    (run / "vocabulary.json").write_text(Vocabulary(tuple(words)).to_json())
-
-
 def weights(run: Path) -> Path:
     (file,) = run.glob("weights-*.safetensors")
     return file
@@ -364,22 +314,16 @@ def weights(run: Path) -> Path:
         (lambda run: cut(weights(run)), "is truncated"),
         (lambda run: flip(weights(run)), "was altered"),
         (lambda run: weights(run).unlink(), "cannot be read: No such file"),
-        (lambda run: weights(run).write_bytes(b""), "is truncated"),
         (lambda run: cut(run / "vocabulary.json"), "is truncated"),
-        (lambda run: (run / "vocabulary.json").unlink(), "cannot be read: No such file"),
-        (swap_words, "was altered"),
+        (lambda run: flip(run / "vocabulary.json"), "was altered"),
         (lambda run: (run / "config.json").unlink(), "is not a checkpoint: it has no config.json"),
         (lambda run: cut(run / "config.json"), "config.json cannot be read"),
         (lambda run: (run / "config.json").write_text("[]"), "is of format None"),
         (lambda run: break_config(run, format=FORMAT + 1), f"is of format {FORMAT + 1}; this Fabula reads format"),
-        (lambda run: break_config(run, format=None), "is of format None"),
         (lambda run: break_config(run, weights=None), "is damaged"),
-        (lambda run: break_config(run, weights=[]), "is damaged"),
         (lambda run: break_config(run, weights={}), "do not fit its recipe"),
         (lambda run: break_config(run, labels=None), "is damaged"),
-        (lambda run: break_config(run, labels=[]), "is damaged"),
         (lambda run: break_config(run, labels=["one", "two"]), "do not fit its recipe"),
-        (lambda run: break_config(run, corpus_hash=None), "is damaged"),
         (lambda run: break_config(run, recipe={"name": "x", "model": {"kind": 3}}), "setting model.kind must be a str"),
     ],
 )  # fmt: skip
@@ -406,7 +350,6 @@ def test_a_corpus_that_is_not_the_checkpoints(
     ("arguments", "says"),
     [
         (["--samples", "0"], "--samples must be at least 1, not 0"),
-        (["--samples", "-2"], "--samples must be at least 1, not -2"),
         (["--limit", "0"], "--limit must be at least 1, not 0"),
         (["--split", "practice"], "has no split 'practice', only train, valid, test"),
     ],
@@ -474,8 +417,6 @@ def test_json_is_null_where_a_figure_has_no_meaning(
     assert {name for name in LATENT if record[name] is not None} == has
     assert record["nll_story"] > 0
     assert record["kinds"]["nll_story"] == ("bound" if has else "exact")
-    figures = {name for name, value in record.items() if isinstance(value, int | float)} - COUNTS
-    assert {name for name in figures if not name.endswith("_se")} <= set(record["kinds"])
 
 
 def test_raw_stories_are_read_in_the_models_words(

@@ -6,7 +6,6 @@ times what rounding does in 20 steps, and a thousandth of what other random numb
 
 from __future__ import annotations
 
-import csv
 import os
 import subprocess
 import sys
@@ -20,11 +19,11 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from fabula.cli import main
-from fabula.corpus.toy import toy_splits
 from fabula.errors import UserError
 from fabula.models.io import load
 from fabula.training.parallel import Processes
 from gguf_writer import write_tiny_base
+from raw_stories import write_raw_stories
 
 SUPPORT = Path(__file__).parents[1] / "support"
 
@@ -59,6 +58,7 @@ def check(recipe: Path, data: Path, tmp_path: Path, parameters: Callable[[Path],
     close(parameters(tmp_path / "died"), expected)
 
 
+@pytest.mark.system
 def test_a_gru_recipe(
     toy_corpus: Path, tiny_recipe: dict[str, Any], to_toml: Callable[[dict[str, Any]], str], tmp_path: Path
 ) -> None:
@@ -68,13 +68,9 @@ def test_a_gru_recipe(
     check(tmp_path / "recipe.toml", toy_corpus, tmp_path, lambda run: dict(load(run).model.state_dict()))
 
 
+@pytest.mark.system
 def test_an_adapters_recipe(to_toml: Callable[[dict[str, Any]], str], tmp_path: Path) -> None:
-    for split, stories in toy_splits(60, 1).items():
-        with open(tmp_path / f"{split}.csv", "w", newline="", encoding="utf-8") as file:
-            writer = csv.writer(file)
-            writer.writerow(["storyid", "storytitle", *(f"sentence{i}" for i in range(1, 6))])
-            some = [story.sentences for story in stories if len(story.sentences) == 5][:30]
-            writer.writerows([number, "toy", *sentences] for number, sentences in enumerate(some))
+    write_raw_stories(tmp_path, 60, most=30)
     base = str(write_tiny_base(tmp_path / "tiny.gguf"))
     recipe = {
         "kind": "narrator", "base": base, "rank": 4, "epochs": 2, "batch": 3, "parts": 2,

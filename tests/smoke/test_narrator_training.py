@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import math
 import os
 import signal
@@ -16,7 +15,6 @@ import torch
 
 from fabula.corpus.read import Story, read_stories
 from fabula.corpus.taggers.sentiment import VaderTagger
-from fabula.corpus.toy import toy_splits
 from fabula.errors import UserError
 from fabula.metrics.narrator import measure_narrator, story_nats
 from fabula.models.decoders.base import CACHE_VARIABLE
@@ -27,20 +25,14 @@ from fabula.training.loop import train_adapter
 from fabula.training.narrator import NarratorLearner
 from fabula.training.recipe import NarratorRecipe, read_any_recipe
 from gguf_writer import write_tiny_base
+from raw_stories import write_raw_stories
 
 CPU = torch.device("cpu")
 
 
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
-    for split, stories in toy_splits(48, 1).items():
-        with open(tmp_path / f"{split}.csv", "w", newline="", encoding="utf-8") as file:
-            writer = csv.writer(file)
-            writer.writerow(["storyid", "storytitle", *(f"sentence{i}" for i in range(1, 6))])
-            for number, story in enumerate(stories):
-                if len(story.sentences) == 5:
-                    writer.writerow([number, "toy", *story.sentences])
-    return tmp_path
+    return write_raw_stories(tmp_path)
 
 
 @pytest.fixture

@@ -24,6 +24,7 @@ from fabula.training.corpus_model import CorpusLearner
 from fabula.training.loop import train
 from fabula.training.recipe import recipe_from
 
+pytestmark = pytest.mark.system
 RECIPE = {
     "name": "learning",
     "model": {
