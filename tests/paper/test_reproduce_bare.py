@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ABSENT = (
     "spacy",
     "vaderSentiment",
@@ -32,6 +34,7 @@ assert main([*words, "--only", only, "--set", "train.epochs=1", "--set", "train.
 """
 
 
+@pytest.mark.system
 def test_trains_writes_and_reports_without_the_scorers(toy_corpus: Path, tmp_path: Path) -> None:
     from fabula_paper.run import toy_cloze
     from fabula_paper.scores.cloze import prepare_cloze

@@ -1,15 +1,16 @@
-"""What a unit works with: the corpus, the chosen test stories, and the model of its system, loaded once."""
+"""What a unit works with: the corpus, the chosen test stories, and the models, loaded once."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from fabula.corpus.dataset import Corpus, Stories
 from fabula.device import pick_device
@@ -25,7 +26,7 @@ from fabula_paper.records import Records
 
 
 class OutOfTimeError(Exception):
-    """The deadline has passed; what is not done stays undone, and can be resumed."""
+    """The deadline has passed; a later call resumes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,11 +45,11 @@ class Job:
     cloze: Path | None = None
     seed: int = 0
     deadline: float | None = None
-    """On the clock of `time.time`: after it no unit begins, and training stops at the end of its epoch."""
+    """By `time.time`: after it no unit begins, and a training stops at the end of its epoch, to be resumed."""
     train_until: float | None = None
-    """On the same clock: training ends at its next epoch, and what it has is the system."""
+    """By `time.time`: a training ends at its next epoch and counts as finished."""
     memory_gib: float = 2.0
-    """Scores a sampler may hold at once."""
+    """Memory for the scores of a sampler."""
 
     def check_time(self) -> None:
         if self.deadline is not None and time.time() >= self.deadline:
@@ -57,7 +58,7 @@ class Job:
 
 @dataclass
 class Bench:
-    """A process's workplace."""
+    """Corpus, stories and models of one process."""
 
     job: Job
 
@@ -90,6 +91,10 @@ class Bench:
         """A test story as word ids."""
         return [sentence.tolist() for sentence in self.test.sentences(row)]
 
+    def text(self, X: Tensor, lengths: Tensor, places: Sequence[int]) -> list[str]:
+        """Some sentences of one story, words separated by blanks."""
+        return [" ".join(self.corpus.vocabulary.decode(X[i, : int(lengths[i]) - 1].tolist())) for i in places]
+
     def tags(self, row: int) -> list[int]:
         return [int(tag) for tag in self.test.story_tags(row)]
 
@@ -98,7 +103,7 @@ class Bench:
         return Path(self.job.models.get(system.name) or self.job.out / "runs" / system.name)
 
     def changes(self, system: System) -> dict[str, Any]:
-        """What differs from the recipe's file: the scale's changes, the caller's, those for this system, its own."""
+        """Settings that differ from the recipe's file: of the scale, of the caller, of the system."""
         general = {key: value for key, value in self.job.changes.items() if ":" not in key}
         special = {key.partition(":")[2]: v for key, v in self.job.changes.items() if key.startswith(f"{system.name}:")}
         return {**self.job.scale.changes, **general, **special, **system.changes}
@@ -111,21 +116,21 @@ class Bench:
         content["name"] = system.name if system.changes else content["name"]
         return recipe_from(content)
 
-    _held: dict[str, Checkpoint] = field(default_factory=dict)
+    _loaded: dict[str, Checkpoint] = field(default_factory=dict)
 
     def checkpoint(self, system: System) -> Checkpoint:
-        """The system's model; the last two loaded stay: units come system by system, the judge beside them."""
-        if system.name not in self._held:
-            while len(self._held) > 1:
-                self._held.pop(next(iter(self._held)))
-            found = load(self.folder(system), self.device)
-            check_same_corpus(found, self.corpus)
-            found.model.requires_grad_(False)
-            self._held[system.name] = found
-        return self._held[system.name]
+        """The system's model; the two loaded last stay in memory, a system and the judge."""
+        if system.name not in self._loaded:
+            while len(self._loaded) > 1:
+                self._loaded.pop(next(iter(self._loaded)))
+            checkpoint = load(self.folder(system), self.device)
+            check_same_corpus(checkpoint, self.corpus)
+            checkpoint.model.requires_grad_(False)
+            self._loaded[system.name] = checkpoint
+        return self._loaded[system.name]
 
     def common(self, unit: Unit, *, n: int, kind: str, began: float) -> dict[str, Any]:
-        """What every record of a model's figures carries."""
+        """The fields of every record that a model made."""
         if self.device.type == "cuda":
             torch.cuda.synchronize()
         system = BY_NAME.get(unit.system)
@@ -140,17 +145,16 @@ class Bench:
 
 
 def device_name(device: torch.device) -> str:
-    """The machine, for a record."""
     return torch.cuda.get_device_name() if device.type == "cuda" else "cpu"
 
 
 def weights_of(folder: Path) -> str:
-    """Which weights a figure is of: the beginning of their digest."""
+    """The beginning of the weights' digests."""
     return ",".join(sorted(entry["sha256"][:12] for entry in read_config(folder)["weights"].values()))
 
 
 def change(content: dict[str, Any], path: str, value: Any) -> None:
-    """One setting of a recipe by its path; a path that leads nowhere is the caller's mistake."""
+    """Set one setting of a recipe by its path."""
     *parents, last = path.split(".")
     table = content
     for parent in parents:

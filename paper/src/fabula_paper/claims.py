@@ -1,362 +1,273 @@
-"""The paper's claims, each with a verdict that the figures decide: other figures, other words."""
+"""The claims (claims.toml), and the rule that decides them from the figures.
+
+A claim has parts, and a part compares systems by one measure. A comparison holds if the interval of the difference is
+on the claim's side of zero, and does not hold if it is on the other side. A bound counts only beyond its slack.
+"""
 
 from __future__ import annotations
 
 import math
-import re
+import tomllib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cache
+from importlib import resources
+from typing import Any
 
 import numpy as np
 
-from fabula.metrics.bootstrap import Interval, difference
-from fabula_paper import calibrated
+from fabula.metrics.bootstrap import Interval
 from fabula_paper.figures import (
-    BY_LINES,
     LOOSE,
-    METRICS,
     NOT_RUN,
-    PAPER_BASELINES,
-    PAPER_FAMILY,
-    SETTING_NAMES,
-    Figure,
-    Found,
+    FloatArray,
+    Results,
+    calibrated_bound,
     cross_fitted,
     widened,
 )
-from fabula_paper.plan import BY_NAME, LONGER, SETTINGS
+from fabula_paper.plan import BY_NAME
+from fabula_paper.tables import EXACT_RIVALS, SETTING_NAMES, metrics_of, way_name
 
-FEWER = tuple(name for name in PAPER_FAMILY if name != "slds")
-"""The systems with fewer labels."""
-HOLDS, FAILS, OPEN, PARTLY = "holds", "does not hold", "cannot be told", "holds in part"
+HOLDS, FAILS, INCONCLUSIVE, PARTLY = "holds", "does not hold", "inconclusive", "holds in part"
+ONE_TRAINING = ", in one training"
+"""Added to a verdict that rests on one training of some system: another seed may move a figure beyond its interval."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """`ours` is better than every one of `theirs` by a measure; of several `ours` the best counts."""
+
+    measure: str
+    ours: tuple[str, ...]
+    theirs: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Claim:
+    title: str
+    parts: tuple[Part, ...]
+    every: bool = True
+    """Whether one part that does not hold refutes the claim; otherwise the claim may hold in part."""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    text: str
+    gap: Interval
+    """Positive values support the claim."""
+    trainings: int = 1
+    """Trainings of the system that has fewest."""
+    slack_for: float = 0.0
+    """What the rival's bound lacks: the gap must be larger before the claim holds."""
+    slack_against: float = 0.0
+
+    @property
+    def verdict(self) -> str:
+        if self.gap.low > max(0.0, self.slack_for):
+            return HOLDS
+        return FAILS if self.gap.high < min(0.0, -self.slack_against) else INCONCLUSIVE
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """A claim, what became of it, and the figures behind that."""
-
     claim: str
     verdict: str
     evidence: tuple[str, ...]
 
 
-def said(found: Interval | None, unit: str = "", digits: int = 2) -> str:
-    if found is None:
-        return NOT_RUN
-    return f"{found.value:+.{digits}f} [{found.low:+.{digits}f}, {found.high:+.{digits}f}]{unit}"
+def shown(interval: Interval, unit: str = "", digits: int = 2) -> str:
+    value, low, high = (f"{x:+.{digits}f}" for x in (interval.value, interval.low, interval.high))
+    return f"{value} [{low}, {high}]{unit}"
 
 
-TRAINING = ", in one training"
-"""Said of a verdict on systems that were trained once: another seed may move a figure by more than the interval."""
+def negated(interval: Interval) -> Interval:
+    return replace(interval, value=-interval.value, low=-interval.high, high=-interval.low)
 
 
-def seeded(found: Found, systems: Sequence[str], word: str) -> str:
-    """A verdict that rests on one training of some system says so."""
-    once = any(len(found.trainings(system)) < 2 for system in systems)
-    return word + TRAINING if once and word in (HOLDS, FAILS, PARTLY) else word
+def compare_nats(results: Results, ours: str, theirs: str) -> Comparison | None:
+    """Nats per story of two system:estimate; not perplexities, because S2S counts fewer tokens."""
+    (a, a_estimate), (b, b_estimate) = ours.split(":"), theirs.split(":")
+    title = f"{BY_NAME[a].title} - {BY_NAME[b].title}"
+    measured_again = calibrated_bound(results, a, b) if a_estimate == "iw" and EXACT_RIVALS.get(a) == b else None
+    if measured_again is not None:
+        gap, lacks = measured_again.nats, measured_again.slack
+        text = f"{title}: {shown(gap, ' nats a story')} by a calibrated q on {gap.n} stories (slack {lacks:.2f})"
+        return Comparison(text, negated(gap), slack_against=lacks)
+    difference = results.nats_difference((a, a_estimate), (b, b_estimate))
+    if difference is None:
+        return None
+    slacks = {a: results.slack(a, a_estimate), b: results.slack(b, b_estimate)}
+    notes = [
+        f"slack of {BY_NAME[name].title} "
+        + ("unknown" if math.isinf(lacks) else f"{lacks:.2f}" if lacks < LOOSE else "too large")
+        for name, lacks in slacks.items()
+        if lacks
+    ]
+    text = f"{title}: {shown(difference, ' nats a story')}" + (f" ({'; '.join(notes)})" if notes else "")
+    trainings = min(len(results.trainings("likelihood", name)) for name in (a, b))
+    return Comparison(text, negated(difference), trainings, slacks[b], slacks[a])
 
 
-def below(found: Interval | None) -> str:
-    """Whether a difference is below zero, beyond its interval."""
-    if found is None:
-        return NOT_RUN
-    return HOLDS if found.high < 0 else FAILS if found.low > 0 else OPEN
+def compare_control(results: Results, ours: str, theirs: str) -> Comparison | None:
+    """Macro-F1 of two system:lexicon:decoding; the interval treats them as independent."""
+    sides = [side.split(":") for side in (ours, theirs)]
+    figures = [results.control(name, lexicon, greedy=how == "greedy") for name, lexicon, how in sides]
+    values = [(f.value, f.low, f.high) for f in figures]
+    if values[0][0] is None or values[1][0] is None:
+        return None
+    (a, a_low, a_high), (b, b_low, b_high) = ([float(x or 0.0) for x in triple] for triple in values)
+    gap = Interval(a - b, a - b - math.hypot(a - a_low, b_high - b), a - b + math.hypot(a_high - a, b - b_low), 0.0, 0)
+    titles = [f"{BY_NAME[name].title} {value:.1f}" for (name, _, _), (value, _, _) in zip(sides, values, strict=True)]
+    text = f"{sides[0][1].upper()}, {sides[0][2]}: {titles[0]}, {titles[1]} ({shown(gap, digits=1)})"
+    return Comparison(text, gap, min(len(results.trainings("control", name)) for name, _, _ in sides))
 
 
-def together(verdicts: Sequence[str]) -> str:
-    """A claim of several parts holds if all do, and fails if one does."""
-    for word in (FAILS, NOT_RUN, OPEN):
-        if word in verdicts:
-            return word
-    return HOLDS if verdicts else NOT_RUN
+def compare_lookahead(results: Results, ours: str, theirs: str) -> Comparison | None:
+    """log P(ending) under the judge, if both have the same judge."""
+    a, b = results.lookahead(ours), results.lookahead(theirs)
+    if a is None or b is None or len(a) != len(b) or results.lookahead_judge(ours) != results.lookahead_judge(theirs):
+        return None
+    gap = results.difference(a, b)
+    return Comparison(f"look-ahead over {named(results, theirs)}: {shown(gap, ' nats')}", gap)
+
+
+def compare_smollm(results: Results, ours: str, theirs: str) -> Comparison | None:
+    """Look-ahead by SmolLM2, which is of no system's family."""
+    a, b = results.smollm_ending(ours), results.smollm_ending(theirs)
+    if a is None or b is None:
+        log_p = [results.opinion(name, "smollm2") for name in (ours, theirs)]
+        a, b = (None if values is None else -values for values in log_p)
+    if a is None or b is None:
+        return None
+    gap = results.difference(b, a)
+    return Comparison(f"look-ahead by SmolLM2 over {named(results, theirs)}: {shown(gap, ' nats')}, n = {gap.n}", gap)
+
+
+def compare_story_perplexity(results: Results, ours: str, theirs: str) -> Comparison | None:
+    """SmolLM2's nats per token of the whole stories."""
+    a, b = results.get(f"surprise/{ours}"), results.get(f"surprise/{theirs}")
+    if a is None or b is None:
+        return None
+    per_token = [np.asarray(r["stories"]["nats"], np.float64) / np.asarray(r["stories"]["tokens"]) for r in (a, b)]
+    gap = results.difference(per_token[1], per_token[0])
+    text = f"story perplexity {a['ppl']:.2f} against {b['ppl']:.2f} of {named(results, theirs)}: "
+    return Comparison(text + shown(gap, " nats a token saved", 3), gap)
+
+
+def compare_time(results: Results, ours: str, theirs: str) -> Comparison | None:
+    """Seconds per story, alone and in a batch: both must be lower."""
+    a, b = results.get(f"speed/{ours}"), results.get(f"speed/{theirs}")
+    if a is None or b is None:
+        return None
+    saved = min(b[key] - a[key] for key in ("seconds_one_story", "seconds_a_story_together"))
+    seconds = [f"{r['seconds_a_story_together']:.3f} ({r['seconds_one_story']:.2f} alone)" for r in (a, b)]
+    text = f"seconds a story {seconds[0]} against {seconds[1]} of {named(results, theirs)}, on {a['device']}"
+    return Comparison(text, Interval(saved, saved, saved, 0.0, 1))
+
+
+PAIRWISE = {
+    "nats": compare_nats, "control": compare_control, "lookahead": compare_lookahead, "smollm": compare_smollm,
+    "story-perplexity": compare_story_perplexity, "time": compare_time,
+}  # fmt: skip
+AHEAD = ("lookahead", "smollm", "story-perplexity", "time")
+
+
+def named(results: Results, way: str) -> str:
+    return "{} ({})".format(*way_name(results, way))
+
+
+def compare_overlap(results: Results, part: Part) -> list[Comparison]:
+    """The best of some system:sampler minus each rival, paired by story. The best is chosen on other stories."""
+    _, setting, metric = part.measure.split("/")
+
+    def scores(sides: tuple[str, ...]) -> dict[str, FloatArray]:
+        pairs = [side.split(":") for side in sides]
+        arrays = {name: results.overlap_scores(name, setting, sampler, metric) for name, sampler in pairs}
+        return {name: array for name, array in arrays.items() if array is not None}
+
+    ours, theirs = scores(part.ours), scores(part.theirs)
+    if not ours:
+        return []
+    names, best = cross_fitted([(name, array.mean(0)) for name, array in ours.items()])
+    widest = max((ours[name].mean(1) for name in names), key=lambda means: float(np.std(means)))
+    label = f"{SETTING_NAMES[setting]}, {metrics_of(setting)[metric]}"
+    comparisons = []
+    for rival, array in theirs.items():
+        if array.shape[1] == len(best):
+            gap = widened(results.difference(best, array.mean(0)), [widest, array.mean(1)])
+            title = f"{' or '.join(BY_NAME[name].title for name in names)} - {BY_NAME[rival].title}"
+            trainings = min(len(array), *(len(ours[name]) for name in names))
+            comparisons.append(Comparison(f"{label}: {title} {shown(gap)}", gap, trainings))
+    return comparisons
+
+
+def all_hold(verdicts: Sequence[str]) -> str:
+    """The verdict of a conjunction: one part that does not hold refutes it."""
+    return next((word for word in (FAILS, NOT_RUN, INCONCLUSIVE) if word in verdicts), HOLDS) if verdicts else NOT_RUN
 
 
 def in_part(verdicts: Sequence[str]) -> str:
-    """The same, of a claim that may hold here and fail there: open where most parts are, else it holds in part if it
-    holds more often than it fails, and fails if not."""
-    whole = together(verdicts)
-    if whole not in (FAILS, OPEN) or 2 * verdicts.count(OPEN) > len(verdicts):
-        return OPEN if whole == FAILS else whole
+    """The verdict of a claim of many cells: inconclusive if most cells are, else by the majority of the others."""
+    whole = all_hold(verdicts)
+    if whole in (HOLDS, NOT_RUN):
+        return whole
+    if 2 * verdicts.count(INCONCLUSIVE) > len(verdicts):
+        return INCONCLUSIVE
     if HOLDS not in verdicts:
         return whole
     return PARTLY if verdicts.count(HOLDS) > verdicts.count(FAILS) else FAILS
 
 
-def bounded(found: Found, ours: tuple[str, str], theirs: tuple[str, str], gap: Interval | None) -> str:
-    """Whether nats by an estimate of ours are below another's. A bound lies above what it bounds by some slack: ours
-    above theirs shows nothing until the gap, at the small end of its interval, is larger than our slack, and ours below
-    theirs nothing until it is larger than theirs. An exact figure has none."""
-    word = below(gap)
-    if gap is None or word not in (HOLDS, FAILS):
-        return word
-    side = theirs if word == HOLDS else ours
-    return word if min(abs(gap.low), abs(gap.high)) > found.slack(*side) else OPEN
+def decide(results: Results, claim: Claim) -> Verdict:
+    """The verdict on a claim, with the least favourable comparison of each part as evidence."""
+    verdicts, evidence, trainings, systems = [], [], [], set[str]()
+    for part in claim.parts:
+        systems |= {side.split(":")[0].split(".")[0] for side in (*part.ours, *part.theirs)}
+        if part.measure.startswith("overlap/"):
+            comparisons = compare_overlap(results, part)
+        else:
+            pairs = [PAIRWISE[part.measure](results, part.ours[0], rival) for rival in part.theirs]
+            comparisons = [pair for pair in pairs if pair is not None]
+        verdicts.append(all_hold([comparison.verdict for comparison in comparisons]))
+        if comparisons:
+            worst = min(comparisons, key=lambda comparison: comparison.gap.value)
+            evidence.append(f"{verdicts[-1]}: {worst.text}")
+            trainings += [comparison.trainings for comparison in comparisons]
+        else:
+            evidence.append(f"{NOT_RUN}: {part.measure}, {part.ours[0]} against {', '.join(part.theirs)}")
+    word = all_hold(verdicts) if claim.every else in_part(verdicts)
+    if word in (HOLDS, FAILS, PARTLY) and min(trainings) < 2:
+        word += ONE_TRAINING
+    if len(verdicts) > 4:
+        counted = [f"{verdicts.count(w)} {w}" for w in (HOLDS, INCONCLUSIVE, FAILS, NOT_RUN) if w in verdicts]
+        evidence.insert(0, f"of {len(verdicts)}: {', '.join(counted)}")
+    cut = [results.title(BY_NAME[s]) for s in sorted(systems & set(BY_NAME)) if "(cut" in results.title(BY_NAME[s])]
+    return Verdict(claim.title, word, (*evidence, *(f"beware: {title}" for title in cut)))
 
 
-def slack_told(found: Found, *sides: tuple[str, str]) -> str:
-    """What the bounds of a comparison are thought to lack."""
-    told = [
-        f"the bound of {BY_NAME[system].title} lacks "
-        + ("an unknown amount" if math.isinf(lacks) else f"about {lacks:.2f}" if lacks < LOOSE else "far too much")
-        for system, estimate in sides
-        if (lacks := found.slack(system, estimate)) > 0
-    ]
-    return f" ({'; '.join(told)})" if told else ""
+@cache
+def claims_file() -> dict[str, Any]:
+    """claims.toml: the claims and the limits."""
+    return tomllib.loads((resources.files("fabula_paper") / "claims.toml").read_text(encoding="utf-8"))
 
 
-def perplexity_claims(found: Found) -> list[Verdict]:
-    """Nats per story rather than perplexity: S2S counts fewer tokens, so its PPL does not compare."""
-    rivals = {"LM": ("lm", "nll"), "S2S": ("s2s", "nll"), "LDS": ("lds", "authors")}
-    by_elbo = {**rivals, "LDS": ("lds", "elbo")}
-    honest = {"LM": ("lm", "nll"), "S2S, tags paid": ("s2s", "with_tags"), "LDS": ("lds", "iw")}
-    longer, longer_honest = (
-        {BY_NAME[LONGER[name]].title: (LONGER[name], estimate) for name, estimate in own.values() if name in LONGER}
-        for own in (rivals, honest)
-    )
-    made = []
-    for title, ours, others in (
-        ("SLDS beats LM, S2S and LDS in perplexity, as the authors' code measures", ("slds", "authors"), rivals),
-        ("the same against LM and S2S with more updates", ("slds", "authors"), longer),
-        ("SLDS beats LM, S2S and LDS by the ELBO, which the paper's text names", ("slds", "elbo"), by_elbo),
-        ("SLDS beats LM, S2S and LDS under an honest likelihood", ("slds", "iw"), honest),
-        ("the same, honestly, against LM and S2S with more updates", ("slds", "iw"), longer_honest),
-        ("a well-trained SLDS beats a well-trained LM", ("default", "iw"), {"our LM": ("lm-1024", "nll")}),
-        ("the paper's SLDS beats a well-trained LM", ("slds", "iw"), {"our LM": ("lm-1024", "nll")}),
-    ):
-        if ours == ("default", "iw") and calibrated.remeasured(found, "default"):
-            made.append(by_calibrated_bound(found, title))
-            continue
-        differences = {name: found.nll_difference(ours, other) for name, other in others.items()}
-        evidence = tuple(
-            f"SLDS - {name}: {said(d, ' nats a story')}{slack_told(found, ours, others[name])}"
-            for name, d in differences.items()
-        )
-        word = together([bounded(found, ours, others[name], d) for name, d in differences.items()])
-        made.append(Verdict(title, seeded(found, [ours[0], *(name for name, _ in others.values())], word), evidence))
-    return made
+def read_claims() -> list[Claim]:
+    """Every claim with its parts."""
+    claims = []
+    for entry in claims_file()["claims"]:
+        parts: list[Part] = []
+        for setting in entry.get("settings", ()):
+            sides = tuple(entry["ours"]), tuple(entry["theirs"])
+            parts += [Part(f"overlap/{setting}/{metric}", *sides) for metric in metrics_of(setting)]
+        for ours, theirs, *other in entry.get("pairs", ()):
+            measure = (*other, entry["measure"])[0]
+            measures = AHEAD if measure == "ahead" else (measure,)
+            parts += [Part(name, (ours,), (theirs,)) for name in measures]
+        claims.append(Claim(entry["title"], tuple(parts), entry.get("every", True)))
+    return claims
 
 
-def by_calibrated_bound(found: Found, title: str) -> Verdict:
-    """The shipped SLDS against our LM, where its bound was measured again by a calibrated q."""
-    gap, lacks = calibrated.gap(found, "default", "lm-1024"), calibrated.lacks(found, "default")
-    word = below(gap)
-    if gap is not None and word == FAILS and gap.low <= lacks:
-        word = OPEN
-    samples = 0 if gap is None else gap.n
-    told = f"SLDS - our LM: {said(gap, ' nats a story')} by a calibrated q, {samples} stories measured again"
-    old = found.nll_difference(("default", "iw"), ("lm-1024", "nll"))
-    evidence = (f"{told} (the bound lacks about {lacks:.2f})", f"by the bound of before: {said(old, ' nats a story')}")
-    return Verdict(title, seeded(found, ("default", "lm-1024"), word), evidence)
-
-
-def supervision_claims(found: Found) -> list[Verdict]:
-    made = []
-    for title, estimate in (
-        ("less supervision lowers perplexity, as the authors' code measures", "authors"),
-        ("less supervision lowers an honest perplexity", "iw"),
-    ):
-        changes = {name: found.nll_difference((name, estimate), ("slds", estimate)) for name in FEWER}
-        told = [
-            f"{BY_NAME[name].title} - SLDS: {said(change, ' nats a story')}"
-            f"{slack_told(found, (name, estimate), ('slds', estimate))}"
-            for name, change in changes.items()
-        ]
-        ppl = [(name, found.ppl(name, estimate)) for name in (*FEWER, "slds")]
-        sign = "≤ " if estimate == "iw" else ""
-        told.append(
-            "PPL: " + ", ".join(f"{BY_NAME[name].title} {sign}{p.value:.2f}" if p else NOT_RUN for name, p in ppl)
-        )
-        judged = [bounded(found, (name, estimate), ("slds", estimate), change) for name, change in changes.items()]
-        made.append(Verdict(title, seeded(found, PAPER_FAMILY, in_part(judged)), tuple(told)))
-    full = found.control("slds")
-    steps = [apart(found.control(name), full) for name in FEWER]
-    told = [
-        f"{step}: {BY_NAME[name].title} {ranged(found.control(name))}" for name, step in zip(FEWER, steps, strict=True)
-    ]
-    word = seeded(found, PAPER_FAMILY, in_part(steps))
-    made.append(Verdict("less supervision loses control", word, (f"macro-F1 of SLDS {ranged(full)}", *told)))
-    made.append(soft_claim(found))
-    return made
-
-
-def soft_claim(found: Found) -> Verdict:
-    """The paper's explanation: the soft Gumbel-Softmax fits better and controls worse than a hard choice would."""
-    evidence = []
-    verdicts = []
-    for name in ("slds-1-hard", "slds-1-summed"):
-        title = BY_NAME[name].title
-        change = found.nll_difference(("slds-1", "authors"), (name, "authors"))
-        soft, other = found.control("slds-1"), found.control(name)
-        evidence.append(
-            f"soft - {title}: {said(change, ' nats a story')} by the paper's estimate, "
-            f"{said(found.nll_difference(('slds-1', 'iw'), (name, 'iw')), ' nats')} honestly; "
-            f"control {number(soft)} soft, {number(other)} {title.split(', ')[1]}"
-        )
-        if name == "slds-1-hard":
-            verdicts = [below(change), apart(soft, other)]
-    return Verdict(
-        "the soft Gumbel-Softmax is why: it fits better and controls worse than hard",
-        seeded(found, ("slds-1", "slds-1-hard"), together(verdicts)),
-        tuple(evidence),
-    )
-
-
-def number(figure: Figure) -> str:
-    return NOT_RUN if figure.ours is None else f"{figure.ours:.{figure.digits}f}"
-
-
-def ranged(figure: Figure) -> str:
-    """A figure with its interval."""
-    return number(figure) if figure.low is None else f"{number(figure)} [{figure.low:.1f}, {figure.high:.1f}]"
-
-
-def apart(smaller: Figure, larger: Figure) -> str:
-    """Whether one figure is below another beyond both intervals; what lies within them cannot be told."""
-    if smaller.ours is None or larger.ours is None:
-        return NOT_RUN
-    assert smaller.high is not None
-    assert larger.low is not None
-    assert smaller.low is not None
-    assert larger.high is not None
-    if smaller.high < larger.low:
-        return HOLDS
-    return FAILS if smaller.low > larger.high else OPEN
-
-
-def gap_of(one: Figure, other: Figure) -> Interval | None:
-    """One figure less another; the interval is of both theirs, as if they were independent."""
-    if one.ours is None or one.low is None or one.high is None:
-        return None
-    if other.ours is None or other.low is None or other.high is None:
-        return None
-    gap = one.ours - other.ours
-    low = gap - math.hypot(one.ours - one.low, other.high - other.ours)
-    return Interval(gap, low, gap + math.hypot(one.high - one.ours, other.ours - other.low), 0.0, 0)
-
-
-def as_good(gap: Interval | None) -> str:
-    """Whether a figure is no worse than another: even at the low end of their difference not below it."""
-    if gap is None:
-        return NOT_RUN
-    return HOLDS if gap.low >= 0 else FAILS if gap.high < 0 else OPEN
-
-
-def control_claims(found: Found) -> list[Verdict]:
-    made = []
-    for judge, title in (
-        ("vader", "as VADER judges"),
-        ("afinn", "as a lexicon judges that nobody trained on (AFINN)"),
-        ("nrc", "as another such lexicon judges (NRC)"),
-    ):
-        for rival in ("s2s", LONGER["s2s"]):
-            name, evidence, verdicts = BY_NAME[rival].title, [], []
-            for greedy, how in ((False, "top-k 15"), (True, "greedy")):
-                slds, s2s = (found.control(system, judge, greedy) for system in ("slds", rival))
-                gap = gap_of(slds, s2s)
-                verdicts.append(as_good(gap))
-                paper = "; paper: +0.3" if judge == "vader" else ""
-                evidence.append(f"{how}: SLDS {number(slds)}, {name} {number(s2s)} ({said(gap, digits=1)}{paper})")
-            word = seeded(found, ("slds", rival), in_part(verdicts))
-            made.append(Verdict(f"SLDS controls as well as {name}, {title}", word, tuple(evidence)))
-    return made
-
-
-def infilling_claims(found: Found) -> list[Verdict]:
-    """The best of the paper's SLDS family against LM, S2S and LDS, by the paper's own protocol and otherwise.
-
-    Who is best is chosen on other stories than those it is then compared on, and it must beat every rival.
-    """
-    made = []
-    given, blank = ("2", "4", "34"), ("12",)
-    best, fair = (tuple((name, sampler) for name in PAPER_FAMILY) for sampler in ("gibbs-peek", "gibbs"))
-    alone, ours, lds = (("slds", "gibbs-peek"),), (("lm-1024", "rerank"),), ("lds", "gibbs")
-    baselines = (*((name, "rerank") for name in PAPER_BASELINES), lds)
-    longer = (*((LONGER[name], "rerank") for name in PAPER_BASELINES), lds)
-    for title, settings, champions, rivals in (
-        ("SLDS wins when the first sentence is given, against LM, S2S and LDS", given, best, baselines),
-        ("the same, SLDS with all labels alone", given, alone, baselines),
-        ("the same, against LM and S2S with more updates, and LDS", given, best, longer),
-        ("the same, none of the family peeking", given, fair, baselines),
-        ("the same, none peeking, against LM and S2S with more updates, and LDS", given, fair, longer),
-        ("the same, none peeking, against our own LM", given, fair, ours),
-        ("the best of the family, peeking, against LM and S2S alone", given, best, baselines[:-1]),
-        ("the baselines win on 1st and 2nd", blank, baselines, best),
-        ("the same with more updates", blank, longer, best),
-    ):
-        evidence, verdicts = [], []
-        for setting in settings:
-            for metric, shown in compared(setting).items():
-                gaps = story_differences(found, setting, metric, champions, rivals)
-                verdicts.append(together([HOLDS if g.low > 0 else FAILS if g.high < 0 else OPEN for _, _, g in gaps]))
-                if gaps:
-                    name, rival, gap = min(gaps, key=lambda each: each[2].value)
-                    evidence.append(f"{SETTING_NAMES[setting]}, {shown}: {name} - {rival} {said(gap)}")
-        counts = ", ".join(f"{verdicts.count(w)} {w}" for w in (HOLDS, OPEN, FAILS, NOT_RUN) if w in verdicts)
-        word = seeded(found, [name for name, _ in (*champions, *rivals)], in_part(verdicts))
-        made.append(Verdict(title, word, (f"of {len(verdicts)} cells: {counts}", *evidence)))
-    return made
-
-
-Side = Sequence[tuple[str, str]]
-"""Systems, each with the sampler that it fills in by."""
-
-
-def story_differences(
-    found: Found, setting: str, metric: str, champions: Side, rivals: Side
-) -> list[tuple[str, str, Interval]]:
-    """The best of some systems less each of its rivals, paired by story; the best is chosen on the other half. The
-    interval is over stories and, where a system has several trainings, over those (of two that were chosen, the wider).
-    """
-    own, theirs = (
-        {
-            name: found.each_overlap(name, setting, sampler, metric)
-            for name, sampler in side
-            if found.overlaps(name, setting, sampler, metric) is not None
-        }
-        for side in (champions, rivals)
-    )
-    if not own:
-        return []
-    names, mine = cross_fitted([(name, each.mean(0)) for name, each in own.items()])
-    widest = max((own[name].mean(1) for name in names), key=lambda means: float(np.std(means)))
-    title = " or ".join(BY_NAME[name].title for name in names)
-    return [
-        (
-            title,
-            BY_NAME[rival].title,
-            widened(difference(mine, each.mean(0), draws=found.scale.resamples), [widest, each.mean(1)]),
-        )
-        for rival, each in theirs.items()
-        if each.shape[1] == len(mine)
-    ]
-
-
-def compared(setting: str) -> dict[str, str]:
-    """The metrics of a row, ROUGE-L of two sentences as the paper has it: sentences apart."""
-    if len(SETTINGS[setting]) == 1:
-        return METRICS
-    return {
-        BY_LINES if m == "rougeL" else m: f"{t}, sentences apart" if m == "rougeL" else t for m, t in METRICS.items()
-    }
-
-
-def with_cuts(found: Found, verdicts: list[Verdict]) -> list[Verdict]:
-    """A verdict on systems whose training was cut short says so."""
-    cut = {system.title: found.title(system) for system in found.systems if found.title(system) != system.title}
-    made = []
-    for v in verdicts:
-        told = " ".join(v.evidence)
-        named = [full for title, full in cut.items() if re.search(rf"{re.escape(title)}(?![0-9])", told)]
-        made.append(Verdict(v.claim, v.verdict, (*v.evidence, *([f"beware: {'; '.join(named)}"] if named else []))))
-    return made
-
-
-def claims(found: Found) -> list[Verdict]:
-    """The paper's claims, in the order of the issue."""
-    made = [
-        *perplexity_claims(found),
-        *supervision_claims(found),
-        *control_claims(found),
-        *infilling_claims(found),
-    ]
-    return with_cuts(found, made)
+def verdicts(results: Results) -> list[Verdict]:
+    """The verdict on every claim."""
+    return [decide(results, claim) for claim in read_claims()]

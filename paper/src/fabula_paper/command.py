@@ -30,130 +30,103 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--data", type=Path, metavar="DIR", help="a folder made by fabula prepare (--small: a toy one)")
-    parser.add_argument("--out", type=Path, metavar="REPORT", required=True, help="where records, texts and report go")
-    parser.add_argument("--only", default="", metavar="WHAT,…", help="stages, systems or stage/system; default: all")
-    parser.add_argument("--small", action="store_true", help="all of it at toy size, in minutes on a CPU")
+    add = parser.add_argument
+    repeated: dict[str, Any] = {"action": "append", "default": []}
+    add("--data", type=Path, metavar="DIR", help="a folder made by fabula prepare (--small: a toy one)")
+    add("--out", type=Path, metavar="REPORT", required=True, help="where records, texts and report go")
+    add("--only", default="", metavar="WHAT,…", help="stages, systems or stage/system; default: all")
+    add("--small", action="store_true", help="all of it at toy size, in minutes on a CPU")
     options.add_device(parser, "auto")
-    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="processes at once (default: 1)")
-    parser.add_argument("--deadline", type=float, metavar="S", help="begin nothing after so many seconds")
-    parser.add_argument("--train-until", type=float, metavar="S", help="end every training after so many seconds")
-    parser.add_argument("--bound-samples", type=int, metavar="M", help="importance samples a story (default: 200)")
-    parser.add_argument(
-        "--model", action="append", default=[], metavar="NAME=RUN", help="a system's checkpoint that is there already"
-    )
-    parser.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        metavar="KEY=VALUE",
-        help="change a recipe's setting: everyone's, or SYSTEM:KEY=VALUE",
-    )
-    parser.add_argument("--cloze", type=Path, metavar="FILE", help="Story Cloze: its CSV, or the same encoded (.npz)")
-    parser.add_argument("--recipes", type=Path, metavar="DIR", help="the recipes' folder (default: the clone's)")
-    parser.add_argument("--raw", type=Path, metavar="FILE", help="the raw test file, for sentences as they were typed")
-    parser.add_argument(
-        "--ratings", type=Path, metavar="FILE", help="people's ratings (UNION), to calibrate measures on"
-    )
-    parser.add_argument(
-        "--lines", action="append", default=[], metavar="NAME=FILE",
-        help="middles written elsewhere, as JSON lines of a story's id and three lines (narrator=FILE)",
-    )  # fmt: skip
-    parser.add_argument("--texts", action="store_true", help="show given sentences in the report: never publish that")
-    parser.add_argument(
-        "--pack", action="store_true", help="only put REPORT's records into one file and write the report from it"
-    )
-    parser.add_argument(
-        "--check", action="store_true", help="only make every cell of REPORT's tables again from its record and compare"
-    )
-    parser.add_argument("--json", action="store_true", help="print what was done as JSON")
+    add("--jobs", type=int, default=1, metavar="N", help="processes at once (default: 1)")
+    add("--deadline", type=float, metavar="S", help="begin nothing after so many seconds")
+    add("--train-until", type=float, metavar="S", help="end every training after so many seconds")
+    add("--bound-samples", type=int, metavar="M", help="importance samples a story (default: 200)")
+    add("--model", **repeated, metavar="NAME=RUN", help="a system's checkpoint that is there already")
+    add("--set", **repeated, metavar="KEY=VALUE", help="change a setting of all recipes, or SYSTEM:KEY=VALUE")
+    add("--cloze", type=Path, metavar="FILE", help="Story Cloze: its CSV, or the same encoded (.npz)")
+    add("--recipes", type=Path, metavar="DIR", help="the recipes' folder (default: the clone's)")
+    add("--raw", type=Path, metavar="FILE", help="the raw test file, for sentences as they were typed")
+    add("--ratings", type=Path, metavar="FILE", help="people's ratings (UNION), to calibrate measures on")
+    add("--lines", **repeated, metavar="NAME=FILE", help="middles written elsewhere: JSON lines of id and three lines")
+    add("--texts", action="store_true", help="show given sentences in the report: never publish that")
+    add("--pack", action="store_true", help="only put all records into one file and write the report from it")
+    add("--check", action="store_true", help="only compute every cell of REPORT again from its record and compare")
+    add("--json", action="store_true", help="print what was done as JSON")
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
-    for name in ("deadline", "train_until"):
-        seconds = getattr(args, name)
-        if seconds is not None and not 0 < seconds < 1e9:
-            raise UserError(f"--{name.replace('_', '-')} must be above 0, not {seconds}", field=name)
-    if not 1 <= args.jobs <= 64:
-        raise UserError(f"--jobs must be between 1 and 64, not {args.jobs}", field="jobs")
-    if args.bound_samples is not None and not 1 <= args.bound_samples <= 100_000:
-        raise UserError(
-            f"--bound-samples must be between 1 and 100,000, not {args.bound_samples}", field="bound_samples"
-        )
+    check_ranges(args)
     if args.pack:
-        from fabula_paper.published import pack
+        from fabula_paper.report import pack
 
         print(f"{pack(args.out)} records in {args.out / 'records.jsonl.xz'}")
         return 0
     if args.check:
-        return checked(args.out, as_json=args.json)
+        return check_report(args.out, as_json=args.json)
     from fabula.device import use_threads
+    from fabula.models.io import read_config
     from fabula_paper.run import reproduce
 
     use_threads(args.threads)
+    models = {name: Path(folder) for name, folder in pairs(args.model, "--model", "NAME=RUN").items()}
+    for folder in models.values():
+        read_config(folder)  # a folder that is no checkpoint is an error at once
+    lines = {name: Path(file) for name, file in pairs(args.lines, "--lines", "NAME=FILE").items()}
+    changes = {key: toml_value(value) for key, value in pairs(args.set, "--set", "KEY=VALUE").items()}
     outcome = reproduce(
         args.out, data=args.data, only=[word.strip() for word in args.only.split(",")], small=args.small,
-        device=args.device, jobs=args.jobs, deadline=args.deadline, train_until=args.train_until,
-        models=models(args.model), changes=changes(args.set), cloze=args.cloze, recipes=args.recipes, texts=args.texts,
-        raw=args.raw, ratings=args.ratings, bound_samples=args.bound_samples,
-        lines=files(args.lines),
+        device=args.device, jobs=args.jobs, deadline=args.deadline, train_until=args.train_until, models=models,
+        changes=changes, cloze=args.cloze, recipes=args.recipes, texts=args.texts, raw=args.raw,
+        ratings=args.ratings, bound_samples=args.bound_samples, lines=lines,
         say=(lambda line: None) if args.json else lambda line: print(line, flush=True),
     )  # fmt: skip
     if args.json:
         print(json.dumps(vars(outcome), ensure_ascii=False))
     else:
         print(f"{len(outcome.done)} units done now, {len(outcome.skipped)} before, {len(outcome.waiting)} not yet")
-        for name, why in outcome.failed.items():
-            print(f"failed: {name}: {why}")
+        for name, reason in outcome.failed.items():
+            print(f"failed: {name}: {reason}")
     return 1 if outcome.failed else 0
 
 
-def checked(folder: Path, *, as_json: bool) -> int:
+def check_ranges(args: argparse.Namespace) -> None:
+    for name in ("deadline", "train_until"):
+        seconds = getattr(args, name)
+        if seconds is not None and not 0 < seconds < 1e9:
+            raise UserError(f"--{name.replace('_', '-')} must be above 0, not {seconds}", field=name)
+    if not 1 <= args.jobs <= 64:
+        raise UserError(f"--jobs must be between 1 and 64, not {args.jobs}", field="jobs")
+    samples = args.bound_samples
+    if samples is not None and not 1 <= samples <= 100_000:
+        raise UserError(f"--bound-samples must be between 1 and 100,000, not {samples}", field="bound_samples")
+
+
+def check_report(folder: Path, *, as_json: bool) -> int:
     """Compare a published report with its records."""
-    from fabula_paper.published import check
+    from fabula_paper.report import check
 
-    found = check(folder)
+    result = check(folder)
     if as_json:
-        print(json.dumps({"cells": found.cells, "aggregates": found.aggregates, "wrong": list(found.wrong)}))
+        print(json.dumps({"cells": result.cells, "aggregates": result.aggregates, "wrong": list(result.wrong)}))
     else:
-        print(f"{found.cells:,} cells made again from their records, {found.aggregates:,} means from their stories")
-        print("\n".join(found.wrong[:20]) if found.wrong else "all of it as published")
-    return 1 if found.wrong else 0
+        print(f"{result.cells:,} cells computed again from their records, {result.aggregates:,} means from stories")
+        print("\n".join(result.wrong[:20]) if result.wrong else "all of it as published")
+    return 1 if result.wrong else 0
 
 
-def models(given: list[str]) -> dict[str, Path]:
-    """NAME=RUN pairs; a RUN that is no checkpoint is told at once."""
-    from fabula.models.io import read_config
-
-    found = {}
-    for pair in given:
-        name, sign, folder = pair.partition("=")
-        if not sign or not name or not folder:
-            raise UserError(f"--model wants NAME=RUN, not {pair!r}", field="model")
-        read_config(Path(folder))
-        found[name] = Path(folder)
-    return found
+def pairs(given: list[str], option: str, form: str) -> dict[str, str]:
+    """The values of an option that is given as NAME=VALUE."""
+    split = [pair.partition("=") for pair in given]
+    for pair, (name, _, value) in zip(given, split, strict=True):
+        if not name or not value:
+            raise UserError(f"{option} wants {form}, not {pair!r}", field=option[2:])
+    return {name: value for name, _, value in split}
 
 
-def files(given: list[str]) -> dict[str, Path]:
-    """NAME=FILE pairs."""
-    pairs = [pair.partition("=") for pair in given]
-    for (name, _, file), pair in zip(pairs, given, strict=True):
-        if not name or not file:
-            raise UserError(f"--lines wants NAME=FILE, not {pair!r}", field="lines")
-    return {name: Path(file) for name, _, file in pairs}
-
-
-def changes(given: list[str]) -> dict[str, Any]:
-    """KEY=VALUE pairs, the values as TOML writes them; a bare word is a string."""
-    found: dict[str, Any] = {}
-    for pair in given:
-        key, sign, value = pair.partition("=")
-        if not sign or not key:
-            raise UserError(f"--set wants KEY=VALUE, not {pair!r}", field="set")
-        try:
-            found[key] = tomllib.loads(f"v = {value}")["v"]
-        except tomllib.TOMLDecodeError:
-            found[key] = value
-    return found
+def toml_value(text: str) -> Any:
+    """The value as TOML writes it; a bare word is a string."""
+    try:
+        return tomllib.loads(f"v = {text}")["v"]
+    except tomllib.TOMLDecodeError:
+        return text

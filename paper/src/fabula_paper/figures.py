@@ -1,392 +1,340 @@
-"""What the report is made of: the records that are there, read as figures beside the paper's, and tables of them."""
+"""Figures of the report: what the records say, beside what the paper prints."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
+import tomllib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cache, cached_property
+from importlib import resources
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
+from scipy.stats import t as student
 
 from fabula.metrics.bootstrap import Interval, difference, mean, ratio
 from fabula.metrics.proposal import slack, slack_of_two
 from fabula.ties import first_best
-from fabula_paper.paper import paper
-from fabula_paper.plan import (
-    HUMAN,
-    JUDGE,
-    LONGER,
-    MIDDLE,
-    PLAIN,
-    SYSTEMS,
-    Scale,
-    System,
-    samplers_of,
-)
+from fabula_paper.plan import HUMAN, JUDGE, PLAIN, SYSTEMS, Scale, System
 from fabula_paper.records import Records
 
+FloatArray = NDArray[np.float64]
 METRICS = {"rouge1": "ROUGE-1", "rouge2": "ROUGE-2", "rougeL": "ROUGE-L", "meteor": "METEOR"}
-BY_LINES = "rougeLsum"
-"""ROUGE-L of two sentences left apart. The paper's own figures of two missing sentences are of this kind: they stand to
-ROUGE-1 as those of one sentence do, which a joined text's cannot."""
-SETTING_NAMES = {
-    "2": "2nd missing", "4": "4th missing", "12": "1st and 2nd missing", "34": "3rd and 4th missing",
-    MIDDLE: "2nd to 4th missing",
-}  # fmt: skip
-SAMPLER_NAMES = {
-    "gibbs-peek": "gibbs, tags peeked at", "gibbs": "gibbs, no peeking", "bridge": "bridge", "rerank": "best of many",
-    "rerank-few": "best of {samples}, the matched control",
-    "bridge-more": "bridge, {more} samples, asking ahead", "bridge-sharp": "bridge, {more} samples, sharp words",
-    "fill": "as fabula fill writes",
-    "consensus-peek": "bridge, chosen by consensus, tags peeked at", "consensus": "bridge, chosen by consensus",
-}  # fmt: skip
-
-
-def sampler_name(sampler: str, scale: Scale) -> str:
-    """What the tables call a sampler."""
-    return SAMPLER_NAMES[sampler].format(more=scale.more, samples=scale.samples)
-
-
+ROUGE_L_SENTENCES = "rougeLsum"
+"""ROUGE-L with the sentences kept apart. The paper's figures for two missing sentences are of this kind."""
 NOT_RUN = "not run"
 LOOSE = 10.0
-"""Nats a story: a bound that still gains so much from one sample to all of them says nothing of the likelihood."""
-FloatArray = NDArray[np.float64]
+"""A bound is called loose if it gains more nats per story than this from one sample to all samples."""
+LOOKAHEAD_JUDGES = {"": JUDGE, ".long": "judge-long"}
+"""The judges of the look-ahead records, by the suffix of their two anchor records."""
+
+
+@cache
+def paper() -> dict[str, Any]:
+    """The figures that the paper prints (paper.toml)."""
+    return tomllib.loads((resources.files("fabula_paper") / "paper.toml").read_text(encoding="utf-8"))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Figure:
-    """One number of ours beside the paper's; either may be missing."""
+    """One table cell: our value with its 95 % interval, and the paper's value. Either may be missing."""
 
-    ours: float | None = None
+    value: float | None = None
     low: float | None = None
     high: float | None = None
     paper: float | None = None
     record: str = ""
-    """The unit whose record holds it."""
-    kind: str = "estimate"
+    """The unit whose record holds the value."""
+    bound: str = ""
+    """The sign "≤ " in front of an upper bound."""
     digits: int = 2
     spread: float | None = None
-    """A standard deviation over runs."""
-    words: str = ""
-    """In the place of a number."""
+    """Standard deviation over trainings, or over runs of one training."""
+    text: str = NOT_RUN
+    """What the cell shows instead of a value."""
 
     @property
-    def difference(self) -> float | None:
-        return None if self.ours is None or self.paper is None else self.ours - self.paper
+    def ours(self) -> str:
+        if self.value is None:
+            return self.text
+        spread = "" if self.spread is None else f" ± {self.format(self.spread)}"
+        interval = (
+            "" if self.low is None or self.high is None else f" [{self.format(self.low)}, {self.format(self.high)}]"
+        )
+        return f"{self.bound}{self.format(self.value)}{spread}{interval}"
+
+    @property
+    def theirs(self) -> str:
+        return "–" if self.paper is None else self.format(self.paper)
+
+    @property
+    def difference(self) -> str:
+        return "–" if self.value is None or self.paper is None else self.format(self.value - self.paper, "+")
+
+    def format(self, value: float, sign: str = "") -> str:
+        """The value in `digits` decimals; the inner rounding keeps the last bit of a sum from deciding a digit."""
+        return f"{round(value, 9):{sign}.{self.digits}f}"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Row:
-    lead: tuple[str, ...]
-    figures: tuple[Figure, ...]
-    own: bool = False
-    """Whether the row is ours, beyond the paper's."""
+DASH = Figure(text="–")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Table:
-    title: str
-    intro: str
-    lead: tuple[str, ...]
-    columns: tuple[str, ...]
-    rows: tuple[Row, ...]
-    beside_paper: tuple[bool, ...] = ()
-    """Which columns the paper has too: those print paper, ours and difference."""
-    larger_is_better: tuple[bool | None, ...] = ()
-    notes: tuple[str, ...] = ()
+def interval_figure(interval: Interval | None, record: str, factor: float = 1.0, **fields: Any) -> Figure:
+    """An interval as a figure."""
+    if interval is None:
+        return Figure(**fields)
+    value, low, high = (factor * number for number in (interval.value, interval.low, interval.high))
+    return Figure(value=value, low=low, high=high, record=record, **fields)
 
 
-@dataclass
-class Found:
-    """Everything the report is made of."""
+class Results:
+    """The records of one report, read as figures."""
 
-    records: Records
-    scale: Scale
-    _seen: dict[str, dict[str, Any] | None] = field(default_factory=dict)
+    def __init__(self, records: Records, scale: Scale) -> None:
+        self.records, self.scale = records, scale
+        self._read: dict[str, dict[str, Any] | None] = {}
 
     def get(self, name: str) -> dict[str, Any] | None:
-        if name not in self._seen:
-            self._seen[name] = self.records.read(name)
-        return self._seen[name]
+        if name not in self._read:
+            self._read[name] = self.records.read(name)
+        return self._read[name]
 
-    @property
-    def paper(self) -> dict[str, Any]:
-        return paper()
+    def mean(self, values: ArrayLike) -> Interval:
+        return mean(values, draws=self.scale.resamples)
+
+    def difference(self, ours: FloatArray, theirs: FloatArray) -> Interval:
+        """Mean difference over the stories that both have: all units take the stories in the same order."""
+        n = min(len(ours), len(theirs))
+        return difference(ours[:n], theirs[:n], draws=self.scale.resamples)
 
     @cached_property
     def systems(self) -> list[System]:
-        """The tables' columns: all of the paper's, and of ours those that left any record."""
-        named = {name.split("/")[1].split(".")[0] for name in self.records.names()}
-        own = [system for system in SYSTEMS if not system.repeats and system.name not in (JUDGE, LONGER[JUDGE])]
-        return [system for system in own if system.paper or (system.name in named and not system.outside)]
+        """The rows of the tables: the paper's systems, and ours that have a record."""
+        with_record = {name.split("/")[1].split(".")[0] for name in self.records.names()}
+        candidates = [s for s in SYSTEMS if not s.repeats and s.name not in LOOKAHEAD_JUDGES.values()]
+        return [s for s in candidates if s.paper or (s.name in with_record and not s.outside)]
 
     def title(self, system: System) -> str:
-        """The system's name in the tables; a training that the clock cut short says so beside every figure of it."""
+        """The name of the system; it says if the clock ended the training."""
         record = self.get(f"train/{system.name}")
         if record is None or record["stopped"] != "time":
             return system.title
         return f"{system.title} (cut after {record['epochs']} of {record['settings']['train']['epochs']} epochs)"
 
-    def nll(self, system: str, estimate: str) -> Interval | None:
-        """Nats per story by one estimate, the mean over trainings; the interval is over stories and trainings."""
-        own = self.nats(system, estimate)
-        if own is None:
-            return None
-        return widened(mean(own.mean(0), draws=self.scale.resamples), [own.mean(1)])
+    def trainings(self, stage: str, system: str, detail: str = "") -> list[dict[str, Any]]:
+        """The records of one unit for every training of a system: the first seed, then the others."""
+        names = [system, *(other.name for other in SYSTEMS if other.repeats == system)]
+        records = [self.get(f"{stage}/{name}{detail}") for name in names]
+        return [record for record in records if record is not None]
+
+    def over_trainings(self, stories: FloatArray, record: str, tokens: ArrayLike | None = None, **more: Any) -> Figure:
+        """Mean over trainings and stories of [training, story] values; with `tokens` the perplexity."""
+        each = stories.mean(1) if tokens is None else np.exp(stories.sum(1) / np.sum(tokens))
+        average = stories.mean(0)
+        interval = (
+            self.mean(average)
+            if tokens is None
+            else ratio(average, tokens, transform=np.exp, draws=self.scale.resamples)
+        )
+        spread = float(each.std(ddof=1)) if len(each) > 1 else None
+        return interval_figure(widened(interval, [each]), record, spread=spread, **more)
 
     def nats(self, system: str, estimate: str) -> FloatArray | None:
-        """[training, story] by one estimate; None where there is none, or not of the same stories."""
-        records = [self.get(f"likelihood/{name}") for name in self.trainings(system)]
-        own = [np.asarray(r["stories"][estimate]) for r in records if r is not None and estimate in r["stories"]]
-        return np.stack(own) if own and len({len(values) for values in own}) == 1 else None
+        """Negative log-likelihoods as [training, story]; None if a training measured other stories."""
+        records = [r for r in self.trainings("likelihood", system) if estimate in r["stories"]]
+        arrays = [np.asarray(record["stories"][estimate]) for record in records]
+        return np.stack(arrays) if arrays and len({len(values) for values in arrays}) == 1 else None
 
-    def ppl(self, system: str, estimate: str) -> Interval | None:
-        own = self.nats(system, estimate)
-        if own is None:
+    def likelihood(self, system: str, estimate: str, *, perplexity: bool = True, **more: Any) -> Figure:
+        """Perplexity, or nats per story."""
+        stories = self.nats(system, estimate)
+        if stories is None:
+            return Figure(**more)
+        tokens = self.trainings("likelihood", system)[0]["tokens"] if perplexity else None
+        return self.over_trainings(stories, f"likelihood/{system}", tokens, **more)
+
+    def nats_difference(self, ours: tuple[str, str], theirs: tuple[str, str]) -> Interval | None:
+        """Nats per story of one (system, estimate) minus another's; the interval covers stories and trainings."""
+        a, b = self.nats(*ours), self.nats(*theirs)
+        if a is None or b is None or a.shape[1] != b.shape[1]:
             return None
-        tokens = (self.get(f"likelihood/{self.trainings(system)[0]}") or {})["tokens"]
-        found = ratio(own.mean(0), tokens, transform=np.exp, draws=self.scale.resamples)
-        return widened(found, [np.exp(own.sum(1) / np.sum(tokens))])
-
-    def spread(self, system: str, estimate: str, *, ppl: bool) -> float | None:
-        """The standard deviation over trainings of a likelihood figure, where there are several."""
-        own = self.nats(system, estimate)
-        if own is None or len(own) < 2:
-            return None
-        tokens = (self.get(f"likelihood/{self.trainings(system)[0]}") or {})["tokens"]
-        figures = np.exp(own.sum(1) / np.sum(tokens)) if ppl else own.mean(1)
-        return float(figures.std(ddof=1))
-
-    def trainings(self, system: str, stage: str = "likelihood") -> list[str]:
-        """The trainings of a system that left a record of a stage: itself, and the same by other seeds."""
-        names = [system, *(other.name for other in SYSTEMS if other.repeats == system)]
-        return [name for name in names if self.get(f"{stage}/{name}") is not None]
+        return widened(self.difference(a.mean(0), b.mean(0)), [a.mean(1), b.mean(1)])
 
     def slack(self, system: str, estimate: str) -> float:
-        """Nats a story that an estimate is thought to lack: nothing if exact, else by its growth with the samples; the
-        mean over trainings."""
-        records = [r for name in self.trainings(system) if (r := self.get(f"likelihood/{name}")) is not None]
-        # The ELBO is compared as the paper does it, as if it were the figure itself.
-        if not records or estimate in ("nll", "authors", "elbo"):
+        """Nats per story that a bound still lacks, the mean over trainings; 0 for an exact figure."""
+        # The ELBO is compared as the paper compares it: as if it were the likelihood.
+        if estimate in ("nll", "authors", "elbo") or not (records := self.trainings("likelihood", system)):
             return 0.0
-        return float(np.mean([self.slack_of(record["stories"], estimate) for record in records]))
+        return float(np.mean([bound_slack(record["stories"], estimate) for record in records]))
 
-    @staticmethod
-    def slack_of(stories: dict[str, list[float]], estimate: str) -> float:
-        if estimate == "with_tags" or "elbo" not in stories:
-            return math.inf  # a bound whose growth nobody measured
-        if "iw_quarter" in stories:
-            return slack(stories["iw_quarter"], stories["iw_half"], stories["iw"])
-        return slack_of_two(stories["elbo"], stories["iw"])
+    def loose(self, system: str) -> bool:
+        """Whether the bound gains so much by its samples that it says nothing about the model."""
+        one, many = self.nats(system, "elbo"), self.nats(system, "iw")
+        return one is not None and many is not None and float(one.mean() - many.mean()) > LOOSE
 
-    def latent(self, system: str) -> dict[str, float]:
-        """What the likelihood record says of q: F1 of q(S), KL; the mean over trainings."""
-        records = [r for name in self.trainings(system) if (r := self.get(f"likelihood/{name}")) is not None]
-        own = [record["latent"] for record in records if record.get("latent")]
-        keys = [key for key, value in (own[0] if own else {}).items() if value is not None]
-        return {key: float(np.mean([each[key] for each in own])) for key in keys}
+    def latent(self, system: str, key: str, digits: int = 2) -> Figure:
+        """What the likelihood record says about q (`kl_z`, `f1_s`), the mean over trainings."""
+        records = [r for r in self.trainings("likelihood", system) if (r.get("latent") or {}).get(key) is not None]
+        value = float(np.mean([r["latent"][key] for r in records])) if records else None
+        return Figure(value=value, record=f"likelihood/{system}", digits=digits)
 
-    def loose(self, system: str) -> float | None:
-        """Nats a story that the honest bound gains from one sample to all, where that is too much to trust it."""
-        one, all_ = self.nll(system, "elbo"), self.nll(system, "iw")
-        gained = 0.0 if one is None or all_ is None else one.value - all_.value
-        return gained if gained > LOOSE else None
-
-    def nll_difference(self, one: tuple[str, str], other: tuple[str, str]) -> Interval | None:
-        """Nats per story of one system and estimate less another's, story by story, the mean over their trainings.
-
-        The interval is over stories and, where there are several trainings, over those too.
-        """
-        sides = [own for side in (one, other) if (own := self.nats(*side)) is not None]
-        if len(sides) < 2 or sides[0].shape[1] != sides[1].shape[1]:
-            return None
-        gap = difference(sides[0].mean(0), sides[1].mean(0), draws=self.scale.resamples)
-        return widened(gap, [side.mean(1) for side in sides])
+    def overlap_scores(self, system: str, setting: str, sampler: str, metric: str) -> FloatArray | None:
+        """A metric as [training, story]."""
+        records = self.trainings("overlap", system, f".{setting}.{sampler}")
+        scores = [story_scores(record, metric) for record in records if metric in record["stories"]]
+        return np.array(scores) if scores else None
 
     def overlap(self, system: str, setting: str, sampler: str, metric: str) -> Figure:
-        name = f"overlap/{system}.{setting}.{sampler}"
-        record = self.get(name)
-        # The matched control of fewer samples is ours alone.
-        paper = None if sampler == "rerank-few" else self.paper["infilling"][setting].get(system)
-        theirs = None if paper is None else paper[list(METRICS).index("rougeL" if metric == BY_LINES else metric)]
-        if record is None or metric not in record:
+        """One cell of the infilling table."""
+        # The control with fewer samples is not the paper's.
+        printed = None if sampler == "rerank-few" else paper()["infilling"][setting].get(system)
+        theirs = printed and printed[list(METRICS).index("rougeL" if metric == ROUGE_L_SENTENCES else metric)]
+        scores = self.overlap_scores(system, setting, sampler, metric)
+        if scores is None:
             return Figure(paper=theirs)
-        # Figure, interval and every claim from the same scores of the same stories, the mean over trainings.
-        own = self.each_overlap(system, setting, sampler, metric)
-        found = widened(mean(own.mean(0), draws=self.scale.resamples), [own.mean(1)])
-        spread = float(own.mean(1).std(ddof=1)) if len(own) > 1 else None
-        return Figure(ours=found.value, low=found.low, high=found.high, paper=theirs, record=name, spread=spread)
+        return self.over_trainings(scores, f"overlap/{system}.{setting}.{sampler}", paper=theirs)
 
-    def each_overlap(self, system: str, setting: str, sampler: str, metric: str) -> FloatArray:
-        """[training, story]: a metric of every story."""
-        names = [system, *self.repeats(system)]
-        records = [self.get(f"overlap/{name}.{setting}.{sampler}") for name in names]
-        return np.array([story_scores(r, metric) for r in records if r is not None and metric in r["stories"]])
-
-    def overlaps(self, system: str, setting: str, sampler: str, metric: str) -> FloatArray | None:
-        """A metric of every story, the mean over the system's trainings."""
-        own = self.each_overlap(system, setting, sampler, metric)
-        found: FloatArray | None = own.mean(0) if len(own) else None
-        return found
-
-    def repeats(self, system: str) -> list[str]:
-        """The same system by other seeds."""
-        return [other.name for other in SYSTEMS if other.repeats == system]
-
-    def control(self, system: str, judge: str = "vader", greedy: bool = False) -> Figure:
-        name = f"control/{system}"
-        record = self.get(name)
-        paper = self.paper["control"].get(system) if judge == "vader" else None
-        theirs = None if paper is None else paper[0]
-        if record is None:
+    def control(self, system: str, lexicon: str = "vader", *, greedy: bool = False) -> Figure:
+        """Macro-F1 of the tags, the mean over trainings."""
+        theirs = paper()["control"].get(system, [None])[0] if lexicon == "vader" else None
+        records = self.trainings("control", system)
+        if not records:
             return Figure(paper=theirs, digits=1)
-        own, key = record[judge], "greedy" if greedy else "mean"
-        low, high = own["greedy_interval" if greedy else "interval"]
-        others = [self.get(f"control/{other}") for other in self.repeats(system)]
-        means = np.array([own[key], *(other[judge][key] for other in others if other is not None)])
+        first, key = records[0][lexicon], "greedy" if greedy else "mean"
+        means = np.array([record[lexicon][key] for record in records])
         value = float(means.mean())
-        shift = value - own[key]
-        over = widened(Interval(value, low + shift, high + shift, 0.0, record["n"]), [means])
-        # The paper's deviation is over runs of one model; over trainings where there are several.
-        spread = float(means.std(ddof=1)) if len(means) > 1 else None if greedy else own["spread"]
-        low, high = max(0.0, over.low), min(100.0, over.high)  # Student's interval knows no bounds
-        return Figure(ours=value, low=low, high=high, paper=theirs, record=name, digits=1, spread=spread)
+        low, high = (bound + value - first[key] for bound in first["greedy_interval" if greedy else "interval"])
+        interval = widened(Interval(value, low, high, 0.0, records[0]["n"]), [means])
+        spread = float(means.std(ddof=1)) if len(means) > 1 else None if greedy else first["spread"]
+        return Figure(
+            value=value, low=max(0.0, interval.low), high=min(100.0, interval.high), paper=theirs,
+            record=f"control/{system}", digits=1, spread=spread,
+        )  # fmt: skip
 
-    def log_p_ending(self, name: str) -> FloatArray | None:
+    def lookahead(self, name: str) -> FloatArray | None:
+        """log P(ending) of every story under the judge."""
         record = self.get(f"lookahead/{name}")
         return None if record is None else np.asarray(record["stories"])
 
-    def judge_of(self, name: str) -> str:
-        """Which judge a look-ahead is by: one of them, or nobody. Figures of two judges do not compare."""
-        record = self.get(f"lookahead/{name}")
-        weights = {judge: (self.get(f"train/{judge}") or {}).get("weights") for judge in (JUDGE, LONGER[JUDGE])}
-        return next((j for j, own in weights.items() if record is not None and own == record.get("weights")), "")
+    def lookahead_judge(self, name: str) -> str:
+        """The judge of a look-ahead record, by its weights; figures of two judges do not compare."""
+        record = self.get(f"lookahead/{name}") or {}
+        weights = {judge: (self.get(f"train/{judge}") or {}).get("weights") for judge in LOOKAHEAD_JUDGES.values()}
+        return next((judge for judge, digest in weights.items() if digest == record.get("weights")), "")
 
-    def anchors(self, name: str) -> tuple[FloatArray, FloatArray] | None:
-        """Look-ahead of people's middles and of the LM left to right, by the judge that a record is by."""
-        for suffix in ("", ".long"):
-            ends = [self.log_p_ending(f"{anchor}{suffix}") for anchor in (HUMAN, PLAIN)]
-            if self.judge_of(f"{HUMAN}{suffix}") == self.judge_of(name) and ends[0] is not None and ends[1] is not None:
-                return ends[0], ends[1]
+    def lookahead_score(self, name: str) -> Interval | None:
+        """Look-ahead on a scale from 0 (LM left to right) to 1 (people), both under the same judge."""
+        log_p, judge = self.lookahead(name), self.lookahead_judge(name)
+        for suffix in LOOKAHEAD_JUDGES:
+            people, plain = (self.lookahead(f"{anchor}{suffix}") for anchor in (HUMAN, PLAIN))
+            same = self.lookahead_judge(f"{HUMAN}{suffix}") == judge
+            if log_p is not None and people is not None and plain is not None and same:
+                return ratio(log_p - plain, people - plain, draws=self.scale.resamples)
         return None
 
-    def outside_ending(self, name: str) -> FloatArray | None:
-        """SmolLM2's nats of a story's given sentences: of the ending, up to the first one's, which are everybody's."""
+    def smollm_ending(self, name: str) -> FloatArray | None:
+        """SmolLM2's nats of the given sentences; those of the first sentence are the same for every system."""
         record = self.get(f"surprise/{name}")
         if record is None:
             return None
-        stories = record["stories"]
-        given: FloatArray = np.asarray(stories["nats"], dtype=np.float64) - np.asarray(stories["written_nats"])
-        return given
+        whole, written = (np.asarray(record["stories"][key], np.float64) for key in ("nats", "written_nats"))
+        ending: FloatArray = whole - written
+        return ending
 
-    def opinion(self, name: str, judge: str, sign: float = 1.0) -> FloatArray | None:
-        """One judge's figure of every story, larger meant to be better (`opinions.py`)."""
-        record = self.get(f"opinion/{name}")
-        values = None if record is None else record["stories"].get(judge)
-        return None if values is None else sign * np.asarray(values, dtype=np.float64)
-
-    def context_gain(self, name: str) -> Interval | None:
-        record = self.get(f"surprise/{name}")
-        values = None if record is None else record.get("context_gain")
-        return None if values is None else mean(values, draws=self.scale.resamples)
-
-    def tracks(self, measure: str) -> str:
-        """How a measure goes with people's ratings of other machine-written stories, for its column's head."""
-        record = self.get("calibration/ratings") or {"measures": {}}
-        for name, own in record["measures"].items():
-            if name.startswith(measure) and own["pearson"] is not None:
-                return f" (r {own['pearson']:+.2f})"
-        return ""
-
-    def surprise(self, name: str, part: str = "written_") -> Interval | None:
+    def story_perplexity(self, name: str, part: str = "") -> Interval | None:
+        """Perplexity under SmolLM2 of the whole stories, or of the written sentences (`written_`)."""
         record = self.get(f"surprise/{name}")
         if record is None:
             return None
-        stories = record["stories"]
-        return ratio(stories[f"{part}nats"], stories[f"{part}tokens"], transform=np.exp, draws=self.scale.resamples)
+        nats, tokens = (record["stories"][f"{part}{key}"] for key in ("nats", "tokens"))
+        return ratio(nats, tokens, transform=np.exp, draws=self.scale.resamples)
+
+    def opinion(self, name: str, judge: str) -> FloatArray | None:
+        """One judge's value for every story, larger is better (`opinions.py`)."""
+        values = (self.get(f"opinion/{name}") or {"stories": {}})["stories"].get(judge)
+        return None if values is None else np.asarray(values, dtype=np.float64)
+
+
+def bound_slack(stories: dict[str, list[float]], estimate: str) -> float:
+    """The slack of one record's bound; infinite where its growth with the samples was not measured."""
+    if estimate == "with_tags" or "elbo" not in stories:
+        return math.inf
+    if "iw_quarter" in stories:
+        return slack(stories["iw_quarter"], stories["iw_half"], stories["iw"])
+    return slack_of_two(stories["elbo"], stories["iw"])
 
 
 def story_scores(record: dict[str, Any], metric: str) -> FloatArray:
-    """A metric of every story of a record. Where the paper's program gave the mean and another one the stories, whose
-    ROUGE is some tenths lower, they are raised to that mean: so all systems stand on one scale."""
-    own: FloatArray = np.asarray(record["stories"][metric], dtype=np.float64)
+    """A metric of every story. If another ROUGE program scored the single stories, they are shifted to the mean of the
+    paper's program, so that all systems are on one scale."""
+    scores: FloatArray = np.asarray(record["stories"][metric], dtype=np.float64)
     if metric.startswith("rouge") and record.get("by") != record.get("stories_by"):
-        own = own + (record[metric] - own.mean())
-    return own
+        scores = scores + (record[metric] - scores.mean())
+    return scores
 
 
-def alike(one: FloatArray, other: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Figures of the same stories: all units take them in one order, some stop earlier."""
-    n = min(len(one), len(other))
-    return one[:n], other[:n]
-
-
-T_QUANTILES = {2: 12.71, 3: 4.30, 4: 3.18, 5: 2.78}
-"""Student's 97.5 % for the mean of so many trainings."""
-
-
-def widened(gap: Interval, trainings: Sequence[FloatArray]) -> Interval:
-    """A difference of two systems with the spread over their trainings in its interval, where there are several."""
-    of_seeds = [
-        float(np.std(means, ddof=1)) / math.sqrt(len(means)) * T_QUANTILES.get(len(means), 2.3)
-        for means in trainings
-        if len(means) > 1
-    ]
-    extra = math.sqrt(sum(part**2 for part in of_seeds))
-    low = gap.value - math.hypot(gap.value - gap.low, extra)
-    high = gap.value + math.hypot(gap.high - gap.value, extra)
-    return Interval(gap.value, low, high, gap.se, gap.n)
+def widened(interval: Interval, trainings: Sequence[FloatArray]) -> Interval:
+    """The interval with Student's interval over trainings added in quadrature, where there are several."""
+    extra = 0.0
+    for means in trainings:
+        if len(means) > 1:
+            quantile = round(float(student.ppf(0.975, len(means) - 1)), 2)
+            extra += (quantile * float(np.std(means, ddof=1))) ** 2 / len(means)
+    low = interval.value - math.hypot(interval.value - interval.low, math.sqrt(extra))
+    high = interval.value + math.hypot(interval.high - interval.value, math.sqrt(extra))
+    return replace(interval, low=low, high=high)
 
 
 def cross_fitted(candidates: Sequence[tuple[str, FloatArray]]) -> tuple[list[str], FloatArray]:
-    """The best of several systems without the gain of having picked it: chosen on one half of the stories, its figures
-    taken on the other, and the halves changed over. Returns who was chosen, and a figure for every story."""
-    values = np.asarray([own for _, own in candidates], dtype=np.float64)
+    """The best of several systems without selection bias: chosen on one half of the stories, scored on the other."""
+    values = np.asarray([scores for _, scores in candidates], dtype=np.float64)
     half = np.arange(values.shape[1]) % 2
-    chosen, names = np.empty(values.shape[1]), []
+    scores, names = np.empty(values.shape[1]), []
     for fold in (0, 1):
         best = int(first_best(values[:, half != fold].mean(1).tolist()))
-        chosen[half == fold] = values[best, half == fold]
+        scores[half == fold] = values[best, half == fold]
         names.append(candidates[best][0])
-    return list(dict.fromkeys(names)), chosen
+    return list(dict.fromkeys(names)), scores
 
 
-def interval_figure(found: Interval | None, record: str, **more: Any) -> Figure:
-    if found is None:
-        return Figure(**more)
-    return Figure(ours=found.value, low=found.low, high=found.high, record=record, **more)
+@dataclass(frozen=True)
+class CalibratedBound:
+    """A bound measured again by a calibrated q(Z | X) on a random part of the test stories (`bound/<system>`).
+
+    The mean over all test stories is estimated without bias from what the new bound saves on that part:
+        mean over all of (old bound - rival) - mean over the part of (old bound - new bound)
+    """
+
+    nats: Interval
+    """Nats per story, minus the rival's if there is one."""
+    slack: float
+    tokens: float
+    """Per story."""
+    record: dict[str, Any]
+
+    def on_scale(self, scale: Callable[[float], float]) -> Interval:
+        """The nats as a perplexity, or as a ratio of perplexities, on an increasing scale."""
+        value, low, high = (scale(math.exp(n / self.tokens)) for n in (self.nats.value, self.nats.low, self.nats.high))
+        return replace(self.nats, value=value, low=low, high=high)
 
 
-def best_of(figures: Sequence[tuple[str, Figure]]) -> tuple[str, Figure] | None:
-    """The largest of some figures of ours, with its name; of figures tied up to rounding the first."""
-    known = [(name, figure) for name, figure in figures if figure.ours is not None]
-    return known[int(first_best([float(figure.ours or 0.0) for _, figure in known]))] if known else None
-
-
-def paper_best(found: Found, setting: str, metric: str, systems: Sequence[str]) -> float:
-    """The paper's largest figure among some of its systems."""
-    place = list(METRICS).index("rougeL" if metric == BY_LINES else metric)
-    return float(max(found.paper["infilling"][setting][name][place] for name in systems))
-
-
-def family(
-    found: Found, setting: str, metric: str, *, ours: bool, peeking: bool = True, samplers: Sequence[str] = ()
-) -> list[tuple[str, Figure]]:
-    """Every figure of the SLDS family in one row of the infilling table; by some samplers only, if they are named."""
-    return [
-        (
-            f"{found.title(system)}, {sampler_name(sampler, found.scale)}",
-            found.overlap(system.name, setting, sampler, metric),
-        )
-        for system in found.systems
-        if system.has_tags and "sample" in system.stages and (ours or system.paper)
-        for sampler in samplers_of(system)
-        if (peeking or not sampler.endswith("-peek")) and (not samplers or sampler in samplers)
-    ]
-
-
-PAPER_FAMILY = ("slds", "slds-1", "slds-10", "slds-25", "slds-50")
-PAPER_BASELINES = ("s2s", "lm")
+def calibrated_bound(results: Results, system: str, rival: str | None = None) -> CalibratedBound | None:
+    """The bound measured again, on all test stories."""
+    part, whole = results.get(f"bound/{system}"), results.get(f"likelihood/{system}")
+    exact = results.get(f"likelihood/{rival}") if rival else None
+    if part is None or whole is None or (rival and exact is None):
+        return None
+    old = np.asarray(whole["stories"]["iw"], dtype=np.float64)
+    saved = old[part["rows"]] - np.asarray(part["stories"]["iw"], dtype=np.float64)
+    gap = old - (np.asarray(exact["stories"]["nll"]) if exact else 0.0)
+    value = float(gap.mean() - saved.mean())
+    se = math.hypot(float(gap.std()) / math.sqrt(len(gap)), float(saved.std(ddof=1)) / math.sqrt(len(saved)))
+    stories = part["stories"]
+    return CalibratedBound(
+        Interval(value, value - 1.96 * se, value + 1.96 * se, se, len(saved)),
+        slack(stories["iw_quarter"], stories["iw_half"], stories["iw"]),
+        float(np.mean(whole["tokens"])),
+        part,
+    )

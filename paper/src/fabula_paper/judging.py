@@ -1,4 +1,4 @@
-"""Units in which a model judges: does what was written lead to the ending, and which ending is the right one?"""
+"""Units in which a model judges: whether the written middle leads to the ending, and which ending is right."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from fabula_paper.bench import Bench
 from fabula_paper.plan import BY_NAME, HUMAN, JUDGE, MIDDLE, PLAIN, SETTINGS, Unit
 from fabula_paper.records import rounded_list
 from fabula_paper.scores.cloze import cloze
-from fabula_paper.writing import blanked
+from fabula_paper.writing import TOP_K, blanked
 
-TELLINGS = 4
-"""Of the left-to-right anchor: the mean over several has the smaller error."""
+BLIND_RUNS = 4
+"""Runs of the left-to-right anchor; their mean has a smaller error."""
 
 
 def look_ahead(bench: Bench, unit: Unit) -> None:
@@ -31,12 +31,13 @@ def look_ahead(bench: Bench, unit: Unit) -> None:
     if unit.system == HUMAN:
         log_p = judged(bench, [bench.words(row)[1:-1] for row in bench.rows])
     elif unit.system == PLAIN:
-        log_p = left_to_right(bench)
+        runs = [judged(bench, blind_middles(bench, bench.rows, run)) for run in range(BLIND_RUNS)]
+        log_p = torch.stack(runs).mean(0)
     else:
-        index = bench.corpus.vocabulary.index
-        texts = bench.records.texts(f"sample/{unit.system}.{MIDDLE}.{unit.detail}")
+        index, name = bench.corpus.vocabulary.index, f"sample/{unit.system}.{MIDDLE}.{unit.detail}"
+        texts = bench.records.texts(name)
         if [text["id"] for text in texts] != [bench.test.ids[row] for row in bench.rows]:
-            raise UserError(f"sample/{unit.system}.{MIDDLE}.{unit.detail} is of other stories than this call's")
+            raise UserError(f"{name} is of other stories than this call's")
         log_p = judged(bench, [[[index[word] for word in line.split(" ")] for line in text["lines"]] for text in texts])
     figure = mean_and_error(log_p)
     record = {
@@ -52,45 +53,38 @@ def look_ahead(bench: Bench, unit: Unit) -> None:
 
 
 def judged(bench: Bench, middles: Sequence[list[list[int]]]) -> Tensor:
-    """The judge's opinion of these middles of the chosen stories."""
-    judge = bench.checkpoint(BY_NAME[JUDGE]).model
+    """log P(ending) of the chosen stories with these middles, under the judge."""
     stories = []
     for row, middle in zip(bench.rows, middles, strict=True):
         first, *_, last = bench.words(row)
         stories.append([first, *middle, last])
-    full = infill_batch(stories, device=bench.device)
-    return log_p_ending(judge, full.X, full.lengths).double().cpu()
+    whole = infill_batch(stories, device=bench.device)
+    return log_p_ending(bench.checkpoint(BY_NAME[JUDGE]).model, whole.X, whole.lengths).double().cpu()
 
 
-def left_to_right(bench: Bench) -> Tensor:
-    """The paper's LM writes each middle once, blind to the ending; the mean of several tellings."""
-    told = [told_blind(bench, bench.rows, telling) for telling in range(TELLINGS)]
-    return torch.stack([judged(bench, middles) for middles in told]).mean(0)
-
-
-def told_blind(bench: Bench, rows: Sequence[int], telling: int) -> list[list[list[int]]]:
-    """The middles that the paper's LM writes left to right, once, not looking ahead."""
+def blind_middles(bench: Bench, rows: Sequence[int], run: int) -> list[list[list[int]]]:
+    """The middles that the paper's LM writes left to right, blind to the ending, as word ids."""
     lm = BY_NAME["lm"]
-    settings, memory = RerankSettings.plain(samples=1, top_k=15), bench.job.memory_gib
     blank, _ = blanked(bench, lm, rows, SETTINGS[MIDDLE])
-    seeds = [seeded(bench.job.seed + 1 + telling, n).initial_seed() for n in range(len(rows))]
-    generators = [seeded(seed) for seed in seeds]
-    answers = fill_batch(bench.checkpoint(lm).model, bench.rules, blank, settings, generators, memory_gib=memory)
-    firsts = [answer.stories[0] for answer in answers]
-    return [[f.X[i, : int(f.lengths[i]) - 1].tolist() for i in SETTINGS[MIDDLE]] for f in firsts]
+    seeds = [seeded(bench.job.seed + 1 + run, n).initial_seed() for n in range(len(rows))]
+    answers = fill_batch(
+        bench.checkpoint(lm).model, bench.rules, blank, RerankSettings.plain(samples=1, top_k=TOP_K),
+        [seeded(seed) for seed in seeds], memory_gib=bench.job.memory_gib,
+    )  # fmt: skip
+    stories = [answer.stories[0] for answer in answers]
+    return [[story.X[i, : int(story.lengths[i]) - 1].tolist() for i in SETTINGS[MIDDLE]] for story in stories]
 
 
 def choose_endings(bench: Bench, unit: Unit) -> None:
-    """Story Cloze by likelihood: the story with either ending, and either ending alone, under the system."""
+    """Story Cloze by likelihood: the story with either ending, and either ending alone."""
     system, job, began = BY_NAME[unit.system], bench.job, time.perf_counter()
     assert job.cloze is not None
     checkpoint, samples = bench.checkpoint(system), job.scale.bound_samples
-    posterior = checkpoint.posterior
-    found = cloze(checkpoint.model, job.cloze, samples=samples, seed=job.seed, posterior=posterior)
+    answers = cloze(checkpoint.model, job.cloze, samples=samples, seed=job.seed, posterior=checkpoint.posterior)
     record = {
-        **bench.common(unit, n=len(found.right), kind="estimate", began=began),
+        **bench.common(unit, n=len(answers.right), kind="estimate", began=began),
         "samples": samples if system.latent else 0,
-        "accuracy": {name: rounded(value) for name, value in found.accuracies().items()},
-        "correct": {name: values.tolist() for name, values in found.correct().items()},
+        "accuracy": {name: rounded(value) for name, value in answers.accuracies().items()},
+        "correct": {name: values.tolist() for name, values in answers.correct().items()},
     }
     bench.records.write(unit.name, record)

@@ -110,7 +110,7 @@ class Records:
             lines = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in texts).encode()
             content["texts_sha256"] = hashlib.sha256(lines).hexdigest()
             self._put(self.texts_path(name), lines)
-        self._put(self.path(name), compact(content).encode())
+        self._put(self.path(name), (json.dumps(content, ensure_ascii=False) + "\n").encode())
 
     def texts(self, name: str) -> list[dict[str, Any]]:
         """What a unit wrote; texts that are not those of the record say so."""
@@ -147,16 +147,6 @@ def unpacked(path: Path, changed: int, size: int) -> dict[str, dict[str, Any]]:
         return {record["unit"]: record for record in records}
     except (OSError, ValueError, KeyError, TypeError, lzma.LZMAError) as error:
         raise UserError(f"{path} is damaged: {error}") from error
-
-
-def compact(content: dict[str, Any]) -> str:
-    """A key a line; what belongs to it on the same line, so that arrays stay short."""
-
-    def written(value: Any) -> str:
-        return json.dumps(value, ensure_ascii=False, separators=(",", ": "))
-
-    lines = (f" {json.dumps(key)}: {written(value)}" for key, value in content.items())
-    return "{\n" + ",\n".join(lines) + "\n}\n"
 
 
 def this_commit() -> str:

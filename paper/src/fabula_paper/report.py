@@ -1,178 +1,274 @@
-"""What the report says, before anybody decides how it looks: facts, verdicts, tables, curves, dynamics, stories."""
+"""The report: claims, tables, pictures and stories made from the records, as index.html and report.md."""
 
 from __future__ import annotations
 
+import io
+import math
+import re
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
 from typing import Any
 
-from fabula_paper.bars import bars
-from fabula_paper.claims import Verdict, claims
-from fabula_paper.figures import Found, Table, sampler_name
-from fabula_paper.plan import BY_NAME, MIDDLE, SETTINGS, SYSTEMS, Scale, System, samplers_of
+import numpy as np
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from fabula.errors import UserError
+from fabula.models.io import write_file
+from fabula_paper.claims import Verdict, claims_file, verdicts
+from fabula_paper.figures import Results
+from fabula_paper.plan import BY_NAME, FULL, MIDDLE, SETTINGS, SMALL, SYSTEMS, Scale, samplers_of
 from fabula_paper.records import Records
 from fabula_paper.stories import english
-from fabula_paper.tables import all_tables
+from fabula_paper.tables import Table, all_tables, sampler_name
 
-Given = Callable[[str], list[str]]
-"""A story's own sentences by its id, where they may be shown."""
-
-
-@dataclass(frozen=True)
-class Shown:
-    """One filled-in story: five lines, None where a given sentence is not shown."""
-
-    id: str
-    lines: tuple[str | None, ...]
-    written: tuple[bool, ...]
-
-
-@dataclass(frozen=True)
-class Samples:
-    """The first stories of a unit: chosen by nobody."""
-
-    title: str
-    unit: str
-    stories: tuple[Shown, ...]
-
-
-@dataclass(frozen=True)
-class Trained:
-    """One training in a line of the table."""
-
-    title: str
-    epochs: str
-    kept: str
-    valid: str
-    stopped: str
-    parameters: str
-    seconds: str
-
-    HEADS = ("system", "epochs", "epoch kept", "nats a story, valid", "ended by", "parameters", "seconds")
-
-    @property
-    def cells(self) -> tuple[str, ...]:
-        return self.title, self.epochs, self.kept, self.valid, self.stopped, self.parameters, self.seconds
+PAGES = ("index.html", "report.md")
+GivenSentences = Callable[[str], list[str]]
+"""The sentences of a story by its id, where they may be shown."""
 
 
 @dataclass(frozen=True)
 class Report:
+    """What the templates show."""
+
     scale: Scale
     facts: dict[str, str]
-    deviations: list[str]
     claims: list[Verdict]
-    bars: list[Verdict]
-    tables: dict[str, list[Table]]
-    curves: dict[str, list[tuple[float, float]]]
-    trained: list[Trained]
-    dynamics: list[tuple[System, dict[str, Any]]]
-    samples: list[Samples]
+    tables: list[Table]
+    trainings: list[dict[str, Any]]
+    dynamics: list[dict[str, Any]]
+    stories: dict[str, list[tuple[str, list[str]]]]
+    """By system and sampler: id and sentences of the first stories."""
     units: list[dict[str, Any]]
     mixed: list[str]
-    """Systems whose records are of different weights: their figures do not belong together."""
+    """Systems whose records come from different weights."""
+    limits: tuple[str, ...] = tuple(claims_file()["limits"])
+
+    @property
+    def sections(self) -> list[tuple[str, list[Table]]]:
+        return [(name, list(tables)) for name, tables in groupby(self.tables, lambda table: table.section)]
 
 
-def build(records: Records, scale: Scale, given: Given | None = None) -> Report:
-    """All of it from the records that are there."""
-    found = Found(records, scale)
-    units = [record for name in records.names() if (record := found.get(name)) is not None]
-    trained = [record for system in SYSTEMS if (record := found.get(f"train/{system.name}")) is not None]
-    dynamics = [(s, record) for s in SYSTEMS if (record := found.get(f"dynamics/{s.name}")) is not None]
-    curves = {
-        BY_NAME[record["system"]].title: [(float(e["epoch"]), float(e["valid_nll"])) for e in record["log"]]
-        for record in trained
-        # Where the bound is loose its curve is of q(Z | X), and would press all others flat.
-        if len(record["log"]) > 1 and not found.loose(record["system"])
-    }
+def build(records: Records, scale: Scale, given: GivenSentences | None = None) -> Report:
+    """The report of all records that are there."""
+    results = Results(records, scale)
+    units = [record for name in records.names() if (record := results.get(name)) is not None]
+    dynamics = [record for s in SYSTEMS if (record := results.get(f"dynamics/{s.name}")) is not None]
     return Report(
         scale=scale,
         facts=facts(units),
-        deviations=deviations(trained),
-        claims=claims(found),
-        bars=bars(found),
-        tables=all_tables(found),
-        curves=curves,
-        trained=[training_line(found, record) for record in trained],
-        dynamics=dynamics,
-        samples=samples(records, scale, given),
+        claims=verdicts(results),
+        tables=all_tables(results),
+        trainings=[training(results, r) for s in SYSTEMS if (r := results.get(f"train/{s.name}")) is not None],
+        dynamics=[{**record, "title": BY_NAME[record["system"]].title} for record in dynamics],
+        stories=first_stories(records, scale, given),
         units=units,
         mixed=mixed_weights(units),
     )
 
 
-def training_line(found: Found, record: dict[str, Any]) -> Trained:
-    """A checkpoint that was given has no time of its own here; a bound that is loose is no figure of the model."""
-    nll, given = record["valid_nll"], record["stopped"] == "given"
-    return Trained(
-        BY_NAME[record["system"]].title, str(record["epochs"]), str(record["best_epoch"]),
-        "–" if nll is None else f"{nll:.1f}" + (" (bound too loose)" if found.loose(record["system"]) else ""),
-        "not trained here" if given else record["stopped"], f"{record['parameters']:,}",
-        "–" if given else f"{record['train_seconds']:.0f}",
-    )  # fmt: skip
-
-
 def facts(units: list[dict[str, Any]]) -> dict[str, str]:
     """Where the figures come from."""
 
-    def all_of(key: str) -> str:
+    def values(key: str) -> str:
         counts = Counter(str(unit[key]) for unit in units if unit.get(key) is not None)
         return ", ".join(f"{value} ({count})" for value, count in counts.most_common()) or "–"
 
-    seconds = sum(float(unit.get("seconds", 0.0)) for unit in units)
     return {
         "records": f"{len(units):,}",
-        "commits (records)": all_of("commit"),
-        "corpus, by its content (records)": all_of("data_hash"),
-        "seeds of sampling (records)": all_of("seed"),
-        "machines (records)": all_of("device"),
-        "time of all units together": f"{seconds / 60:,.0f} minutes",
+        "commits (records)": values("commit"),
+        "corpus hash (records)": values("data_hash"),
+        "seeds of sampling (records)": values("seed"),
+        "machines (records)": values("device"),
+        "time of all units": f"{sum(float(unit.get('seconds', 0.0)) for unit in units) / 60:,.0f} minutes",
     }
 
 
-def deviations(trained: list[dict[str, Any]]) -> list[str]:
-    """How the runs differ from their recipe files, by the records: what was changed for whom, and how long they ran."""
-    told = []
-    by_changes: dict[str, list[str]] = {}
-    for record in trained:
-        changes = ", ".join(f"{key} = {value}" for key, value in record["changes"].items())
-        by_changes.setdefault(changes, []).append(BY_NAME[record["system"]].title)
-    for changes, names in by_changes.items():
-        told.append(f"{'; '.join(names)}: {changes or 'a checkpoint that was there, not trained for this report'}.")
-    for record in trained:
-        if record["stopped"] == "time":
-            name = BY_NAME[record["system"]].title
-            asked = record["settings"]["train"]["epochs"]
-            told.append(f"{name} was ended by the clock after {record['epochs']} of {asked} epochs.")
-    return told
+def training(results: Results, record: dict[str, Any]) -> dict[str, Any]:
+    """One training as a table row, and its validation curve where the bound is tight."""
+    is_given, loose = record["stopped"] == "given", results.loose(record["system"])
+    nll = record["valid_nll"]
+    changes = ", ".join(f"{key} = {value}" for key, value in record["changes"].items())
+    title = results.title(BY_NAME[record["system"]])
+    return {
+        "system": title,
+        "cells": {
+            "epochs": record["epochs"], "epoch kept": record["best_epoch"],
+            "nats a story, validation": "–" if nll is None or loose else f"{nll:.1f}",
+            "ended by": "not trained here" if is_given else record["stopped"],
+            "parameters": f"{record['parameters']:,}",
+            "seconds": "–" if is_given else f"{record['train_seconds']:.0f}", "changes of the recipe": changes or "–",
+        },
+        "curve": [] if loose else [(float(e["epoch"]), float(e["valid_nll"])) for e in record["log"]],
+    }  # fmt: skip
 
 
 def mixed_weights(units: list[dict[str, Any]]) -> list[str]:
-    """Units of one system that come from different weights."""
-    seen: dict[str, set[str]] = {}
+    """Systems whose records come from different weights."""
+    weights: dict[str, set[str]] = {}
     for unit in units:
-        if unit.get("weights") and unit["stage"] not in ("lookahead",):
-            seen.setdefault(unit["system"], set()).add(unit["weights"])
-    return sorted(BY_NAME[name].title for name, weights in seen.items() if len(weights) > 1)
+        if unit.get("weights") and unit["stage"] != "lookahead":
+            weights.setdefault(unit["system"], set()).add(unit["weights"])
+    return sorted(BY_NAME[name].title for name, digests in weights.items() if len(digests) > 1)
 
 
-def samples(records: Records, scale: Scale, given: Given | None) -> list[Samples]:
-    """The first filled-in stories of every system that fills in, by each of its samplers."""
-    found = []
-    for system in SYSTEMS:
-        if "sample" not in system.stages:
-            continue
+def first_stories(
+    records: Records, scale: Scale, given: GivenSentences | None
+) -> dict[str, list[tuple[str, list[str]]]]:
+    """The first filled-in stories of every system and sampler; given sentences only if they may be shown."""
+    shown: dict[str, list[tuple[str, list[str]]]] = {}
+    for system in (s for s in SYSTEMS if "sample" in s.stages):
         for sampler in samplers_of(system):
-            unit = f"sample/{system.name}.{MIDDLE}.{sampler}"
-            stories = tuple(shown(text, given) for text in records.shown(unit)[: scale.shown])
-            if not stories:
-                continue
-            found.append(Samples(f"{system.title}, {sampler_name(sampler, scale)}", unit, stories))
-    return found
+            title = f"{system.title}, {sampler_name(sampler, scale)}"
+            for text in records.shown(f"sample/{system.name}.{MIDDLE}.{sampler}")[: scale.shown]:
+                lines = list(given(text["id"])) if given else ["[given]"] * 5
+                for place, line in zip(SETTINGS[MIDDLE], text["lines"], strict=True):
+                    lines[place] = english(line)
+                shown.setdefault(title, []).append((text["id"], lines))
+    return shown
 
 
-def shown(text: dict[str, Any], given: Given | None) -> Shown:
-    lines: list[str | None] = list(given(text["id"])) if given else [None] * 5
-    for place, line in zip(SETTINGS[MIDDLE], text["lines"], strict=True):
-        lines[place] = english(line)
-    return Shown(text["id"], tuple(lines), tuple(place in SETTINGS[MIDDLE] for place in range(len(lines))))
+def render(report: Report) -> dict[str, bytes]:
+    """The pages by their names."""
+    environment = Environment(
+        loader=PackageLoader("fabula_paper"), autoescape=lambda name: name is not None and "html" in name,
+        undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True,
+    )  # fmt: skip
+    environment.globals |= {"english": english, "curves": curves, "spectra": spectra}
+    return {name: environment.get_template(f"{name}.j2").render(report=report).encode() for name in PAGES}
+
+
+def svg(draw: Callable[[Any], None], size: tuple[float, float]) -> Markup:
+    """A matplotlib figure as inline SVG."""
+    import matplotlib
+    from matplotlib.figure import Figure as Canvas
+
+    with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "fabula", "font.size": 8}):
+        canvas, file = Canvas(figsize=size, layout="constrained"), io.StringIO()
+        draw(canvas)
+        canvas.savefig(file, format="svg", metadata={"Date": None, "Creator": None})
+    drawn = file.getvalue()
+    return Markup(re.sub(r"<metadata>.*?</metadata>", "", drawn[drawn.index("<svg") :], flags=re.DOTALL))
+
+
+def curves(report: Report) -> Markup:
+    """Validation nats per story by epoch."""
+
+    def draw(canvas: Any) -> None:
+        axes = canvas.subplots()
+        for training in report.trainings:
+            if len(training["curve"]) > 1:
+                axes.plot(*zip(*training["curve"], strict=True), label=training["system"])
+        axes.set(xlabel="epoch", ylabel="validation, nats a story")
+        if axes.lines:
+            canvas.legend(loc="outside right upper", frameon=False)
+
+    return svg(draw, (8, 4.5))
+
+
+def spectra(report: Report) -> Markup:
+    """Eigenvalues of A in every state, with the unit circle."""
+
+    def draw(canvas: Any) -> None:
+        grid = canvas.subplots(1, len(report.dynamics), sharex=True, sharey=True, squeeze=False)[0]
+        for axes, record in zip(grid, report.dynamics, strict=True):
+            angle = np.linspace(0, 2 * np.pi, 100)
+            axes.plot(np.cos(angle), np.sin(angle), color="0.7", linewidth=0.7)
+            for values, label in zip(record["spectrum"], record["labels"], strict=True):
+                axes.plot(*zip(*values, strict=True), ".", markersize=3, label=label)
+            axes.set(title=record["title"], aspect="equal")
+        grid[0].legend(fontsize=5)
+
+    return svg(draw, (1.8 * len(report.dynamics), 2.2))
+
+
+def scale_of(records: Records) -> Scale:
+    """The scale at which the records were made."""
+    names = records.names()
+    if not names:
+        raise UserError(f"{records.folder} holds no records of fabula reproduce", field="out")
+    scales = {(records.read(name) or {}).get("scale", FULL.name) for name in names}
+    return SMALL if scales == {SMALL.name} else FULL
+
+
+def write_pages(records: Records, scale: Scale, given: GivenSentences | None = None) -> None:
+    for name, content in render(build(records, scale, given)).items():
+        write_file(records.folder / name, content)
+
+
+def pack(folder: Path) -> int:
+    """Put all records into one file and write the pages from it; returns the number of records."""
+    records = Records(folder)
+    scale = scale_of(records)
+    count = records.pack(scale.shown)
+    write_pages(records, scale)
+    return count
+
+
+@dataclass(frozen=True)
+class Check:
+    """What `check` compared, and every difference from what is published."""
+
+    cells: int
+    """Values of ours in the tables, each computed again from its record."""
+    aggregates: int
+    """Means in records that were computed again from the same record's stories."""
+    wrong: tuple[str, ...]
+
+
+def check(folder: Path) -> Check:
+    """Compute every page, every cell and every recorded mean again, and compare."""
+    records = Records(folder)
+    report = build(records, scale_of(records))
+    cells = [f for table in report.tables for row in table.rows for f in row.figures if f.value is not None]
+    wrong = [f"a cell names no record: {figure}" for figure in cells if records.read(figure.record) is None]
+    for name, content in render(report).items():
+        try:
+            published = (folder / name).read_text(encoding="utf-8")
+        except OSError as error:
+            raise UserError(f"{folder / name} cannot be read: {error.strerror}", field="out") from error
+        wrong += different_lines(name, published, content.decode())
+    aggregates = [(unit["unit"], *aggregate) for unit in report.units for aggregate in recomputed(unit)]
+    for unit, what, recorded, made in aggregates:
+        # The values of stories are rounded to three digits, the mean to four.
+        if abs(recorded - made) > 6e-4 * max(1.0, abs(made) / 50):
+            wrong.append(f"{unit}: {what} is {recorded} in the record, {made:.4f} by its stories")
+    return Check(len(cells), len(aggregates), tuple(wrong))
+
+
+def different_lines(name: str, published: str, made: str) -> list[str]:
+    """Lines that differ; pictures are left out, because another matplotlib draws them differently."""
+    old, new = (re.sub(r"<svg.*?</svg>", "", text, flags=re.DOTALL).splitlines() for text in (published, made))
+    pairs = zip(old, new, strict=False)
+    wrong = [f"{name}: {a[:160]!r} is published, the records make {b[:160]!r}" for a, b in pairs if a != b]
+    return wrong + ([f"{name}: {len(old)} lines published, {len(new)} made"] if len(old) != len(new) else [])
+
+
+def recomputed(record: dict[str, Any]) -> Iterator[tuple[str, float, float]]:
+    """Every mean of a record that its stories give too: name, as recorded, as computed."""
+    stage, stories = record["stage"], record.get("stories", {})
+    if stage == "likelihood":
+        tokens = float(np.sum(record["tokens"]))
+        for name, values in stories.items():
+            yield f"nll_story.{name}", record["nll_story"][name], float(np.mean(values))
+            yield f"ppl.{name}", record["ppl"][name], math.exp(float(np.sum(values)) / tokens)
+    elif stage == "bound":
+        yield "nll_story", record["nll_story"], float(np.mean(stories["iw"]))
+    elif stage == "control":
+        for lexicon in ("vader", "afinn", "nrc"):
+            yield f"{lexicon}.mean", record[lexicon]["mean"], float(np.mean(record[lexicon]["f1"]))
+    elif stage == "lookahead":
+        yield "log_p", record["log_p"], float(np.mean(stories))
+    elif stage == "surprise":
+        for part in ("", "written_"):
+            nats, tokens = (float(np.sum(stories[f"{part}{key}"])) for key in ("nats", "tokens"))
+            yield f"{part}ppl", record[f"{part}ppl"], math.exp(nats / tokens)
+    elif stage == "opinion":
+        for judge, values in stories.items():
+            yield f"mean.{judge}", record["mean"][judge], float(np.mean(values))
+    elif stage == "cloze":
+        for part, values in record["correct"].items():
+            yield part, record["accuracy"][part], float(np.mean(values))

@@ -1,4 +1,4 @@
-"""The one door: what is asked for, done in pieces, and the report made of whatever is there."""
+"""One call of `fabula reproduce`: run the units, score the texts, write the report."""
 
 from __future__ import annotations
 
@@ -15,18 +15,14 @@ from fabula.corpus.dataset import Corpus
 from fabula.corpus.tokenize import detokenise
 from fabula.device import pick_device
 from fabula.errors import UserError
-from fabula.models.io import write_file
-from fabula_paper import markdown, page, people
 from fabula_paper.bench import Bench, Job
-from fabula_paper.outside import take_lines
 from fabula_paper.plan import BY_NAME, FULL, SENTENCES, SMALL, narrowed, systems_for, units_of
-from fabula_paper.report import build
 from fabula_paper.schedule import Outcome, Say, run_units
 from fabula_paper.scoring import SCORES, Scorer
-from fabula_paper.stories import StoryDataset
+from fabula_paper.stories import EnglishStories, export_pairs, take_lines
 
 DEVICE_GIB, HOST_GIB = 12.0, 1.0
-"""Scores a sampler may hold at once: several samplers share a card."""
+"""Memory for the scores of a sampler; several samplers share a card."""
 
 
 def reproduce(
@@ -50,7 +46,7 @@ def reproduce(
     lines: Mapping[str, Path] | None = None,
     say: Say = print,
 ) -> Outcome:
-    """Do every unit that is not done yet, score what was written where the scorers are installed, write the report."""
+    """Do every unit that is not done yet, score the texts if the scorers are installed, and write the report."""
     began, scale = time.time(), SMALL if small else FULL
     scale = replace(scale, bound_samples=bound_samples or scale.bound_samples)
     where = pick_device(device)
@@ -75,41 +71,42 @@ def reproduce(
     bench = Bench(job)
     taken = [take_lines(bench, name, file) for name, file in (lines or {}).items()]
     for system in systems_for(given):
-        bench.recipe(system)  # a mistake in a recipe or a change is told before hours are spent
+        bench.recipe(system)  # an error in a recipe or a change is reported at once
     units = [unit for unit in units_of(systems_for(given)) if unit.stage != "cloze" or job.cloze is not None]
-    wanted = set(only) - {""}
-    outcome = Outcome(done=taken)
-    if not wanted or wanted - {"score", "report", *SCORES}:
-        outcome = run_units(job, narrowed(units, sorted(wanted - {"score", "report", *SCORES})), jobs=jobs, say=say)
-        outcome.done += taken
-    if wanted & set(SCORES) or ((not wanted or "score" in wanted) and has_scorers()):
-        scored = Scorer(job, raw=raw, ratings=ratings, say=say).run(sorted(wanted))
+    words = set(only) - {""}
+    unit_words = words - {"score", "report", *SCORES}
+    outcome = Outcome()
+    if not words or unit_words:
+        outcome = run_units(job, narrowed(units, unit_words), jobs=jobs, say=say)
+    outcome.done += taken
+    if words & set(SCORES) or ((not words or "score" in words) and has_scorers()):
+        scored = Scorer(bench, raw=raw, ratings=ratings, say=say).run(sorted(words))
         outcome.done += scored.done
         outcome.skipped += scored.skipped
         outcome.waiting += scored.waiting
         outcome.failed |= scored.failed
-    if not wanted or "report" in wanted:
+    if not words or "report" in words:
         write_report(bench, raw=raw, texts=texts)
         say(f"{out / 'index.html'}")
     return outcome
 
 
 def has_scorers() -> bool:
-    """A bare machine trains and writes; the scoring is done elsewhere."""
+    """Whether the scorers are installed; a machine without them trains and writes only."""
     return all(importlib.util.find_spec(name) is not None for name in ("vaderSentiment", "rouge_score"))
 
 
-def write_report(bench: Bench, *, raw: Path | None = None, texts: bool = False) -> None:
-    """index.html and report.md from whatever records are there, and what people are to be asked."""
-    dataset = StoryDataset(bench, raw)
-    report = build(bench.records, bench.job.scale, dataset.true if texts else None)
-    write_file(bench.job.out / "index.html", page.render(report).encode())
-    write_file(bench.job.out / "report.md", markdown.render(report).encode())
-    people.export(bench.records, dataset, bench.job.scale, bench.job.out)
+def write_report(bench: Bench, *, raw: Path | None, texts: bool) -> None:
+    """Write index.html, report.md and what people are asked, from the records that are there."""
+    from fabula_paper.report import write_pages
+
+    stories = EnglishStories(bench, raw)
+    write_pages(bench.records, bench.job.scale, stories.true if texts else None)
+    export_pairs(stories, bench.job.out)
 
 
 def corpus_folder(data: Path | None, out: Path, *, small: bool) -> Path:
-    """The prepared corpus; at the small scale a toy one is prepared beside the records if none is given."""
+    """The prepared corpus; at the small scale a toy corpus below REPORT if none is given."""
     if data is not None:
         return data
     if not small:
@@ -131,7 +128,7 @@ def corpus_folder(data: Path | None, out: Path, *, small: bool) -> Path:
 
 
 def cloze_file(given: Path | None, data: Path, out: Path, *, small: bool) -> Path | None:
-    """Story Cloze in the corpus's words: as given (.npz), or encoded now (CSV); at the small scale a toy one."""
+    """Story Cloze as word ids: as given (.npz), encoded now (CSV), or a toy file at the small scale."""
     if given is not None and given.suffix == ".npz":
         if not given.is_file():
             raise UserError(f"--cloze {given} does not exist", field="cloze")
@@ -148,7 +145,7 @@ def cloze_file(given: Path | None, data: Path, out: Path, *, small: bool) -> Pat
 
 
 def toy_cloze(data: Path, target: Path) -> Path:
-    """Test stories of the toy corpus with another story's ending as the wrong one."""
+    """Test stories with another story's ending as the wrong one, as a CSV file."""
     corpus = Corpus.open(data)
     test = corpus.split("test")
     stories = [
@@ -166,7 +163,7 @@ def toy_cloze(data: Path, target: Path) -> Path:
 
 
 def recipes_folder(named: Path | None) -> Path:
-    """Where the recipes are: as named, else the clone's own."""
+    """The recipes' folder: as named, or the clone's."""
     folder = named or Path(api.__file__).parents[2] / "recipes"
     if not (folder / "paper" / "slds.toml").is_file():
         hint = "it has no paper/slds.toml" if named else "run from a clone, or name them with --recipes"

@@ -1,296 +1,318 @@
-"""The paper's tables from whatever records are there: each cell paper, ours, difference, with its record's name."""
+"""The tables of the report: the paper's, each cell with its record, and ours beyond them (heads: tables.toml)."""
 
 from __future__ import annotations
 
 import math
+import tomllib
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from importlib import resources
 from typing import Any
 
 import numpy as np
+from scipy.stats import spearmanr
 
-from fabula_paper import calibrated, opinions
-from fabula_paper.beyond import beyond, calibration, written
 from fabula_paper.figures import (
-    BY_LINES,
-    LOOSE,
+    DASH,
+    LOOKAHEAD_JUDGES,
     METRICS,
     NOT_RUN,
-    SETTING_NAMES,
+    ROUGE_L_SENTENCES,
     Figure,
-    Found,
-    Row,
-    Table,
+    Results,
+    calibrated_bound,
     interval_figure,
-    sampler_name,
+    paper,
 )
-from fabula_paper.plan import SETTINGS, SYSTEMS, TABLE_SETTINGS, protocol, samplers_of
+from fabula_paper.plan import (
+    BY_NAME,
+    HUMAN,
+    MIDDLE,
+    OPINION_JUDGES,
+    OPINION_ROWS,
+    PLAIN,
+    SETTINGS,
+    TABLE_SETTINGS,
+    Scale,
+    protocol,
+    samplers_of,
+    timed,
+)
+
+SETTING_NAMES = {
+    "2": "2nd missing", "4": "4th missing", "12": "1st and 2nd missing", "34": "3rd and 4th missing",
+    MIDDLE: "2nd to 4th missing",
+}  # fmt: skip
+SAMPLER_NAMES = {
+    "rerank": "best of many", "gibbs-peek": "gibbs, tags peeked at", "rerank-few": "best of {samples}",
+    "gibbs": "gibbs, no peeking", "bridge": "bridge", "bridge-more": "bridge, {more} samples, asking ahead",
+    "bridge-sharp": "bridge, {more} samples, sharp words", "fill": "as fabula fill writes",
+    "consensus-peek": "bridge, chosen by consensus, tags peeked at", "consensus": "bridge, chosen by consensus",
+}  # fmt: skip
+"""In the order of the infilling tables, after the paper's protocol."""
+EXACT_RIVALS = {"default": "lm-1024", "slds": "lm"}
+"""The language model that a calibrated bound is compared with."""
 
 
-def infilling(found: Found) -> list[Table]:
-    """Table 2 of the paper, a table for each setting."""
-    tables = []
+@dataclass(frozen=True)
+class Row:
+    lead: tuple[str, ...]
+    figures: tuple[Figure, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Table:
+    section: str
+    title: str
+    intro: str
+    lead: list[str]
+    columns: list[str]
+    rows: list[Row]
+
+    @property
+    def beside_paper(self) -> list[bool]:
+        """Which columns the paper prints too."""
+        return [any(row.figures[m].paper is not None for row in self.rows) for m in range(len(self.columns))]
+
+
+def sampler_name(sampler: str, scale: Scale) -> str:
+    return SAMPLER_NAMES[sampler].format(more=scale.more, samples=scale.samples)
+
+
+def way_name(results: Results, name: str) -> tuple[str, str]:
+    """System and sampler of a middle-three record: `slds.bridge`, `human`, `plain` or `plain.long`."""
+    system, _, sampler = name.partition(".")
+    if system == HUMAN:
+        return "people", "–"
+    if system == PLAIN:
+        return BY_NAME["lm-long" if sampler == "long" else "lm"].title, "left to right, blind"
+    return results.title(BY_NAME[system]), sampler_name(sampler, results.scale)
+
+
+def counts(records: list[dict[str, Any]]) -> tuple[str, str]:
+    """Stories and trainings behind a row."""
+    return (f"{records[0]['n']:,}", str(len(records))) if records and "n" in records[0] else ("–", "–")
+
+
+def metrics_of(setting: str) -> dict[str, str]:
+    """The metrics that compare with the paper's: ROUGE-L of two sentences keeps them apart."""
+    if len(SETTINGS[setting]) == 1:
+        return METRICS
+    return {
+        ROUGE_L_SENTENCES if metric == "rougeL" else metric: f"{name}, sentences apart" if metric == "rougeL" else name
+        for metric, name in METRICS.items()
+    }
+
+
+def infilling(results: Results, setting: str) -> Iterator[Row]:
+    """Table 2 of the paper for one setting: the paper's protocol first, then the other samplers."""
+    systems = [system for system in results.systems if "sample" in system.stages]
+    pairs = [(system, protocol(system)) for system in systems]
+    pairs += [(s, sampler) for sampler in SAMPLER_NAMES for s in systems if sampler in samplers_of(s)[1:]]
+    for system, sampler in pairs:
+        tags = "gold tags" if system.reads_tags else "peeks" if sampler.endswith("-peek") else "no"
+        n = counts(results.trainings("overlap", system.name, f".{setting}.{sampler}"))
+        metrics = {**METRICS, **metrics_of(setting)}
+        figures = tuple(results.overlap(system.name, setting, sampler, metric) for metric in metrics)
+        yield Row((results.title(system), sampler_name(sampler, results.scale), tags, *n), figures)
+
+
+def programs(results: Results) -> Iterator[Row]:
+    """The paper's protocol scored by the paper's programs, which give one figure for all stories."""
     for setting in TABLE_SETTINGS:
-        rows = []
-        metrics = [*METRICS, *([BY_LINES] if len(SETTINGS[setting]) > 1 else [])]
-        # The paper's protocol for everyone, then what else the latent systems can do.
-        for step in (
-            "protocol",
-            "rerank-few",
-            "gibbs",
-            "bridge",
-            "bridge-more",
-            "bridge-sharp",
-            "fill",
-            "consensus-peek",
-            "consensus",
-        ):
-            for system in found.systems:
-                if "sample" not in system.stages or (step != "protocol" and step not in samplers_of(system)[1:]):
-                    continue
-                sampler = protocol(system) if step == "protocol" else step
-                seen = "gold tags" if system.reads_tags else "peeks" if sampler.endswith("-peek") else "no"
-                figures = tuple(found.overlap(system.name, setting, sampler, metric) for metric in metrics)
-                rows.append(
-                    Row(
-                        lead=(found.title(system), sampler_name(sampler, found.scale), seen),
-                        figures=figures,
-                        own=not system.paper,
-                    )
-                )
-        tables.append(
-            Table(
-                title=f"Infilling: {SETTING_NAMES[setting]}",
-                intro="",
-                lead=("system", "sampler", "tags seen"),
-                columns=tuple(METRICS.get(metric, "ROUGE-L, sentences apart") for metric in metrics),
-                rows=tuple(rows),
-                beside_paper=(True,) * len(metrics),
-                larger_is_better=(True,) * len(metrics),
+        for system in (s for s in results.systems if s.paper):
+            name = f"overlap/{system.name}.{setting}.{protocol(system)}"
+            record, printed = results.get(name) or {}, paper()["infilling"][setting][system.name]
+            figures = tuple(
+                Figure(value=record.get(metric), paper=theirs, record=name)
+                for metric, theirs in zip(metrics_of(setting), printed, strict=True)
             )
-        )
-    return tables
+            yield Row((SETTING_NAMES[setting], results.title(system)), figures)
 
 
-def perplexity(found: Found) -> Table:
-    rows = []
-    for system in found.systems:
-        name, record = system.name, found.get(f"likelihood/{system.name}")
-        where = f"likelihood/{name}"
-        paper = found.paper["perplexity"].get(name, [None, None])
+def perplexity(results: Results) -> Iterator[Row]:
+    """Tables 4 and 5 of the paper."""
+    for system in results.systems:
+        name, measured = system.name, results.trainings("likelihood", system.name)
         theirs = "authors" if system.latent else "nll"
         honest = "iw" if system.latent else "with_tags" if system.reads_tags else "nll"
-        estimate = "estimate" if system.latent else "exact"
-        bound = "exact" if not (system.latent or system.reads_tags) else "loose bound" if found.loose(name) else "bound"
-        latent = {} if record is None else found.latent(name)
+        bound = "" if honest == "nll" else "loose ≤ " if results.loose(name) else "≤ "
+        nll, ppl = paper()["perplexity"].get(name, (None, None))
+        lacks = results.slack(name, honest)
+        slack = Figure() if not measured or math.isinf(lacks) else Figure(value=lacks, record=f"likelihood/{name}")
         figures = (
-            likelihood(found, name, theirs, ppl=False, paper=paper[0], kind=estimate),
-            likelihood(found, name, theirs, paper=paper[1], kind=estimate),
-            likelihood(found, name, "elbo", kind=bound) if system.latent else Figure(words="–"),
-            likelihood(found, name, honest, kind=bound),
-            likelihood(found, name, honest, ppl=False, kind=bound),
-            lacking(found, name, honest),
-            Figure(ours=latent.get("kl_z"), record=where) if system.latent else Figure(words="–"),
-            Figure(ours=latent.get("f1_s"), record=where, kind="exact", digits=1)
-            if system.has_tags
-            else Figure(words="–"),
+            results.likelihood(name, theirs, perplexity=False, paper=nll),
+            results.likelihood(name, theirs, paper=ppl),
+            results.likelihood(name, "elbo", bound=bound) if system.latent else DASH,
+            results.likelihood(name, honest, bound=bound),
+            results.likelihood(name, honest, perplexity=False, bound=bound),
+            slack if lacks or not measured else DASH,
+            results.latent(name, "kl_z") if system.latent else DASH,
+            results.latent(name, "f1_s", digits=1) if system.has_tags else DASH,
         )
-        rows.append(Row(lead=(found.title(system),), figures=figures, own=not system.paper))
-    return Table(
-        title="Perplexity",
-        intro="Test split. NLL is nats per story (the paper says per sentence). The first two columns are the "
-        "paper's estimate as the authors' code computes it (the paper's text says an ELBO, which is the third): for "
-        "latent models one sample of Z, a soft Gumbel S, the KL of S left out, which is no bound; "
-        "for LM and S2S it is exact, S2S given the true tags. The honest column pays for everything: LM exact; "
-        "latent models by an importance-weighted bound, S summed out; S2S with log p(S). "
-        f"{bound_told(found)} A bound that gains more than {LOOSE:.0f} nats a story from one sample to all is called "
-        "loose: it tells of q(Z | X), not of the model. Slack: what the bound is thought to lack, by its growth with "
-        "the samples (where only one sample and all are on record, three times the gain); a verdict needs a larger "
-        "gap. The decoder's carried state has read Z_<i, so the factor is p(X_i | Z_<=i, X_:i), as in the authors' "
-        "code; the bound is of that model. Where a system was trained by three seeds a figure is their mean, ± is the "
-        "deviation over them, and the interval is over stories and trainings.",
-        lead=("system",),
-        columns=(
-            "NLL, the paper's estimate", "PPL, the paper's estimate", "PPL, ELBO", "PPL, honest", "NLL, honest",
-            "slack, nats a story",
-            "KL of (S, Z)", "F1 of q(S)",
-        ),
-        rows=tuple(rows),
-        beside_paper=(True, True, False, False, False, False, False, False),
-        larger_is_better=(False, False, False, False, False, None, None, True),
-    )  # fmt: skip
+        yield Row((results.title(system), *counts(measured)), figures)
 
 
-def likelihood(found: Found, system: str, estimate: str, *, ppl: bool = True, **more: Any) -> Figure:
-    """Nats a story or perplexity, the mean over trainings and their spread."""
-    own = found.ppl(system, estimate) if ppl else found.nll(system, estimate)
-    spread = found.spread(system, estimate, ppl=ppl)
-    return interval_figure(own, f"likelihood/{system}", spread=spread, **more)
-
-
-def lacking(found: Found, system: str, estimate: str) -> Figure:
-    """What a bound lacks; an exact figure lacks nothing."""
-    lacks = found.slack(system, estimate)
-    if found.get(f"likelihood/{system}") is None or math.isinf(lacks):
-        return Figure(words=NOT_RUN)
-    return Figure(ours=lacks, record=f"likelihood/{system}") if lacks else Figure(words="–")
-
-
-def bound_told(found: Found) -> str:
-    """With how many samples and what q the bounds were measured, as the records say."""
-    records = [r for s in found.systems if s.latent and (r := found.get(f"likelihood/{s.name}")) is not None]
-    samples = sorted({int(r["samples"]) for r in records if r.get("samples")})
-    fitted = sum(r.get("q_precision") is not None for r in records)
-    return (
-        f"Importance samples: {', '.join(map(str, samples)) or '–'}; q calibrated on validation for {fitted} of them."
-    )
-
-
-def papers_programs(found: Found) -> Table:
-    """The paper's protocol scored as the paper did, one figure of all stories; not what the claims are decided by."""
-    rows = []
-    for setting in TABLE_SETTINGS:
-        apart = len(SETTINGS[setting]) > 1
-        for system in found.systems:
-            name = f"overlap/{system.name}.{setting}.{protocol(system)}"
-            record, theirs = found.get(name), found.paper["infilling"][setting].get(system.name)
-            if not system.paper or theirs is None:
-                continue
-            metrics = [BY_LINES if metric == "rougeL" and apart else metric for metric in METRICS]
-            figures = [
-                Figure(ours=None if record is None else record.get(metric), paper=paper, record=name)
-                for metric, paper in zip(metrics, theirs, strict=True)
-            ]
-            rows.append(Row(lead=(SETTING_NAMES[setting], found.title(system)), figures=tuple(figures)))
-    return Table(
-        title="Infilling by the paper's own programs",
-        intro="ROUGE-1.5.5 and METEOR 1.5 give one figure for all stories. Theirs less the mean of the same texts "
-        f"story by story: {programs_off(found)}. METEOR makes its figure of counts summed over all "
-        "stories; why that tells most in one setting was not looked into. ROUGE-L of two sentences is with sentences "
-        "apart. "
-        "These are recorded as the programs printed them, of the first seed, where the tables above have the mean of "
-        "three seeds for some.",
-        lead=("missing", "system"),
-        columns=tuple(METRICS.values()),
-        rows=tuple(rows),
-        beside_paper=(True,) * len(METRICS),
-        larger_is_better=(True,) * len(METRICS),
-    )
-
-
-def programs_off(found: Found) -> str:
-    """How far the programs' figures lie from the means that the other tables hold, by metric; METEOR by setting."""
-    off: dict[str, list[float]] = {}
-    for setting in TABLE_SETTINGS:
-        for system in (s for s in found.systems if s.paper):
-            record = found.get(f"overlap/{system.name}.{setting}.{protocol(system)}") or {"stories": {}}
-            for metric in (m for m in METRICS if m in record and m in record["stories"]):
-                kind = f"METEOR, {SETTING_NAMES[setting]}" if metric == "meteor" else "ROUGE"
-                off.setdefault(kind, []).append(record[metric] - float(np.mean(record["stories"][metric])))
-    told = [f"{kind} {min(values):+.2f} to {max(values):+.2f}" for kind, values in off.items()]
-    return "; ".join(told) or NOT_RUN
-
-
-def control(found: Found) -> Table:
-    rows = []
-    for system in found.systems:
-        if not (system.has_tags or system.reads_tags):
-            continue
-        record, where = found.get(f"control/{system.name}") or {}, f"control/{system.name}"
-        latent = found.latent(system.name)
-        rows.append(
-            Row(
-                lead=(found.title(system),),
-                figures=(
-                    found.control(system.name),
-                    found.control(system.name, greedy=True),
-                    Figure(ours=record.get("distinct_2"), record=where, digits=3),
-                    Figure(ours=record.get("distinct_2_greedy"), record=where, digits=3),
-                    found.control(system.name, "afinn"),
-                    found.control(system.name, "afinn", greedy=True),
-                    found.control(system.name, "nrc"),
-                    found.control(system.name, "nrc", greedy=True),
-                    Figure(ours=latent.get("f1_s"), record=f"likelihood/{system.name}", digits=1, kind="exact")
-                    if system.latent
-                    else Figure(words="–"),
-                ),
-                own=not system.paper,
+def calibrated(results: Results) -> Iterator[Row]:
+    """Systems whose bound was measured again by a calibrated q."""
+    for name, rival in EXACT_RIVALS.items():
+        new, behind = calibrated_bound(results, name), calibrated_bound(results, name, rival)
+        if new is not None:
+            above = None if behind is None else behind.on_scale(lambda value: 100 * (value - 1))
+            figures = (
+                results.likelihood(name, "iw", bound="≤ "),
+                interval_figure(new.on_scale(lambda value: value), f"bound/{name}", bound="≤ "),
+                Figure(value=new.slack, record=f"bound/{name}"),
+                results.likelihood(rival, "nll"),
+                interval_figure(above, f"bound/{name}"),
             )
+            yield Row((results.title(BY_NAME[name]), f"{new.record['n']:,}"), figures)
+
+
+def control(results: Results) -> Iterator[Row]:
+    """Table 6 of the paper."""
+    for system in (s for s in results.systems if s.has_tags or s.reads_tags):
+        records = results.trainings("control", system.name)
+        record, where = (records or [{}])[0], f"control/{system.name}"
+        figures = (
+            results.control(system.name),
+            results.control(system.name, greedy=True),
+            Figure(value=record.get("distinct_2"), record=where, digits=3),
+            Figure(value=record.get("distinct_2_greedy"), record=where, digits=3),
+            *(results.control(system.name, lex, greedy=greedy) for lex in ("afinn", "nrc") for greedy in (False, True)),
+            results.latent(system.name, "f1_s", digits=1) if system.latent else DASH,
         )
-    n = next((r["n"] for s in SYSTEMS if (r := found.get(f"control/{s.name}"))), 0)
-    return Table(
-        title="Control",
-        intro=f"The tags of {n:,} test stories in, Z from the dynamics, five sentences on the model's own context; "
-        "macro-F1 of the tags that VADER reads off the detokenised text. VADER also made the labels, so two lexicons "
-        "that no model was trained with judge too: they call fewer sentences as VADER does, whoever wrote them. "
-        "Repetition makes control easy, so distinct-2 stands beside it (of the first seed's stories). Where a system "
-        "was trained by three seeds F1 is their mean and ± the deviation over them; else ± is over runs, as in the "
-        "paper. SLDS-1 was taught by 64 labelled stories in every batch and alpha 100 (ours: by the paper's 1 it "
-        "collapses), SLDS-10 to -50 by those that fall into it and alpha 1: they differ in more than their labels.",
-        lead=("system",),
-        columns=(
-            f"macro-F1, top-k 15, mean of {found.scale.runs} runs", "macro-F1, greedy", "distinct-2, top-k",
-            "distinct-2, greedy", "macro-F1 by AFINN", "by AFINN, greedy", "macro-F1 by NRC", "by NRC, greedy",
-            "F1 of q(S)",
-        ),
-        rows=tuple(rows),
-        beside_paper=(True, True, *(False,) * 7),
-        larger_is_better=(True,) * 9,
-    )  # fmt: skip
+        yield Row((results.title(system), *counts(records)), figures)
 
 
-def human(found: Found) -> Table:
-    p = found.paper["human"]
-    rows = [
-        Row(
-            lead=(name,),
-            figures=(
-                Figure(paper=p[key][0], spread=None, words=NOT_RUN),
-                Figure(paper=p[key][2], words=NOT_RUN, digits=1),
-            ),
-        )
-        for name, key in (
-            ("LM", "lm"),
-            ("SLDS, against LM", "slds-vs-lm"),
-            ("S2S", "s2s"),
-            ("SLDS, against S2S", "slds-vs-s2s"),
-        )
-    ]
-    return Table(
-        title="Human evaluation",
-        intro=f"The paper: 200 stories a comparison, three raters a pair, {p['ties'][0]} % and {p['ties'][1]} % ties. "
-        "Ours needs people: `fabula reproduce` writes the blind pairs, `fabula judge` asks and counts (see below).",
-        lead=("system",),
-        columns=("coherence, 0 to 3", "best story, %"),
-        rows=tuple(rows),
-        beside_paper=(True, True),
-        larger_is_better=(True, True),
-    )
+def human(results: Results) -> Iterator[Row]:
+    """Table 3 of the paper; ours needs people."""
+    printed = paper()["human"]
+    names = {"lm": "LM", "slds-vs-lm": "SLDS, against LM", "s2s": "S2S", "slds-vs-s2s": "SLDS, against S2S"}
+    for key, title in names.items():
+        yield Row((title,), (Figure(paper=printed[key][0]), Figure(paper=printed[key][2], digits=1)))
 
 
-def errors(found: Found) -> Table:
-    rows = [
-        Row(lead=(name, f"{cases} of {of}"), figures=(Figure(words=NOT_RUN),))
-        for name, (cases, of) in found.paper["errors"].items()
-    ]
-    return Table(
-        title="Errors of the lowest-rated stories",
-        intro="Appendix B of the paper: 20 stories that raters found incoherent, read by the authors. `fabula judge "
-        "report` picks the 20 lowest-rated of ours; the form is error-sheet.md.",
-        lead=("error", "the paper"),
-        columns=("ours",),
-        rows=tuple(rows),
-        beside_paper=(False,),
-        larger_is_better=(None,),
-    )
+def errors(results: Results) -> Iterator[Row]:
+    """Appendix B of the paper; ours needs people."""
+    for name, (cases, of) in paper()["errors"].items():
+        yield Row((name, f"{cases} of {of}"), (Figure(),))
 
 
-def all_tables(found: Found) -> dict[str, list[Table]]:
-    """Section by section."""
-    measured, again = calibration(found), calibrated.table(found)
-    judges = [made for made in (opinions.table(found), opinions.agreement_table(found)) if made is not None]
-    return {
-        "infilling": [*infilling(found), papers_programs(found)],
-        "perplexity": [perplexity(found), *([again] if again else [])],
-        "control": [control(found)],
-        "human": [human(found), errors(found)],
-        "beyond": [beyond(found), *judges, written(found), *([measured] if measured else [])],
-    }
+def middle(results: Results) -> Iterator[Row]:
+    """Measures beyond the paper on the middle three sentences."""
+    names = {f"{a}{s}": False for s in LOOKAHEAD_JUDGES for a in (HUMAN, PLAIN)}
+    names = {name: False for name in names if "." not in name or results.get(f"lookahead/{name}")}
+    for system in results.systems:
+        if "sample" in system.stages:
+            names |= {f"{system.name}.{sampler}": sampler in timed(system) for sampler in samplers_of(system)}
+    for name, is_timed in names.items():
+        judge = results.lookahead_judge(name)
+        figures = tuple(middle_figures(results, name, NOT_RUN if is_timed else "–"))
+        yield Row((*way_name(results, name), BY_NAME[judge].title if judge else "–"), figures)
+
+
+def middle_figures(results: Results, name: str, untimed: str) -> Iterator[Figure]:
+    """One row of the middle-three table."""
+    surprise, prose, speed = (results.get(f"{stage}/{name}") or {} for stage in ("surprise", "prose", "speed"))
+    log_p, smollm, people = results.lookahead(name), results.smollm_ending(name), results.smollm_ending(HUMAN)
+    anchor = "1" if name.startswith(HUMAN) else "0" if name.startswith(PLAIN) else ""
+    gain = results.mean(surprise["context_gain"]) if "context_gain" in surprise else None
+    yield interval_figure(results.story_perplexity(name, "written_"), f"surprise/{name}", digits=1)
+    yield interval_figure(results.story_perplexity(name), f"surprise/{name}", digits=1)
+    yield interval_figure(gain, f"surprise/{name}", digits=3)
+    yield interval_figure(None if log_p is None else results.mean(log_p), f"lookahead/{name}")
+    if anchor and log_p is not None:
+        yield Figure(text=anchor)
+    else:
+        yield interval_figure(results.lookahead_score(name), f"lookahead/{name}")
+    lost = None if smollm is None or people is None else results.difference(smollm, people)
+    yield Figure(text="0") if name == HUMAN else interval_figure(lost, f"surprise/{name}")
+    yield Figure(value=prose.get("distinct_2"), record=f"prose/{name}", digits=3)
+    for measure in ("repeated_sentences", "copied_4grams"):
+        part = {key: 100 * prose[measure][key] for key in ("value", "low", "high")} if measure in prose else {}
+        yield Figure(**part, record=f"prose/{name}", digits=1)
+    yield Figure(value=prose.get("longest_copied_mean"), record=f"prose/{name}", digits=1)
+    for key in ("seconds_a_story_together", "seconds_one_story"):
+        yield Figure(value=speed.get(key), record=f"speed/{name}", digits=3, text=untimed)
+
+
+def opinions(results: Results) -> Iterator[Row]:
+    """Five judges of the same stories, relative to people's own middle."""
+    for name in OPINION_ROWS:
+        record, people = results.get(f"opinion/{name}"), results.get(f"opinion/{HUMAN}")
+        if record is None or people is None:
+            continue
+        figures = []
+        for judge in OPINION_JUDGES:
+            values, reference = results.opinion(name, judge), results.opinion(HUMAN, judge)
+            if values is None or reference is None:
+                figures.append(DASH)
+            else:
+                interval = results.mean(values) if name == HUMAN else results.difference(values, reference)
+                figures.append(interval_figure(interval, f"opinion/{name}"))
+        yield Row((*way_name(results, name), str(record["n"])), tuple(figures))
+
+
+def agreement(results: Results) -> Iterator[Row]:
+    """Spearman's rank correlation of every two judges: of the systems' means, and within single stories."""
+    rows = [[results.opinion(name, judge) for judge in OPINION_JUDGES] for name in OPINION_ROWS]
+    complete = [[values for values in row if values is not None] for row in rows]
+    complete = [row for row in complete if len(row) == len(OPINION_JUDGES)]
+    if len(complete) < 3:
+        return
+    n = min(len(values) for row in complete for values in row)
+    scores = np.array([[values[:n] for values in row] for row in complete])  # [system, judge, story]
+    titles = list(OPINION_JUDGES.values())
+    for i, one in enumerate(titles):
+        for j, other in list(enumerate(titles))[i + 1 :]:
+            means = float(spearmanr(scores[:, i].mean(1), scores[:, j].mean(1)).statistic)
+            within = [float(spearmanr(scores[:, i, k], scores[:, j, k]).statistic) for k in range(n)]
+            where = f"opinion/{HUMAN}"
+            yield Row((one, other), (Figure(value=means, record=where), interval_figure(results.mean(within), where)))
+
+
+def whole_stories(results: Results) -> Iterator[Row]:
+    """MAUVE and Story Cloze."""
+    for system in (s for s in results.systems if "write" in s.stages):
+        name, record = f"mauve/{system.name}", results.get(f"mauve/{system.name}") or {}
+        low, high = record.get("low"), record.get("high")
+        figures = [Figure(value=record.get("mauve"), low=low, high=high, record=name, digits=3)]
+        cloze = results.get(f"cloze/{system.name}")
+        for part in ("story", "ending_only", "difference"):
+            if system.reads_tags or "cloze" not in system.stages:
+                figures.append(DASH)
+            elif cloze is None or results.loose(system.name):
+                figures.append(Figure(text=NOT_RUN if cloze is None else "bound too loose"))
+            else:
+                interval = results.mean(cloze["correct"][part])
+                figures.append(interval_figure(interval, f"cloze/{system.name}", factor=100, digits=1))
+        yield Row((results.title(system),), tuple(figures))
+
+
+def ratings(results: Results) -> Iterator[Row]:
+    """How the measures correlate with people's ratings."""
+    where = "calibration/ratings"
+    for name, own in (results.get(where) or {"measures": {}})["measures"].items():
+        pearson = Figure(value=own["pearson"], low=own["low"], high=own["high"], record=where, digits=3)
+        yield Row((name, str(own["n"])), (pearson, Figure(value=own["spearman"], record=where, digits=3)))
+
+
+MAKERS: tuple[Callable[[Results], Iterable[Row]], ...] = (
+    programs, perplexity, calibrated, control, human, errors, middle, opinions, agreement, whole_stories, ratings,
+)  # fmt: skip
+
+
+def all_tables(results: Results) -> list[Table]:
+    """Every table that has a row, in the order of the report."""
+    heads = tomllib.loads((resources.files("fabula_paper") / "tables.toml").read_text(encoding="utf-8"))
+    tables = []
+    for setting in TABLE_SETTINGS:
+        columns = list({**METRICS, **metrics_of(setting)}.values())
+        head = heads["infilling"] | {"title": f"Infilling: {SETTING_NAMES[setting]}", "columns": columns}
+        tables.append(Table(**head, rows=list(infilling(results, setting))))
+    for make in MAKERS:
+        head = heads[make.__name__]
+        columns = [name.format(runs=results.scale.runs) for name in head["columns"]]
+        tables.append(Table(**head | {"columns": columns}, rows=list(make(results))))
+    return [table for table in tables if table.rows]

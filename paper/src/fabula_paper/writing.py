@@ -1,4 +1,4 @@
-"""Units that write: missing sentences by every sampler, whole stories from their tags; and how long it takes."""
+"""Units that write: missing sentences by every sampler, whole stories from their tags, and the time it takes."""
 
 from __future__ import annotations
 
@@ -19,27 +19,23 @@ from fabula.sampling.driver import Answer, fill_batch
 from fabula.sampling.noise import Noise, seeded
 from fabula.sampling.rerank import write_left_to_right
 from fabula.sampling.rules import WordRules
-from fabula.sampling.samples import SampledStory
 from fabula.sampling.settings import DecodingConfig, FillSettings, GibbsSettings, RerankSettings, SMCSettings
 from fabula_paper.bench import Bench
 from fabula_paper.plan import BY_NAME, MIDDLE, SENTENCES, SETTINGS, Scale, System, Unit
 
 WRITTEN_AT_ONCE = 2048
 TOP_K = 15
-"""The paper's value for its baselines; the paper does not say how it wrote for its control table."""
-
-
-AGREED = 0.7
-"""The temperature of samples that are chosen by consensus."""
-SHARP, SHARP_FLUENCY = 0.5, 6.0
-"""A greedy writer's words are the likeliest, whatever they say: against gibbs, bridge is sharpened to the like."""
+"""The paper's value for its baselines; the paper does not say how it decoded for its control table."""
+CONSENSUS_TEMPERATURE = 0.7
+SHARP_TEMPERATURE, SHARP_FLUENCY = 0.5, 6.0
+"""Of `bridge-sharp`, which is compared with the greedy words of gibbs."""
 
 
 def settings_of(sampler: str, scale: Scale) -> FillSettings:
-    """A sampler's name as settings.
+    """The settings of a sampler by its name.
 
-    The paper's and plain bridge draw words at temperature 1 and rank by the given sentences alone; `bridge-more` and
-    `fill` draw and rank as `fabula fill` does, `fill` with its rules too.
+    The paper's samplers and plain bridge draw words at temperature 1 and rank by the given sentences alone.
+    `bridge-more` and `fill` draw and rank as `fabula fill` does, `fill` with its rules too.
     """
     usual, tags = SMCSettings(), "peek" if sampler.endswith("-peek") else "read"
     if sampler.startswith("rerank"):
@@ -48,24 +44,24 @@ def settings_of(sampler: str, scale: Scale) -> FillSettings:
     if sampler == "bridge":
         return SMCSettings.plain(samples=scale.samples, top_k=TOP_K)
     if sampler in ("bridge-more", "bridge-sharp"):
-        temperature, fluency = (
-            (usual.temperature, usual.fluency) if sampler == "bridge-more" else (SHARP, SHARP_FLUENCY)
-        )
+        sharp = sampler == "bridge-sharp"
         return SMCSettings.plain(
-            samples=scale.more, twist_weight=usual.twist_weight, top_k=TOP_K, temperature=temperature, fluency=fluency
-        )
+            samples=scale.more, twist_weight=usual.twist_weight, top_k=TOP_K,
+            temperature=SHARP_TEMPERATURE if sharp else usual.temperature,
+            fluency=SHARP_FLUENCY if sharp else usual.fluency,
+        )  # fmt: skip
     if sampler == "fill":
         return SMCSettings(samples=scale.samples)
     if sampler.startswith("consensus"):
-        return SMCSettings.plain(samples=scale.agreeing, temperature=AGREED, tags=tags, top_k=TOP_K)
-    # One chain, as the paper has it: its 50 samples are 50 states, burn-in included.
+        return SMCSettings.plain(samples=scale.agreeing, temperature=CONSENSUS_TEMPERATURE, tags=tags, top_k=TOP_K)
+    # The paper's 50 samples are 50 states of one chain, burn-in included.
     return GibbsSettings.plain(samples=scale.samples, chains=1, tags=tags)
 
 
 def blanked(
     bench: Bench, system: System, rows: Sequence[int], missing: Sequence[int]
 ) -> tuple[InfillBatch, InfillBatch]:
-    """The stories with blanks, and whole; S2S is told all tags (the paper: gold), the others none."""
+    """The stories with blanks, and whole. S2S gets the gold tags, as in the paper; the others get none."""
     whole = [bench.words(row) for row in rows]
     blank = [[None if i in missing else words for i, words in enumerate(story)] for story in whole]
     allowed = None
@@ -74,21 +70,32 @@ def blanked(
     return infill_batch(blank, allowed, device=bench.device), infill_batch(whole, device=bench.device)
 
 
+def fill(bench: Bench, system: System, rows: Sequence[int], setting: str, sampler: str) -> list[Answer]:
+    """The sampler's answers for some test stories."""
+    checkpoint, rules, cast = bench.checkpoint(system), bench.rules, None
+    blank, gold = blanked(bench, system, rows, SETTINGS[setting])
+    if sampler == "fill":
+        rules = WordRules.of(WordTokenizer(bench.corpus.vocabulary), bench.device, checkpoint.people.names)
+        cast = Cast(checkpoint.people, rules)
+    seeds = [seeded(bench.job.seed, n).initial_seed() for n in range(len(rows))]
+    return fill_batch(
+        checkpoint.model, rules, blank, settings_of(sampler, bench.job.scale), [seeded(seed) for seed in seeds],
+        cast=cast, gold=gold if sampler.endswith("-peek") else None, memory_gib=bench.job.memory_gib,
+        rank="consensus" if sampler.startswith("consensus") else "score",
+    )  # fmt: skip
+
+
 def sample(bench: Bench, unit: Unit) -> None:
-    """The best of many for every chosen story with some sentences missing."""
+    """Fill in the missing sentences of every chosen story; the best answer of each is kept."""
     system, began = BY_NAME[unit.system], time.perf_counter()
     setting, sampler = unit.detail.split(".")
-    missing, settings = SETTINGS[setting], settings_of(sampler, bench.job.scale)
-    blank, gold = blanked(bench, system, bench.rows, missing)
-    seeds = [seeded(bench.job.seed, n).initial_seed() for n in range(len(bench.rows))]
-    start = time.perf_counter()
-    answers = tell(bench, system, blank, sampler, seeds, gold)
-    seconds = time.perf_counter() - start
+    missing = SETTINGS[setting]
+    answers = [answer.stories[0] for answer in fill(bench, system, bench.rows, setting, sampler)]
     texts = [
         {
             "id": bench.test.ids[row],
-            "lines": lines_of(bench, answer.stories[0], missing),
-            "tags": tags_of(answer.stories[0]),
+            "lines": bench.text(answer.X, answer.lengths, missing),
+            "tags": [int(s) for s in answer.S[:SENTENCES]],
         }
         for row, answer in zip(bench.rows, answers, strict=True)
     ]
@@ -97,69 +104,35 @@ def sample(bench: Bench, unit: Unit) -> None:
         "setting": setting,
         "missing": [i + 1 for i in missing],
         "sampler": sampler,
-        "settings": asdict(settings),
+        "settings": asdict(settings_of(sampler, bench.job.scale)),
         "peeks": sampler.endswith("-peek"),
         "gold_tags": system.reads_tags,
-        "sampling_seconds": round(seconds, 2),
-        "mean_score": round(sum(answer.stories[0].score for answer in answers) / len(answers), 4),
+        "mean_score": round(sum(answer.score for answer in answers) / len(answers), 4),
     }
     bench.records.write(unit.name, record, texts)
 
 
-def tell(
-    bench: Bench, system: System, blank: InfillBatch, sampler: str, seeds: Sequence[int], gold: InfillBatch
-) -> list[Answer]:
-    """The sampler's answers; where its rules speak of people, it is told who they are."""
-    checkpoint, settings, rules, cast = (
-        bench.checkpoint(system),
-        settings_of(sampler, bench.job.scale),
-        bench.rules,
-        None,
-    )
-    if sampler == "fill":
-        people = checkpoint.people
-        rules = WordRules.of(WordTokenizer(bench.corpus.vocabulary), bench.device, people.names)
-        cast = Cast(people, rules)
-    return fill_batch(
-        checkpoint.model, rules, blank, settings, [seeded(seed) for seed in seeds], cast=cast,
-        gold=gold if sampler.endswith("-peek") else None, memory_gib=bench.job.memory_gib,
-        rank="consensus" if sampler.startswith("consensus") else "score",
-    )  # fmt: skip
-
-
-def lines_of(bench: Bench, found: SampledStory, missing: Sequence[int]) -> list[str]:
-    """The written sentences as words with blanks between them, so that ids and English can both be had of them."""
-    decode_words = bench.corpus.vocabulary.decode
-    return [" ".join(decode_words(found.X[i, : int(found.lengths[i]) - 1].tolist())) for i in missing]
-
-
-def tags_of(found: SampledStory) -> list[int]:
-    return [int(s) for s in found.S[:SENTENCES]]
-
-
 def write_stories(bench: Bench, unit: Unit) -> None:
-    """Every test story's tags in, five sentences out on the model's own context: top-k, several runs, and greedily."""
+    """Write five sentences along the tags of every test story: several runs by top-k, and greedily."""
     system, scale, began = BY_NAME[unit.system], bench.job.scale, time.perf_counter()
     rows = [row for row in range(len(bench.test)) if len(bench.tags(row)) == SENTENCES][: scale.written]
     tags = [bench.tags(row) for row in rows]
     S = torch.tensor(tags)
-    runs = [told(bench, system, S, TOP_K, run) for run in range(scale.runs)]
-    greedy = told(bench, system, S, 1, 0)
+    runs = [written_stories(bench, system, S, TOP_K, run) for run in range(scale.runs)]
+    greedy = written_stories(bench, system, S, 1, 0)
     texts = [
         {"id": bench.test.ids[row], "tags": tags[n], "runs": [run[n] for run in runs], "greedy": greedy[n]}
         for n, row in enumerate(rows)
     ]
     record = {
         **bench.common(unit, n=len(rows), kind="estimate", began=began),
-        "runs": scale.runs,
-        "top_k": TOP_K,
-        "tags_in": system.has_tags or system.reads_tags,
-    }
+        "runs": scale.runs, "top_k": TOP_K, "tags_in": system.has_tags or system.reads_tags,
+    }  # fmt: skip
     bench.records.write(unit.name, record, texts)
 
 
-def told(bench: Bench, system: System, S: Tensor, top_k: int, run: int) -> list[list[str]]:
-    """One telling of every story, as English sentences; the LM, which takes no tags, writes as it likes."""
+def written_stories(bench: Bench, system: System, S: Tensor, top_k: int, run: int) -> list[list[str]]:
+    """One run of stories in English; LM has no tags and writes freely."""
     model, vocabulary, seed = bench.checkpoint(system).model, bench.corpus.vocabulary, bench.job.seed + run
     if not (model.has_latent or model.reads_tags):
         return free_stories(bench, model, len(S), top_k, seed)
@@ -170,37 +143,34 @@ def told(bench: Bench, system: System, S: Tensor, top_k: int, run: int) -> list[
 
 @torch.inference_mode()
 def free_stories(bench: Bench, model: Model, n: int, top_k: int, seed: int) -> list[list[str]]:
-    """Stories that nothing asks for."""
-    decoding, found = DecodingConfig(top_k=top_k), []
+    """Stories written from nothing, left to right."""
+    decoding, stories = DecodingConfig(top_k=top_k), []
     for start in range(0, n, WRITTEN_AT_ONCE):
         count = min(WRITTEN_AT_ONCE, n - start)
         blank = infill_batch([[None] * SENTENCES] * count, device=bench.device)
         seeds = [seeded(seed, start + row) for row in range(count)]
         uniform = Noise(seeds, blank.sentences, 1, bench.device).uniform(decoding.max_words)
-        new = write_left_to_right(model, bench.rules, decoding, blank, None, None, uniform)
-        found += sentences_of(new.X, new.lengths, bench.corpus.vocabulary)
-    return found
+        written = write_left_to_right(model, bench.rules, decoding, blank, None, None, uniform)
+        stories += sentences_of(written.X, written.lengths, bench.corpus.vocabulary)
+    return stories
 
 
 def time_sampler(bench: Bench, unit: Unit) -> None:
-    """Seconds a story, three sentences missing, with nothing else running: a few stories together, after a warm-up."""
+    """Seconds per story with three sentences missing, one story alone and some together, after a warm-up."""
     system, began = BY_NAME[unit.system], time.perf_counter()
-    settings = settings_of(unit.detail, bench.job.scale)
     rows = bench.rows[: bench.job.scale.timed]
-    seeds = [seeded(bench.job.seed, n).initial_seed() for n in range(len(rows))]
 
-    def once(count: int) -> float:
-        blank, gold = blanked(bench, system, rows[:count], SETTINGS[MIDDLE])
+    def seconds(count: int) -> float:
         start = time.perf_counter()
-        tell(bench, system, blank, unit.detail, seeds[:count], gold)
+        fill(bench, system, rows[:count], MIDDLE, unit.detail)
         return time.perf_counter() - start
 
-    once(1)
-    alone, together = once(1), once(len(rows))
+    seconds(1)
+    alone, together = seconds(1), seconds(len(rows))
     record = {
         **bench.common(unit, n=len(rows), kind="estimate", began=began),
         "sampler": unit.detail,
-        "settings": asdict(settings),
+        "settings": asdict(settings_of(unit.detail, bench.job.scale)),
         "seconds_one_story": round(alone, 4),
         "seconds_a_story_together": round(together / len(rows), 4),
     }
