@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from functools import wraps
-from typing import ParamSpec, TypeVar
 
 import torch
 
 from fabula.errors import UserError
 
-P = ParamSpec("P")
-R = TypeVar("R")
 DEVICES = "cpu, cuda, mps or auto"
 
 
@@ -24,10 +19,10 @@ def pick_device(name: str) -> torch.device:
         device = torch.device(name)
     except RuntimeError as error:
         raise UserError(f"unknown device {name!r}; use {DEVICES}", field="device") from error
-    there = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
-    if device.type not in there:
+    available = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
+    if device.type not in available:
         raise UserError(f"unknown device {name!r}; use {DEVICES}", field="device")
-    if not there[device.type]:
+    if not available[device.type]:
         raise UserError(f"no {device.type.upper()} device is available here; use --device cpu", field="device")
     return device
 
@@ -42,18 +37,3 @@ def use_threads(count: int | None = None) -> None:
         raise UserError(f"threads must be at least 1, not {count}", field="threads")
     if count is not None or "OMP_NUM_THREADS" not in os.environ:
         torch.set_num_threads(count or 1)
-
-
-def one_operation(function: Callable[P, R]) -> Callable[P, R]:
-    """For torch's function modes all of this is one step.
-
-    The studio's jobs look up at every operation on a tensor to stop or to hand their turn on (`studio/attention.py`);
-    inside a network of thirty layers that made a fill take 1.4 times as long.
-    """
-
-    @wraps(function)
-    def call(*args: P.args, **kwargs: P.kwargs) -> R:
-        with torch._C.DisableTorchFunction():
-            return function(*args, **kwargs)
-
-    return call

@@ -66,14 +66,8 @@ class Batch(NamedTuple):
 
     def rows(self, at: Int[Tensor, " chosen"]) -> Batch:
         """The stories at these rows."""
-        return Batch(
-            tokens=self.tokens[at],
-            sentence=self.sentence[at],
-            starts=self.starts[at],
-            lengths=self.lengths[at],
-            S=self.S[at],
-            words=self.words,
-        )
+        tokens, sentence, starts, lengths, S = (tensor[at] for tensor in self[:-1])
+        return Batch(tokens, sentence, starts, lengths, S, self.words)
 
 
 class StoryDataset:

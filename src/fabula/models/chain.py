@@ -22,7 +22,7 @@ from fabula.shapes import Mask, PerState, PerStory, Tags
 
 
 class Chain(NamedTuple):
-    """The factorised law of Z given S and the evidence."""
+    """The factorised density of Z given S and the evidence."""
 
     diagonal: Float[Tensor, "sent batch latent latent"]
     """L_ii, lower triangular."""

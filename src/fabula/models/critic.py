@@ -1,16 +1,16 @@
 """The critic: how well a story holds together, read line by line.
 
-A pretrained network with an adapter of its own reads the story as the narrator does and says after every sentence how
-probable it is that a person told it so far:
+A pretrained network with an adapter reads the story and says after every sentence how probable it is that a person
+wrote it so far:
 
     v_i = logit P(people's | X_1 .. X_i)             v_N: the whole story
     (v_i - b_i) - (v_{i-1} - b_{i-1})                what line i did to it
 
 where b_i is the mean of v_i over people's stories: after one line nothing can have gone wrong, so values begin high.
 
-It was trained to tell people's stories from a narrator's samples and from stories broken on purpose
-(`training/critic.py`), always against the same story as people told it, so that neither length nor subject decides. It
-knows stories of five sentences: a longer one is read five at a time, and its value is the mean of these readings.
+It was trained to distinguish people's stories from a narrator's samples and from corrupted stories, each paired with
+the same story by a person, so that neither length nor subject decides (`training/losses/critic.py`). Training stories
+have five sentences: a longer story is read five at a time, and its value is the mean of these readings.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Verdict(NamedTuple):
     """What the critic says of one story."""
 
     whole: float
-    """v_N, above 0 where a person is the likelier teller."""
+    """v_N, above 0 where a person is the likelier author."""
     lines: tuple[float, ...]
     """What each line did to it, against what people's lines do there; 0 for the first."""
 
@@ -61,18 +61,15 @@ class Critic:
         """Every story's verdict; sentences are tokens without their end."""
         windows = [(n, first) for n, story in enumerate(stories) for first in starts(len(story))]
         values = self.values([stories[n][first : first + WINDOW] for n, first in windows]).tolist()
-        readings: list[list[tuple[int, list[float]]]] = [[] for _ in stories]
-        for (n, first), v in zip(windows, values, strict=True):
-            readings[n].append((first, v))
-        found = []
-        for story, own in zip(stories, readings, strict=True):
-            whole = [v[min(len(story), WINDOW) - 1] for _, v in own]
-            lines = [0.0] * len(story)
-            for first, v in reversed(own):  # the reading with the most before a line has the last word on it
-                for i in range(1, min(WINDOW, len(story) - first)):
-                    lines[first + i] = (v[i] - self.people[i]) - (v[i - 1] - self.people[i - 1])
-            found.append(Verdict(sum(whole) / len(whole), tuple(lines)))
-        return found
+        ends: list[list[float]] = [[] for _ in stories]
+        lines = [[0.0] * len(story) for story in stories]
+        # From the last reading to the first: for each line the reading with the most lines before it is kept.
+        for (n, first), v in reversed(list(zip(windows, values, strict=True))):
+            read = min(WINDOW, len(stories[n]) - first)
+            ends[n].insert(0, v[read - 1])
+            for i in range(1, read):
+                lines[n][first + i] = (v[i] - self.people[i]) - (v[i - 1] - self.people[i - 1])
+        return [Verdict(sum(end) / len(end), tuple(line)) for end, line in zip(ends, lines, strict=True)]
 
     def read(self, sentences: Sequence[str]) -> Verdict:
         """A story in words."""
@@ -82,15 +79,15 @@ class Critic:
     def values(self, stories: Sequence[Sequence[Ids]]) -> Float[Tensor, "story sent"]:
         """v_1 .. v_N of every story; NaN beyond a story's end. What samples of a story begin with is read once."""
         rows = [row(story, [FREE] * len(story), None, ()).ids for story in stories]
-        found = torch.full((len(rows), max(len(story) for story in stories)), float("nan"))
+        values = torch.full((len(rows), max(len(story) for story in stories)), float("nan"))
         for part in parts(rows, AT_ONCE.get(self.network.device.type, 4096)):
-            values = self._read_groups([[rows[n] for n in group] for group in part])
-            for n, own in zip((n for group in part for n in group), values, strict=True):
-                found[n, : len(own)] = torch.tensor(own)
-        return found
+            read = self._read_groups([[rows[n] for n in group] for group in part])
+            for n, of_story in zip((n for group in part for n in group), read, strict=True):
+                values[n, : len(of_story)] = torch.tensor(of_story)
+        return values
 
     def _read_groups(self, groups: Sequence[Sequence[Ids]]) -> list[list[float]]:
-        """The values of rows, group by group; all groups have as many, and each its own common beginning."""
+        """The values of rows, group by group; all groups have as many rows, and the rows of each begin alike."""
         size, device = len(groups[0]), self.network.device
         rows = [ids for group in groups for ids in group]
         if size == 1:
@@ -102,24 +99,23 @@ class Critic:
         cache, before = self._read(self.network.cache(len(groups)), heads, torch.zeros_like(begins))
         of_row = torch.arange(len(groups), device=device).repeat_interleave(size)
         cache = cache.of_rows(of_row, begins[of_row], max(map(len, rows)))
-        rest = [ids[shared[n // size] :] for n, ids in enumerate(rows)]
-        _, values = self._read(cache, rest, begins[of_row])
-        return [[*before[n // size], *own] for n, own in enumerate(values)]
+        _, after = self._read(cache, [ids[shared[n // size] :] for n, ids in enumerate(rows)], begins[of_row])
+        return [[*before[n // size], *values] for n, values in enumerate(after)]
 
     def _read(self, cache: Cache, rows: Sequence[Ids], places: Int[Tensor, " row"]) -> tuple[Cache, list[list[float]]]:
         """Rows on from their places in the cache; the value at each sentence's end."""
-        width, device = max(len(ids) for ids in rows), self.network.device
-        ids = torch.tensor([[*own, *[BOS] * (width - len(own))] for own in rows], device=device)
-        there = torch.arange(width, device=device) < torch.tensor([[len(own)] for own in rows], device=device)
+        width, device = max(map(len, rows)), self.network.device
+        ids = torch.tensor([[*tokens, *[BOS] * (width - len(tokens))] for tokens in rows], device=device)
+        there = torch.arange(width, device=device) < torch.tensor([[len(tokens)] for tokens in rows], device=device)
         new = Packed.of(ids, there, places)
         cache.make_room(int(new.place.max()) + 1)
         features = self.network.read(cache, new)
         ends = (new.ids == END).nonzero().squeeze(1)
-        values = self.network.logits(features[ends]).squeeze(1).tolist()
-        found: list[list[float]] = [[] for _ in rows]
-        for number, value in zip(new.row[ends].tolist(), values, strict=True):
-            found[number].append(value)
-        return cache, found
+        values: list[list[float]] = [[] for _ in rows]
+        logits = self.network.logits(features[ends]).squeeze(1)
+        for n, value in zip(new.row[ends].tolist(), logits.tolist(), strict=True):
+            values[n].append(value)
+        return cache, values
 
 
 def parts(rows: Sequence[Ids], at_once: int) -> Iterator[list[list[int]]]:

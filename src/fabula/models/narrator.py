@@ -86,11 +86,11 @@ class NarratorModel(Model):
     def log_p_words(self, batch: Batch, Z: Tensor | None = None) -> PerToken:
         """With the tags of the batch, or S summed out where they are free."""
         X, state = batch.X(), self._decoder.start(len(batch.tokens))
-        found = torch.zeros(batch.tokens.shape, device=batch.tokens.device)
+        log_p = torch.zeros(batch.tokens.shape, device=batch.tokens.device)
         word = torch.arange(X.shape[2], device=X.device)
         for i in range(X.shape[1]):
             state = self._decoder.begin_sentence(state, batch.S[:, i])
-            state, log_p = self._decoder.read_tokens(state, X[:, i], batch.lengths[:, i])
+            state, log_p_i = self._decoder.read_tokens(state, X[:, i], batch.lengths[:, i])
             row, place = (word < batch.lengths[:, i, None]).nonzero(as_tuple=True)
-            found[row, batch.starts[row, i] + place] = log_p[row, place]
-        return found
+            log_p[row, batch.starts[row, i] + place] = log_p_i[row, place]
+        return log_p

@@ -126,16 +126,16 @@ class Model(nn.Module, ABC):
 
     @property
     def tagger(self) -> Tagger | None:
-        """Who gives sentences their tags where the model's own moods are not to be relied on; None: nobody."""
+        """What checks the tags of written sentences; None: nothing does."""
         return None
 
     @property
     def critic(self) -> Critic | None:
-        """Who says how well a story holds together; None: nobody."""
+        """What judges how well a story holds together; None: nothing does."""
         return None
 
     def expect_critic(self) -> None:
-        """Begin to load the critic beside other work, if there is one: it will be asked for soon."""
+        """Begin to load the critic in the background, if there is one: it is needed soon."""
 
     @property
     def reads_ahead(self) -> bool:
@@ -187,8 +187,8 @@ class Model(nn.Module, ABC):
         assert self.decoder is not None
         device = next(self.parameters()).device
         z = torch.zeros(1, self.D, device=device) if self.has_latent else None
-        nobody = torch.zeros(1, dtype=torch.bool, device=device)
-        return self.decoder.step(self.decoder.start(1, z), z, nobody)[0][0]
+        done = torch.zeros(1, dtype=torch.bool, device=device)
+        return self.decoder.step(self.decoder.start(1, z), z, done)[0][0]
 
 
 Builder = Callable[[ModelSettings, int, Tensor, Tensor], Model]

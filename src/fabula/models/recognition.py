@@ -36,9 +36,7 @@ class Evidence(NamedTuple):
 
     def tempered(self, precision: float) -> Evidence:
         """The same with every phi_i's precision multiplied: below 1 the sentences are less sure of Z."""
-        return (
-            self if precision == 1 else self._replace(phi=self.phi._replace(precision=precision * self.phi.precision))
-        )
+        return self._replace(phi=self.phi._replace(precision=precision * self.phi.precision))
 
     def where(self, known: Tensor) -> Evidence:
         """The same with no evidence from sentences that are not known."""

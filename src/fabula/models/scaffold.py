@@ -31,8 +31,8 @@ class OpenStates(nn.Module):
         self.register_buffer("table", torch.from_numpy(allowed), persistent=False)
 
     def forward(self, S: Int[Tensor, "*batch"]) -> Bool[Tensor, "*batch state"]:
-        found: Tensor = self.table[S - self.first]
-        return found
+        allowed: Tensor = self.table[S - self.first]
+        return allowed
 
 
 class Scaffold(nn.Module):

@@ -82,9 +82,9 @@ class Adapter:
 
     def check(self, sizes: Sizes, path: Path | str = "the adapter") -> None:
         """That every tensor is there and fits the base's shape."""
-        found = {name: tuple(tensor.shape) for name, tensor in self.tensors.items()}
+        present = {name: tuple(tensor.shape) for name, tensor in self.tensors.items()}
         further = 0 if self.config.critic else len(self.config.tokens(sizes.vocabulary).names)
-        if found != shapes(self.config.sizes(sizes), self.config.rank, self.config.critic, further):
+        if present != shapes(self.config.sizes(sizes), self.config.rank, self.config.critic, further):
             raise UserError(f"{path} does not fit the base: its tensors have other names or shapes")
 
     def merge(self, tensors: Mapping[str, Tensor]) -> Merged:
@@ -122,14 +122,14 @@ def shapes(sizes: Sizes, rank: int, critic: bool = False, further: int = 0) -> d
     """The shape of every tensor of an adapter for such a network."""
     keys = sizes.width // sizes.heads * sizes.key_heads
     outputs = {"attn_k": keys, "attn_v": keys, "ffn_gate": sizes.inner, "ffn_up": sizes.inner}
-    found: dict[str, tuple[int, ...]] = {"special_in": (SPECIALS, sizes.width), "special_out": (SPECIALS, sizes.width)}
+    expected: dict[str, tuple[int, ...]] = dict.fromkeys(["special_in", "special_out"], (SPECIALS, sizes.width))
     for layer in range(sizes.layers):
         for name in LINEARS:
             inputs, out = sizes.inner if name == "ffn_down" else sizes.width, outputs.get(name, sizes.width)
             key = f"blocks.{layer}.linears.{name}"
-            found |= {f"{key}.a": (rank, inputs), f"{key}.b": (out, rank)} if rank else {f"{key}.d": (out, inputs)}
+            expected |= {f"{key}.a": (rank, inputs), f"{key}.b": (out, rank)} if rank else {f"{key}.d": (out, inputs)}
     if further:
-        found["further_in"] = (further, sizes.width)
+        expected["further_in"] = (further, sizes.width)
     if critic:
-        found |= {"critic.weight": (1, sizes.width), "critic.bias": (1,)}
-    return found
+        expected |= {"critic.weight": (1, sizes.width), "critic.bias": (1,)}
+    return expected

@@ -40,11 +40,11 @@ def sha256(path: Path) -> str:
         raise UserError(f"{path} cannot be read: {error.strerror}") from error
 
 
-def check_base(path: Path, expected: str, found: str = "") -> None:
-    """An adapter fits one file only: any with another sha256 is refused. `found` is its sha256 where it is known."""
-    found = found or sha256(path)
-    if found != expected:
-        hashes = f"sha256 {found[:12]}..., not {expected[:12]}..."
+def check_base(path: Path, expected: str, digest: str = "") -> None:
+    """An adapter fits one file only: any with another sha256 is refused. `digest` is its sha256 where it is known."""
+    digest = digest or sha256(path)
+    if digest != expected:
+        hashes = f"sha256 {digest[:12]}..., not {expected[:12]}..."
         raise UserError(f"{path} is another base than the adapter was trained on ({hashes}): {INSTALL}")
 
 

@@ -61,32 +61,30 @@ class Cache:
         """
         places = int(lengths.max())
         if self.entries.device.type == "cpu" and places:
-            first = torch.cat(
-                [torch.ones(1, dtype=torch.bool), (slot[1:] != slot[:-1]) | (lengths[1:] != lengths[:-1])]
-            )
-            heads = first.nonzero().squeeze(1)
+            changes = (slot[1:] != slot[:-1]) | (lengths[1:] != lengths[:-1])
+            heads = torch.cat([torch.ones(1, dtype=torch.bool), changes]).nonzero().squeeze(1)
             size, left = divmod(len(slot), len(heads))
             if size > 1 and not left and bool((heads == torch.arange(len(heads)) * size).all()):
-                own = lengths[heads]
-                shared = Prefix(self.whole(slot[heads], places), own, bool((own != own[0]).any()))
-                return self._new(len(slot), lengths, shared, room)
+                ragged = bool((lengths[heads] != lengths[0]).any())
+                shared = Prefix(self.whole(slot[heads], places), lengths[heads], ragged)
+                return self._empty(lengths, shared, room)
         if self.prefix is not None:
             groups, size = len(self.prefix.lengths), len(self.written) // len(self.prefix.lengths)
             each, left = divmod(len(slot), groups)
             if not left and bool((slot // size == torch.arange(groups).repeat_interleave(each)).all()):
-                made = self._new(len(slot), lengths, self.prefix, room)
-                used = min(self.entries.shape[4], made.entries.shape[4])
-                made.entries[..., :used, :] = self.entries[..., :used, :].index_select(2, slot)
-                return made
-        made = self._new(len(slot), lengths, None, room)
-        made.entries[..., :places, :] = self.whole(slot, places)
-        return made
+                copy = self._empty(lengths, self.prefix, room)
+                used = min(self.entries.shape[4], copy.entries.shape[4])
+                copy.entries[..., :used, :] = self.entries[..., :used, :].index_select(2, slot)
+                return copy
+        copy = self._empty(lengths, None, room)
+        copy.entries[..., :places, :] = self.whole(slot, places)
+        return copy
 
-    def _new(self, rows: int, lengths: Int[Tensor, " row"], prefix: Prefix | None, room: int) -> Cache:
+    def _empty(self, lengths: Int[Tensor, " row"], prefix: Prefix | None, room: int) -> Cache:
         layers, _, _, heads, _, width = self.entries.shape
-        made = Cache(self.entries.new_zeros(layers, 2, rows, heads, 0, width), lengths.clone(), prefix)
-        made.make_room(room)
-        return made
+        cache = Cache(self.entries.new_zeros(layers, 2, len(lengths), heads, 0, width), lengths.clone(), prefix)
+        cache.make_room(room)
+        return cache
 
     def whole(self, slot: Int[Tensor, " row"], places: int) -> Float[Tensor, "layer 2 row head place width"]:
         """The first `places` tokens of rows, the prefix in each of them."""
@@ -94,10 +92,10 @@ class Cache:
         if self.prefix is None:
             return self.entries[..., :places, :].index_select(2, slot)
         layers, _, slots, heads, _, width = self.entries.shape
-        found = self.entries.new_zeros(layers, 2, len(slot), heads, places, width)
-        group = slot // (slots // len(self.prefix.lengths))
-        for row, (at, own) in enumerate(zip(slot.tolist(), group.tolist(), strict=True)):
-            shared = min(places, int(self.prefix.lengths[own]))
-            found[:, :, row, :, :shared] = self.prefix.entries[:, :, own, :, :shared]
-            found[:, :, row, :, shared:] = self.entries[:, :, at, :, : places - shared]
-        return found
+        entries = self.entries.new_zeros(layers, 2, len(slot), heads, places, width)
+        groups = slot // (slots // len(self.prefix.lengths))
+        for row, (at, group) in enumerate(zip(slot.tolist(), groups.tolist(), strict=True)):
+            shared = min(places, int(self.prefix.lengths[group]))
+            entries[:, :, row, :, :shared] = self.prefix.entries[:, :, group, :, :shared]
+            entries[:, :, row, :, shared:] = self.entries[:, :, at, :, : places - shared]
+        return entries

@@ -97,23 +97,23 @@ class Header:
 
     def take(self, letters: str) -> tuple[Any, ...]:
         """Values of these types, in struct's letters."""
-        found = struct.unpack_from(f"<{letters}", self.data, self.at)
+        values = struct.unpack_from(f"<{letters}", self.data, self.at)
         self.at += struct.calcsize(f"<{letters}")
-        return found
+        return values
 
     def string(self) -> str:
         return self.strings(1)[0]
 
     def strings(self, count: int) -> list[str]:
-        found, at, data, length = [], self.at, self.data, struct.Struct("<Q").unpack_from
+        strings, at, data, length = [], self.at, self.data, struct.Struct("<Q").unpack_from
         for _ in range(count):
             begin = at + 8
             at = begin + length(data, at)[0]
             if at > len(data):
                 raise ValueError("truncated")
-            found.append(str(data[begin:at], "utf-8"))
+            strings.append(str(data[begin:at], "utf-8"))
         self.at = at
-        return found
+        return strings
 
     def value(self, kind: int | None = None) -> Any:
         if kind is None:

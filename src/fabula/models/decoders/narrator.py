@@ -1,14 +1,13 @@
 """The narrator: a pretrained transformer with an adapter as decoder, p(X_i | S_i, X_:i), and r(X_missing | X_given, S).
 
-Its state is a key-value cache. A story of more than eight sentences is read through a window: when eight sentences have
-been told, the last four are read again after a fresh beginning (with a header of the eight lines from there on), and
-telling goes on. So a sentence is written with the last four to eight before it in view, at lengths that the adapter was
-trained on. Up to eight sentences nothing is cut.
+Its state is a key-value cache. A story of more than eight sentences is read through a window: after eight sentences the
+last four are read again from a fresh start, with a header of the eight lines from there on. So a sentence is written
+with the last four to eight before it in view, at lengths that the adapter was trained on.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -49,7 +48,7 @@ class NarratorState:
     """The tokens in the cache, for the window."""
     starts: Int[Tensor, "batch window"]
     """Where in `ids` the sentences begin."""
-    told: Integers
+    sentences: Integers
     """Sentences in the cache."""
     first: Integers
     """The number in its story of the first of them."""
@@ -64,18 +63,17 @@ class NarratorState:
         return self._with(self.cache, [tensor[rows] for tensor in self._rows()], given)
 
     def put(self, rows: Rows, other: NarratorState) -> NarratorState:
-        cache, mine, theirs = _alike(self, other)
-        given = None
-        if self.given is not None and other.given is not None:
-            given = Given(*(a.index_copy(0, rows, b) for a, b in zip(self.given, other.given, strict=True)))
-        return self._with(cache, [a.index_copy(0, rows, b) for a, b in zip(mine, theirs, strict=True)], given)
+        return self._merge(other, lambda a, b: a.index_copy(0, rows, b))
 
     def join(self, other: NarratorState) -> NarratorState:
-        cache, mine, theirs = _alike(self, other)
+        return self._merge(other, lambda a, b: torch.cat([a, b]))
+
+    def _merge(self, other: NarratorState, merge: Callable[[Tensor, Tensor], Tensor]) -> NarratorState:
+        cache, ours, theirs = _alike(self, other)
         given = None
         if self.given is not None and other.given is not None:
-            given = Given(*(torch.cat([a, b]) for a, b in zip(self.given, other.given, strict=True)))
-        return self._with(cache, [torch.cat([a, b]) for a, b in zip(mine, theirs, strict=True)], given)
+            given = Given(*map(merge, self.given, other.given))
+        return self._with(cache, list(map(merge, ours, theirs)), given)
 
     def to_write(self, tokens: Integers) -> tuple[Cache, Integers]:
         """A cache that so many tokens of each row can be written to, and the rows' slots there.
@@ -93,13 +91,13 @@ class NarratorState:
         return cache, torch.arange(len(self.slot), device=self.slot.device)
 
     def _rows(self) -> list[Tensor]:
-        return [self.slot, self.lengths, self.last, self.before, self.ids, self.starts, self.told, self.first]
+        return [self.slot, self.lengths, self.last, self.before, self.ids, self.starts, self.sentences, self.first]
 
     @staticmethod
     def _with(cache: Cache, rows: Sequence[Tensor], given: Given | None) -> NarratorState:
-        slot, lengths, last, before, ids, starts, told, first = rows
+        slot, lengths, last, before, ids, starts, sentences, first = rows
         alone = len(slot) < 2 or (len(slot) <= cache.entries.shape[2] and int(slot.bincount().max()) == 1)
-        return NarratorState(cache, slot, alone, lengths, last, before, ids, starts, told, first, given)
+        return NarratorState(cache, slot, alone, lengths, last, before, ids, starts, sentences, first, given)
 
 
 def _alike(a: NarratorState, b: NarratorState) -> tuple[Cache, list[Tensor], list[Tensor]]:
@@ -148,7 +146,7 @@ class NarratorDecoder:
     @torch.inference_mode()
     def begin_sentence(self, state: NarratorState, s: Integers | None) -> NarratorState:
         """Before a sentence whose switching state is `s`, -1 where it is free (`StateSpace.number`)."""
-        full = (state.told == WINDOW) & (state.before[:, 0] == NO_TOKEN)
+        full = (state.sentences == WINDOW) & (state.before[:, 0] == NO_TOKEN)
         if bool(full.any()):
             rows = full.nonzero().squeeze(1)
             state = state.put(rows, self._move_window(state.select(rows)))
@@ -204,11 +202,11 @@ class NarratorDecoder:
         return scores.new_zeros(len(done), vocabulary).index_copy(0, new.row[newest], scores), moved
 
     def scores(self, features: Float[Tensor, "token width"]) -> Float[Tensor, "token vocab"]:
-        found = self.network.logits(features)
-        end = found[:, END].clone()
-        found[:, :SPECIALS] = float("-inf")
-        found[:, END] = end
-        return found
+        scores = self.network.logits(features)
+        end = scores[:, END].clone()
+        scores[:, :SPECIALS] = float("-inf")
+        scores[:, END] = end
+        return scores
 
     # the cache
 
@@ -229,12 +227,13 @@ class NarratorDecoder:
         kept = F.pad(state.ids, (0, max(0, int(lengths.max()) - state.ids.shape[1])))
         kept = kept.index_put((new.row, new.place), new.ids)
         began = there.any(1) & (state.before[:, 0] != NO_TOKEN)  # a mood token was read, after the one that was waiting
-        at = F.one_hot(state.told.clamp(max=WINDOW - 1), WINDOW).bool() & began[:, None]
-        return features, new, replace(
-            state, cache=cache, slot=slot, alone=True, lengths=lengths, ids=kept,
-            starts=torch.where(at, (state.lengths + 1)[:, None], state.starts), told=state.told + began.long(),
-            before=torch.where(there.any(1)[:, None], NO_TOKEN, state.before),
-        )  # fmt: skip
+        at = F.one_hot(state.sentences.clamp(max=WINDOW - 1), WINDOW).bool() & began[:, None]
+        starts = torch.where(at, (state.lengths + 1)[:, None], state.starts)
+        before = torch.where(there.any(1)[:, None], NO_TOKEN, state.before)
+        moved = replace(
+            state, cache=cache, slot=slot, alone=True, lengths=lengths, ids=kept, starts=starts, before=before
+        )
+        return features, new, replace(moved, sentences=state.sentences + began.long())
 
     def _fresh(self, prompts: Sequence[Sequence[int]], first: Integers) -> NarratorState:
         """States that have read a prompt each, all but its last token, which is read next."""
@@ -256,12 +255,12 @@ class NarratorDecoder:
             state = self._read(state, padded, there)[2]
         return state
 
-    def _begin(self, given: Given | None, first: Integers, told: Sequence[Sequence[int]]) -> NarratorState:
-        """A window that begins with sentence `first` of each story: its header is read, then the tokens `told`."""
+    def _begin(self, given: Given | None, first: Integers, written: Sequence[Sequence[int]]) -> NarratorState:
+        """A window that begins with sentence `first` of each story: its header is read, then the tokens `written`."""
         prompts = []
         # Asked for once: rows are many, and each question to a GPU takes its time.
         X, lengths, present, missing = ([], [], [], []) if given is None else (tensor.tolist() for tensor in given)
-        for row, (start, tokens) in enumerate(zip(first.tolist(), told, strict=True)):
+        for row, (start, tokens) in enumerate(zip(first.tolist(), written, strict=True)):
             ahead: list[list[int] | None] = []
             if given is not None:
                 for j in range(start, min(start + WINDOW, given.X.shape[1])):
@@ -275,12 +274,12 @@ class NarratorDecoder:
     def _move_window(self, state: NarratorState) -> NarratorState:
         """The last sentences read again after a fresh beginning; the states' rows are full."""
         first = state.first + WINDOW - KEPT
-        told = []
+        written = []
         for row in range(len(first)):
             begin = int(state.starts[row, WINDOW - KEPT])
-            told.append([*state.ids[row, begin : int(state.lengths[row])].tolist(), int(state.last[row])])
-        moved = self._begin(state.given, first, told)
-        lengths = [len(tokens) for tokens in told]
+            written.append([*state.ids[row, begin : int(state.lengths[row])].tolist(), int(state.last[row])])
+        moved = self._begin(state.given, first, written)
+        lengths = [len(tokens) for tokens in written]
         shift = moved.lengths + 1 - torch.tensor(lengths, device=first.device) - state.starts[:, WINDOW - KEPT]
         starts = F.pad(state.starts[:, WINDOW - KEPT :] + shift[:, None], (0, WINDOW - KEPT))
-        return replace(moved, starts=starts, told=torch.full_like(first, KEPT))
+        return replace(moved, starts=starts, sentences=torch.full_like(first, KEPT))

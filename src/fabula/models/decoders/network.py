@@ -14,7 +14,6 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
-from fabula.device import one_operation
 from fabula.models.decoders.cache import Cache
 from fabula.models.decoders.fuse import FUSED, Weights, hadamard
 from fabula.models.decoders.gguf import BLOCK
@@ -79,12 +78,16 @@ class Network:
             x = x * self.scale[ids].unsqueeze(-1)
         return x
 
-    @one_operation
     def read(self, cache: Cache, new: Packed, slot: Integers | None = None) -> Float[Tensor, "token width"]:
         """Features of the new tokens; their keys and values are written into the cache, which must have room.
 
         `slot` says where in the cache each row stands; None: row r in slot r.
         """
+        # To a torch function mode this is one operation: to dispatch all of them in Python takes half as long again.
+        with torch._C.DisableTorchFunction():
+            return self._read(cache, new, slot)
+
+    def _read(self, cache: Cache, new: Packed, slot: Integers | None) -> Float[Tensor, "token width"]:
         size, entries = self.sizes, cache.entries
         slots, room = entries.shape[2], entries.shape[4]
         at = new.row if slot is None else slot[new.row]
@@ -171,10 +174,10 @@ def attend(
     shared = by_slot(torch.bmm(by_group(q), prefix[0].flatten(0, 1).transpose(1, 2)))
     if outside is not None:
         shared = shared.masked_fill(outside.repeat_interleave(slots // groups, 0)[:, None, None], float("-inf"))
-    own = torch.matmul(q, k.transpose(-1, -2)).add_(mask)
-    weights = torch.cat([shared, own], -1).softmax(-1)
-    found = by_slot(torch.bmm(by_group(weights[..., :P]), prefix[1].flatten(0, 1)))
-    return found + torch.matmul(weights[..., P:], v)
+    unshared = torch.matmul(q, k.transpose(-1, -2)).add_(mask)
+    weights = torch.cat([shared, unshared], -1).softmax(-1)
+    of_prefix = by_slot(torch.bmm(by_group(weights[..., :P]), prefix[1].flatten(0, 1)))
+    return of_prefix + torch.matmul(weights[..., P:], v)
 
 
 def _turn(x: Float[Tensor, "token head width"], turn: Tensor) -> Tensor:

@@ -17,25 +17,22 @@ COUNTED = "scaffold."
 
 @torch.no_grad()
 def adopt(model: Model, vocabulary: Vocabulary, labels: tuple[str, ...], start: Checkpoint) -> int:
-    """Copies what `start` has learnt into `model`; how many words they share. Rows of new words stay as they are."""
+    """Copy the weights of `start` into `model`; returns how many words they share. Rows of other words stay."""
     if start.labels != labels:
-        told = f"has the labels {', '.join(start.labels)}, and the corpus {', '.join(labels)}"
-        raise UserError(f"the model to begin from {told}", field="from")
-    shared = [
-        (i, start.vocabulary.index[word]) for i, word in enumerate(vocabulary.words) if word in start.vocabulary.index
-    ]
-    new, old = (torch.tensor(places) for places in zip(*shared, strict=True))
+        both = f"has the labels {', '.join(start.labels)}, and the corpus {', '.join(labels)}"
+        raise UserError(f"the model to begin from {both}", field="from")
+    index = start.vocabulary.index
+    shared = [(i, index[word]) for i, word in enumerate(vocabulary.words) if word in index]
+    to_rows, from_rows = (torch.tensor(places) for places in zip(*shared, strict=True))
     source = start.model.state_dict()
     for name, tensor in model.state_dict().items():
         if name.startswith(COUNTED):
             continue
-        found = source.get(name)
-        if found is None or found.shape[1:] != tensor.shape[1:] or found.ndim != tensor.ndim:
+        weight, by_word = source.get(name), name.endswith(BY_WORD)
+        if weight is None or weight.shape[by_word:] != tensor.shape[by_word:] or weight.ndim != tensor.ndim:
             raise UserError(f"the recipe's model is of other sizes than the one to begin from ({name})", field="from")
-        if name.endswith(BY_WORD):
-            tensor[new.to(tensor.device)] = found[old.to(found.device)].to(tensor)
-        elif found.shape == tensor.shape:
-            tensor.copy_(found)
+        if by_word:
+            tensor[to_rows.to(tensor.device)] = weight[from_rows.to(weight.device)].to(tensor)
         else:
-            raise UserError(f"the recipe's model is of other sizes than the one to begin from ({name})", field="from")
+            tensor.copy_(weight)
     return len(shared)
