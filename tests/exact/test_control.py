@@ -10,7 +10,7 @@ import torch
 from fabula.corpus.dataset import Corpus
 from fabula.corpus.taggers.sentiment import VaderTagger
 from fabula.errors import UserError
-from fabula.metrics.control import judge, write_along
+from fabula.metrics.control import measure_control, write_along
 from fabula.models.build import build
 from fabula.models.settings import ModelSettings
 from fabula.training.recipe import recipe_from
@@ -23,13 +23,13 @@ def test_f1_and_distinct_2_by_hand() -> None:
     right = [[GLAD, PLAIN, SAD], [GLAD, PLAIN, SAD]]
     # One of the sad sentences comes out plain: F1 of sad 2/3, of plain 4/5, of glad 1.
     wrong = [[GLAD, PLAIN, SAD], [GLAD, PLAIN, PLAIN]]
-    found = judge([right, wrong], S, VaderTagger())
+    found = measure_control([right, wrong], S, VaderTagger())
     assert found.f1.tolist() == pytest.approx([100, 100 * (2 / 3 + 4 / 5 + 1) / 3])
     assert found.mean == pytest.approx(found.f1.mean())
     assert found.spread == pytest.approx(abs(found.f1[0] - found.f1[1]) / 2**0.5)
     assert found.distinct_2[0] == pytest.approx(0.5)  # every pair of words twice
     with pytest.raises(ValueError, match="2 sentences for 6 tags"):
-        judge([[[GLAD], [SAD]]], S, VaderTagger())
+        measure_control([[[GLAD], [SAD]]], S, VaderTagger())
 
 
 @pytest.mark.parametrize("kind", ["slds", "s2s"])

@@ -18,7 +18,7 @@ from torch.distributions import Normal
 from torch.nn import functional as F
 
 from fabula.corpus.dataset import Stories
-from fabula.metrics.bound import own_draws, weigh
+from fabula.metrics.bound import independent_draws, weigh
 from fabula.models.batch import Batch, StoryDataset
 from fabula.models.build import build
 from fabula.models.protocol import Terms
@@ -305,7 +305,8 @@ def test_importance_weights_are_unbiased(posterior: str) -> None:
     log_p_X = truth([enumerate_story(model, row) for row in range(2)], None)
     batch = a_batch().repeat(DRAWS)
     with torch.no_grad():
-        draws, evidence = own_draws(model, batch, 1, posterior, torch.Generator().manual_seed(5)), model.evidence(batch)
+        draws = independent_draws(model, batch, 1, posterior, torch.Generator().manual_seed(5))
+        evidence = model.evidence(batch)
         assert draws is not None
         log_w = weigh(model, batch, draws, posterior).log_w
         uniform = None if draws.uniform is None else draws.uniform[:, 0]

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from fabula.metrics.bound import authors_estimate, own_draws, weigh
+from fabula.metrics.bound import authors_estimate, independent_draws, weigh
 from fabula.metrics.latent import lookahead_use
 from fabula.metrics.likelihood import macro_f1
 from fabula.metrics.measure import calibrated, log_p_of_tags
@@ -131,7 +131,8 @@ def story_nlls(
     model.eval()
     for rows in dataset.in_order(STORIES_AT_ONCE.get(dataset.device.type, 256)):
         batch = dataset.batch(rows)
-        weighed = weigh(model, batch, own_draws(model, batch, samples, posterior, generator), posterior, precision)
+        draws = independent_draws(model, batch, samples, posterior, generator)
+        weighed = weigh(model, batch, draws, posterior, precision)
         figures = {"nll": -weighed.log_p}
         if model.latent is not None:
             authors = authors_estimate(model.latent, batch, generator)

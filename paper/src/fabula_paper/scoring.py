@@ -127,7 +127,7 @@ class Scorer:
         import torch
 
         from fabula.corpus.taggers.sentiment import VaderTagger
-        from fabula.metrics.control import judge
+        from fabula.metrics.control import measure_control
         from fabula_paper.scores.lexicon import LexiconTagger
 
         texts = self.records.texts(f"write/{name}")
@@ -138,7 +138,7 @@ class Scorer:
         draws, seed = self.job.scale.resamples, self.job.seed
         taggers: dict[str, Any] = {"vader": VaderTagger(), "afinn": LexiconTagger("afinn"), "nrc": LexiconTagger("nrc")}
         for lexicon, tagger in taggers.items():
-            sampled, best = judge(runs, S, tagger), judge(greedy, S, tagger)
+            sampled, best = (measure_control(texts, S, tagger) for texts in (runs, greedy))
             record[lexicon] = {
                 "f1": rounded_list(sampled.f1), "mean": rounded(sampled.mean), "spread": rounded(sampled.spread),
                 "greedy": rounded(best.mean), "interval": f1_interval(runs, S, tagger, draws, seed),

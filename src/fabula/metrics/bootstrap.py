@@ -1,4 +1,4 @@
-"""How far a figure might be off: seeded bootstraps over stories, batched in numpy.
+"""Bootstrap intervals over stories.
 
 Stories are drawn with replacement; every figure of a draw is computed from the same stories, so that differences
 between systems on the same stories are paired.
@@ -21,8 +21,6 @@ IntArray = NDArray[np.int64]
 DRAWS = 1000
 LEVEL = 0.95
 """Of every interval."""
-PIECE = 4_000_000
-"""Drawn indices held at a time."""
 
 
 @dataclass(frozen=True)
@@ -44,31 +42,23 @@ def bootstrap(statistic: Callable[[IntArray], FloatArray], n: int, *, draws: int
     """Of any figure: `statistic` takes rows of indices into the n stories and returns a figure for each row."""
     if n == 0:
         return Interval(float("nan"), float("nan"), float("nan"), float("nan"), 0)
-    value = float(statistic(np.arange(n)[None])[0])
-    rng = np.random.default_rng(seed)
-    piece = max(1, PIECE // n)
-    parts = [
-        np.asarray(statistic(rng.integers(n, size=(min(piece, draws - start), n))), dtype=np.float64)
-        for start in range(0, draws, piece)
-    ]
-    return _interval(value, np.concatenate(parts), n)
+    value, drawn = float(statistic(np.arange(n)[None])[0]), np.asarray(statistic(_rows(n, draws, seed)))
+    interval = middle(drawn)
+    if interval is None:
+        return Interval(value, float("nan"), float("nan"), float("nan"), n)
+    return Interval(value, *interval, float(drawn[np.isfinite(drawn)].std()), n)
+
+
+@lru_cache(maxsize=4)
+def _rows(n: int, draws: int, seed: int) -> IntArray:
+    """The drawn stories, kept because a report asks for the same ones hundreds of times."""
+    return np.random.default_rng(seed).integers(n, size=(draws, n))
 
 
 def mean(values: ArrayLike, *, draws: int = DRAWS, seed: int = 0) -> Interval:
     """The mean over stories."""
     figures = np.asarray(values, dtype=np.float64)
-    n = len(figures)
-    if 0 < n * draws <= PIECE and np.isfinite(figures).all():
-        return _interval(float(figures.mean()), _counts(n, draws, seed) @ figures / n, n)
-    return bootstrap(lambda rows: figures[rows].mean(1), n, draws=draws, seed=seed)
-
-
-@lru_cache(maxsize=4)
-def _counts(n: int, draws: int, seed: int) -> FloatArray:
-    """How often each draw of `bootstrap` takes each story: with it a mean over every draw is one product."""
-    rows = np.random.default_rng(seed).integers(n, size=(draws, n))
-    flat = (rows + n * np.arange(draws)[:, None]).ravel()
-    return np.bincount(flat, minlength=draws * n).reshape(draws, n).astype(np.float64)
+    return bootstrap(lambda rows: figures[rows].mean(1), len(figures), draws=draws, seed=seed)
 
 
 def ratio(
@@ -88,11 +78,7 @@ def ratio(
         with np.errstate(invalid="ignore", divide="ignore"):
             return transform(top[rows].sum(1) / bottom[rows].sum(1))
 
-    n = len(top)
-    if 0 < n * draws <= PIECE and np.isfinite(top).all() and np.isfinite(bottom).all() and (bottom > 0).all():
-        counts = _counts(n, draws, seed)
-        return _interval(float(statistic(np.arange(n)[None])[0]), transform((counts @ top) / (counts @ bottom)), n)
-    return bootstrap(statistic, n, draws=draws, seed=seed)
+    return bootstrap(statistic, len(top), draws=draws, seed=seed)
 
 
 def difference(ours: ArrayLike, theirs: ArrayLike, *, draws: int = DRAWS, seed: int = 0) -> Interval:
@@ -106,15 +92,8 @@ def difference(ours: ArrayLike, theirs: ArrayLike, *, draws: int = DRAWS, seed: 
 
 def middle(drawn: FloatArray, needed: float = 0.0) -> tuple[float, float] | None:
     """The middle 95 % of a figure over draws; None where fewer than a share `needed` of them, or none, has a value."""
-    finite = drawn[np.isfinite(drawn)]  # a draw without a single case (0 / 0) says nothing
+    finite = drawn[np.isfinite(drawn)]  # a draw without a single case (0 / 0) has no value
     if len(finite) < max(1.0, needed * len(drawn)):
         return None
     low, high = np.quantile(finite, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
     return float(low), float(high)
-
-
-def _interval(value: float, drawn: FloatArray, n: int) -> Interval:
-    found = middle(drawn)
-    if found is None:
-        return Interval(value, float("nan"), float("nan"), float("nan"), n)
-    return Interval(value, *found, float(drawn[np.isfinite(drawn)].std()), n)

@@ -3,7 +3,7 @@
     w_m = p(X | Z_m) [sum_S p(S) p(Z_m | S)] / q(Z_m | X),      Z_1, ..., Z_M ~ q(Z | X)
     ELBO = E[log w]  <=  E[log 1/M sum_m w_m]  <=  log p(X)
 
-The random numbers come from the caller (`Draws`), the stories are worked on in pieces that fit the memory.
+The random numbers come from the caller (`Draws`); the stories are processed in pieces that fit into memory.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ MATRICES_AT_ONCE = {"cpu": 1 << 24, "cuda": 1 << 28}
 
 
 class Draws(NamedTuple):
-    """The random numbers behind the draws of Z; of one story where all stories are to share them."""
+    """The random numbers behind the draws of Z; of one story where all stories share them."""
 
     normal: Float[Tensor, "story sample sent latent"]
     uniform: Float[Tensor, "story sample sent"] | None
@@ -36,7 +36,7 @@ class Draws(NamedTuple):
 
 
 class Weighed(NamedTuple):
-    """Stories with what their importance weights are made of; without latents there is one exact sample."""
+    """The parts of the importance weights of stories; without latents there is one exact sample."""
 
     log_p_X: Float[Tensor, "story sample"]
     """log p(X | Z_m)."""
@@ -55,7 +55,7 @@ class Weighed(NamedTuple):
         return log_mean_exp(self.log_w, 1)
 
     def log_p_by(self, samples: int) -> Float[Tensor, " story"]:
-        """The bound by fewer samples: its mean over all groups of so many."""
+        """The bound by fewer samples: its mean over all groups of that size."""
         whole = self.log_w.shape[1] // samples * samples
         return log_mean_exp(self.log_w[:, :whole].unflatten(1, (-1, samples)), 2).mean(1)
 
@@ -64,8 +64,10 @@ class Weighed(NamedTuple):
         return self.log_w.mean(1)
 
 
-def own_draws(model: Model, batch: Batch, samples: int, posterior: str, generator: torch.Generator) -> Draws | None:
-    """Random numbers of its own for every story; None for a model without latents, which needs none."""
+def independent_draws(
+    model: Model, batch: Batch, samples: int, posterior: str, generator: torch.Generator
+) -> Draws | None:
+    """Different random numbers for every story; None for a model without latents, which needs none."""
     latent = model.latent
     if latent is None:
         return None
@@ -78,7 +80,7 @@ def own_draws(model: Model, batch: Batch, samples: int, posterior: str, generato
 
 
 def shared_draws(model: Model, batch: Batch, samples: int, generator: torch.Generator) -> Draws | None:
-    """The same random numbers for all stories, so that two that differ little are compared without their noise."""
+    """The same random numbers for all stories, so that the noise cancels where two similar ones are compared."""
     if not model.has_latent:
         return None
     N, device = batch.lengths.shape[1], batch.tokens.device
@@ -87,32 +89,30 @@ def shared_draws(model: Model, batch: Batch, samples: int, generator: torch.Gene
 
 
 def weigh(model: Model, batch: Batch, draws: Draws | None, posterior: str, precision: float = 1.0) -> Weighed:
-    """The stories of a batch; `draws` and `posterior` (an objective's `law`) say how a model with latents draws Z.
+    """The stories of a batch; `draws` and `posterior` say how a model with latents draws Z.
 
-    `precision` multiplies that of every phi_i in q(Z | X), which any q may: the bound stays a bound
-    (`metrics/proposal.py` fits it).
+    `precision` multiplies that of every phi_i in q(Z | X): any q gives a bound (`metrics/proposal.py` fits it).
     """
     latent = model.latent
     if latent is None:
-        pieces = (batch.rows(rows) for rows in _pieces(batch, 1, 1))
-        log_p_words = torch.cat([model.log_p_words(piece) for piece in pieces])
+        log_p_words = torch.cat([model.log_p_words(batch.rows(rows)) for rows in _pieces(batch, 1, 1)])
         log_p_X = log_p_words.double().sum(1, keepdim=True)
         return Weighed(log_p_X, torch.zeros_like(log_p_X), log_p_words)
     assert draws is not None, "a model with latents is weighed by draws of Z"
     n, samples = len(batch.tokens), draws.normal.shape[1]
-    normal, uniform = (None if t is None else t.expand(n, *t.shape[1:]) for t in draws)
-    assert normal is not None
-    seen = latent.evidence(batch).tempered(precision)
+    normal = draws.normal.expand(n, *draws.normal.shape[1:])
+    uniform = None if draws.uniform is None else draws.uniform.expand(n, *draws.uniform.shape[1:])
+    evidence = latent.evidence(batch).tempered(precision)
     log_p_X, kl_Z = (torch.zeros(n * samples, dtype=torch.float64, device=batch.tokens.device) for _ in range(2))
     log_p_words = normal.new_zeros(batch.tokens.shape)
     matrix = 6 * batch.lengths.shape[1] * model.D**2 if posterior == "smoothing" else 1
     for rows in _pieces(batch, samples, matrix):
         story, draw = rows // samples, rows % samples
-        wide = batch.rows(story)
+        piece = batch.rows(story)
         numbers = normal[story, draw], None if uniform is None else uniform[story, draw]
-        drawn = latent.draw_posterior(seen.rows(story), wide.present, *numbers, posterior)
-        words = model.log_p_words(wide, drawn.Z)
-        log_p_Z = latent.log_p_Z(drawn.Z, wide, torch.full_like(wide.S, UNKNOWN))
+        drawn = latent.draw_posterior(evidence.rows(story), piece.present, *numbers, posterior)
+        words = model.log_p_words(piece, drawn.Z)
+        log_p_Z = latent.log_p_Z(drawn.Z, piece, torch.full_like(piece.S, UNKNOWN))
         log_p_X[rows], kl_Z[rows] = words.double().sum(1), drawn.log_q.double() - log_p_Z.double()
         log_p_words.index_add_(0, story, (words / samples).to(log_p_words.dtype))
     return Weighed(log_p_X.view(n, samples), kl_Z.view(n, samples), log_p_words)

@@ -1,7 +1,6 @@
-"""Does a story follow the arc it is given? Tags in, sentences out, tags read off the sentences.
+"""Does a story follow the arc it is given? The macro-F1 between the given tags and a tagger's of the written text.
 
-macro-F1 between the tags that went in and a tagger's on what was written, with distinct-2 beside it, because a model
-that repeats itself controls easily.
+distinct-2 stands beside it, because a model that repeats itself is controlled easily.
 """
 
 from __future__ import annotations
@@ -63,10 +62,7 @@ def write_along(
     max_words: int = 30,
     piece: int = 512,
 ) -> list[list[str]]:
-    """A story for each row of tags, as English sentences: Z from the dynamics alone (SLDS), or p(X | S) (S2S).
-
-    On the model's own context, on the device the model is on; top-k 1 is greedy.
-    """
+    """A story for each row of tags, as English sentences: Z from the dynamics alone (SLDS), or p(X | S) (S2S)."""
     if not (model.has_latent or model.reads_tags):
         raise UserError("control is measured on a model that tags steer: SLDS or S2S", field="model")
     device = str(next(model.parameters()).device)
@@ -81,8 +77,8 @@ def write_along(
         uniform = Noise(seeds, blanks.sentences, 1, blanks.device).uniform(decoding.max_words)
         Z = None
         if model.latent is not None:
-            silent = torch.zeros(*tags.shape, model.D, device=device)
-            Z = draw_given(model.latent, tags, Potential(silent, silent), tags >= 0, 1, generator)[:, 0]
+            no_evidence = torch.zeros(*tags.shape, model.D, device=device)
+            Z = draw_given(model.latent, tags, Potential(no_evidence, no_evidence), tags >= 0, 1, generator)[:, 0]
         written = write_left_to_right(model, rules, decoding, blanks, tags, Z, uniform)
         stories += sentences_of(written.X, written.lengths, vocabulary)
     return stories
@@ -102,14 +98,14 @@ def sentences_of(
     ]
 
 
-def judge(runs: Sequence[Sequence[Sequence[str]]], S: Int[Tensor, "batch sent"], tagger: Tagger) -> Control:
+def measure_control(runs: Sequence[Sequence[Sequence[str]]], S: Int[Tensor, "batch sent"], tagger: Tagger) -> Control:
     """`runs[run][story][sentence]` against the tags [story, sentence] they were written along; all of one length."""
     f1, variety = [], []
     for stories in runs:
         texts = [sentence for story in stories for sentence in story]
         if len(texts) != S.numel():
             raise ValueError(f"{len(texts)} sentences for {S.numel()} tags")
-        judged = torch.tensor([-1 if tag is None else tag for tag in tagger.tag(texts)])
-        f1.append(macro_f1(S.flatten().cpu(), judged, len(tagger.labels)))
+        read = torch.tensor([-1 if tag is None else tag for tag in tagger.tag(texts)])
+        f1.append(macro_f1(S.flatten().cpu(), read, len(tagger.labels)))
         variety.append(distinct([texts], 2))
     return Control(np.array(f1), np.array(variety))

@@ -21,6 +21,7 @@ Text = Sequence[Sequence[str]]
 """Stories as sentences."""
 Mask = Sequence[Sequence[bool]] | None
 """Which sentences were given; None for stories that were written whole."""
+_WORD = re.compile(r"n['’]t\b|\w+(?=n['’]t\b)|['’](?:s|m|re|ve|ll|d)\b|\w+(?:-\w+)*|[^\w\s]", re.UNICODE)
 
 
 @dataclass(frozen=True)
@@ -49,9 +50,6 @@ def words_of(sentence: str) -> list[str]:
     return _WORD.findall(sentence.lower())
 
 
-_WORD = re.compile(r"n['’]t\b|\w+(?=n['’]t\b)|['’](?:s|m|re|ve|ll|d)\b|\w+(?:-\w+)*|[^\w\s]", re.UNICODE)
-
-
 def ngrams(words: Sequence[str], n: int) -> list[tuple[str, ...]]:
     return [tuple(words[i : i + n]) for i in range(len(words) - n + 1)]
 
@@ -71,12 +69,13 @@ def written_only(stories: Text, given: Mask) -> list[list[str]]:
     ]
 
 
-def per_sentence(stories: Text, given: Mask, wrong: Callable[[Sequence[str], int], bool]) -> Share:
+def per_sentence(stories: Text, given: Mask, counts: Callable[[Sequence[str], int], bool]) -> Share:
+    """Written sentences for which `counts(story, place)` holds, out of all written ones."""
     cases, of = [], []
     for story, mask in zip(stories, masks(stories, given), strict=True):
-        own = [place for place, was_given in enumerate(mask) if not was_given]
-        cases.append(sum(wrong(story, place) for place in own))
-        of.append(len(own))
+        written = [place for place, was_given in enumerate(mask) if not was_given]
+        cases.append(sum(counts(story, place) for place in written))
+        of.append(len(written))
     return share(cases, of)
 
 
@@ -86,7 +85,6 @@ def share(cases: ArrayLike, of: ArrayLike) -> Share:
 
 def distinct(stories: Text, n: int, given: Mask = None) -> float:
     """Different n-grams per n-gram of all written sentences; falls with their number, so only equal sets compare."""
-    grams = [
-        gram for story in written_only(stories, given) for sentence in story for gram in ngrams(words_of(sentence), n)
-    ]
+    sentences = [sentence for story in written_only(stories, given) for sentence in story]
+    grams = [gram for sentence in sentences for gram in ngrams(words_of(sentence), n)]
     return len(set(grams)) / len(grams) if grams else float("nan")

@@ -1,6 +1,6 @@
-"""How probable are these stories under a model, honestly: the authors' estimate, the ELBO, and a tighter bound.
+"""How probable stories are under a model: the authors' estimate, the ELBO, and a tighter bound; the use of Z and q(S).
 
-The estimator itself is `bound.weigh`; here its figures are gathered over a dataset, with what Z and q(S) are worth.
+The estimator itself is `bound.weigh`; here its figures are gathered over a dataset.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from tqdm import tqdm
 
-from fabula.metrics.bound import Draws, authors_estimate, own_draws, weigh
+from fabula.metrics.bound import Draws, authors_estimate, independent_draws, weigh
 from fabula.metrics.latent import lookahead_use, prior_log_p_X
 from fabula.metrics.proposal import FEWEST, slack
 from fabula.metrics.record import Figure, Kind, log_mean_exp, mean_and_error, rounded
@@ -50,11 +50,11 @@ class Likelihood:
     ppl_elbo: float | None = None
     ppl_authors: float | None = None
     ppl_with_tags: float | None = None
-    """S2S with log p(S) paid: a bound on log p(X), since p(X, S) <= p(X)."""
+    """S2S including log p(S): a bound on log p(X), since p(X, S) <= p(X)."""
     q_precision: float | None = None
-    """What phi's precision was multiplied by in q(Z | X) (`metrics/proposal.py`); all figures are by that q."""
+    """Factor of phi's precision in q(Z | X) (`metrics/proposal.py`); all figures are by that q."""
     slack: float | None = None
-    """Nats a story that the bound is estimated to lack still, by its growth with the samples."""
+    """Nats a story that the bound still lacks, estimated from its growth with the samples."""
     kl_z: float | None = None
     mutual_information: float | None = None
     active_units: int | None = None
@@ -96,90 +96,95 @@ def likelihood(
     `precision` multiplies that of phi in q(Z | X), as `proposal.fit_precision` chose it.
     """
     model.eval()
-    tokens = int(dataset.token_counts.sum())
-    common: dict[str, Any] = {"n": len(dataset), "seed": seed, "tokens": tokens, "characters": characters}
+    tokens, n = int(dataset.token_counts.sum()), len(dataset)
+    common: dict[str, Any] = {"n": n, "seed": seed, "tokens": tokens, "characters": characters}
+    batches = tqdm(list(dataset.in_order(batch_size)), disable=not bar, leave=False, unit="batch")
     if model.latent is not None:
-        q = posterior, precision
-        return _latent(model.latent, dataset, common, samples, q, batch_size, latent_stories, bar)
-    total = 0.0
-    for rows in tqdm(list(dataset.in_order(batch_size)), disable=not bar, leave=False, unit="batch"):
-        total -= float(weigh(model, dataset.batch(rows), None, posterior).log_p.sum())
-    n, own = len(dataset), int(model.token_count(dataset.token_counts, dataset.sentences).sum())
+        q = Proposal(posterior, precision, samples, torch.Generator(dataset.device).manual_seed(seed))
+        chosen = set(np.random.default_rng(seed).permutation(n)[:latent_stories].tolist())
+        parts: dict[str, list[Tensor]] = defaultdict(list)
+        for rows in batches:
+            batch = dataset.batch(rows)
+            looked = torch.tensor([i for i, row in enumerate(rows) if row in chosen], device=dataset.device)
+            for name, values in _batch_figures(model.latent, batch, q, looked).items():
+                parts[name].append(values)
+        return _summary(model.latent, {name: torch.cat(values) for name, values in parts.items()}, q, common)
+    total = -sum(float(weigh(model, dataset.batch(rows), None, posterior).log_p.sum()) for rows in batches)
+    counted = int(model.token_count(dataset.token_counts, dataset.sentences).sum())
     figures = Likelihood(
-        **common, samples=0, nll_story=total / n, ppl=math.exp(total / own),
+        **common, samples=0, nll_story=total / n, ppl=math.exp(total / counted),
         bits_per_character=total / math.log(2) / characters,
         kinds={"nll_story": "exact", "ppl": "exact", "bits_per_character": "exact"},
     )  # fmt: skip
     if not model.reads_tags:
         return figures
-    # p(X | S) is no probability of X alone: it pays for the tags too, where they are known.
-    paid = None if log_p_S is None else total - float(log_p_S.sum())
+    # p(X | S) is no probability of X alone: log p(S) is added where the tags are known.
+    joint = None if log_p_S is None else total - float(log_p_S.sum())
     return replace(
-        figures, ppl_with_tags=None if paid is None else math.exp(paid / own),
-        bits_per_character=None if paid is None else paid / math.log(2) / characters,
+        figures, ppl_with_tags=None if joint is None else math.exp(joint / counted),
+        bits_per_character=None if joint is None else joint / math.log(2) / characters,
         kinds={"nll_story": "exact", "ppl": "exact", "ppl_with_tags": "bound", "bits_per_character": "bound"},
     )  # fmt: skip
 
 
-def _latent(
-    model: SLDS, dataset: StoryDataset, common: dict[str, Any], samples: int, q: tuple[str, float], batch_size: int,
-    latent_stories: int, bar: bool,
-) -> Likelihood:  # fmt: skip
-    """The figures of a latent model; q is the posterior's name and what phi's precision is multiplied by."""
-    posterior, precision = q
-    generator = torch.Generator(dataset.device).manual_seed(common["seed"])
-    looked = set(np.random.default_rng(common["seed"]).permutation(len(dataset))[:latent_stories].tolist())
-    found: dict[str, list[Tensor]] = defaultdict(list)
-    for rows in tqdm(list(dataset.in_order(batch_size)), disable=not bar, leave=False, unit="batch"):
-        batch = dataset.batch(rows)
-        evidence = model.evidence(batch).tempered(precision)
-        draws = own_draws(model, batch, samples, posterior, generator)
-        assert draws is not None
-        weighed = weigh(model, batch, draws, posterior, precision)
-        found["authors"].append(authors_estimate(model, batch, generator))
-        chosen = torch.tensor([i for i, row in enumerate(rows) if row in looked], device=dataset.device)
-        if len(chosen):
-            part = batch.rows(chosen)
-            posterior_log_p = weighed.log_p_X[chosen, : min(samples, 5)].mean(1)
-            found["z_use"].append(posterior_log_p - prior_log_p_X(model, part, generator))
-            found["lookahead_use"].append(lookahead_use(model, part, min(samples, 5), generator))
-        known = batch.S >= 0
-        still = torch.zeros_like(model.noise_for(batch, generator))
-        means = model.draw_filtering(evidence, evidence.log_q_S.exp(), batch.present, still).Z[batch.present]
-        for name, values in (
-            ("iw", weighed.log_p), ("half", weighed.log_p_by(max(1, samples // 2))),
-            ("quarter", weighed.log_p_by(max(1, samples // 4))), ("elbo", weighed.elbo),
-            ("kl_z", weighed.kl_Z.mean(1)), ("means", means),
-            ("guess", evidence.log_q_S.argmax(-1)[known]), ("truth", batch.S[known]),
-            ("information", _information(model, evidence, batch, draws, posterior)),
-        ):  # fmt: skip
-            found[name].append(values)
-    whole = {name: torch.cat(parts) for name, parts in found.items()}
+class Proposal(NamedTuple):
+    """How Z is drawn from q(Z | X)."""
+
+    posterior: str
+    precision: float
+    samples: int
+    generator: torch.Generator
+
+
+def _batch_figures(model: SLDS, batch: Batch, q: Proposal, looked: Tensor) -> dict[str, Tensor]:
+    """Figures of each story or sentence; those of the use of Z for the stories at `looked` only."""
+    draws = independent_draws(model, batch, q.samples, q.posterior, q.generator)
+    assert draws is not None
+    weighed = weigh(model, batch, draws, q.posterior, q.precision)
+    figures = {"authors": authors_estimate(model, batch, q.generator)}
+    if len(looked):
+        some, few = batch.rows(looked), min(q.samples, 5)
+        z_use = weighed.log_p_X[looked, :few].mean(1) - prior_log_p_X(model, some, q.generator)
+        figures |= {"z_use": z_use, "lookahead_use": lookahead_use(model, some, few, q.generator)}
+    evidence, known = model.evidence(batch).tempered(q.precision), batch.S >= 0
+    no_noise = torch.zeros_like(model.noise_for(batch, q.generator))
+    return figures | {
+        "iw": weighed.log_p,
+        "half": weighed.log_p_by(max(1, q.samples // 2)),
+        "quarter": weighed.log_p_by(max(1, q.samples // 4)),
+        "elbo": weighed.elbo,
+        "kl_z": weighed.kl_Z.mean(1),
+        "means": model.draw_filtering(evidence, evidence.log_q_S.exp(), batch.present, no_noise).Z[batch.present],
+        "guess": evidence.log_q_S.argmax(-1)[known],
+        "truth": batch.S[known],
+        "information": _information(model, evidence, batch, draws, q.posterior),
+    }
+
+
+def _summary(model: SLDS, figures: dict[str, Tensor], q: Proposal, common: dict[str, Any]) -> Likelihood:
+    """The figures of all stories as means, perplexities and shares."""
     n, tokens = common["n"], common["tokens"]
-    nll_iw, nll_elbo, nll_authors = (-float(whole[name].sum()) for name in ("iw", "elbo", "authors"))
-    truth, guess = whole["truth"], whole["guess"]
-    ahead = whole.get("lookahead_use")
-    scored = model.has_tags and truth.numel() > 0
+    nll = {name: -float(figures[name].sum()) for name in ("iw", "elbo", "authors")}
+    ppl = {name: math.exp(nats / tokens) for name, nats in nll.items()}
+    truth, guess = figures["truth"], figures["guess"]
+    use = {name: mean_and_error(figures[name]) for name in ("z_use", "lookahead_use") if len(figures.get(name, ()))}
+    tagged = model.has_tags and truth.numel() > 0
+    has_slack = q.samples >= FEWEST
+    bounds: dict[str, Kind] = dict.fromkeys(("nll_story", "ppl", "ppl_iw", "ppl_elbo", "bits_per_character"), "bound")
+    estimates: dict[str, Kind] = dict.fromkeys(
+        ("ppl_authors", "kl_z", "mutual_information", "active_units", "z_use", "lookahead_use"), "estimate"
+    )
+    exact: dict[str, Kind] = dict.fromkeys(("q_precision", "accuracy_s", "f1_s"), "exact")
     return Likelihood(
-        **common, samples=samples, nll_story=nll_iw / n, ppl=math.exp(nll_iw / tokens),
-        ppl_iw=math.exp(nll_iw / tokens), ppl_elbo=math.exp(nll_elbo / tokens),
-        ppl_authors=math.exp(nll_authors / tokens),
-        bits_per_character=nll_iw / math.log(2) / common["characters"],
-        q_precision=precision,
-        slack=slack(*(-whole[name].cpu() for name in ("quarter", "half", "iw"))) if samples >= FEWEST else None,
-        kl_z=float(whole["kl_z"].mean()),
-        mutual_information=float(whole["information"].double().mean()),
-        active_units=int((whole["means"].var(0) > ACTIVE).sum()),
-        z_use=mean_and_error(whole["z_use"]) if "z_use" in whole else None,
-        lookahead_use=mean_and_error(ahead) if ahead is not None and ahead.numel() else None,
-        accuracy_s=float((truth == guess).double().mean()) if scored else None,
-        f1_s=macro_f1(truth, guess, model.K) if scored else None,
-        kinds={
-            "nll_story": "bound", "ppl": "bound", "ppl_iw": "bound", "ppl_elbo": "bound", "ppl_authors": "estimate",
-            "bits_per_character": "bound", "q_precision": "exact", "kl_z": "estimate", "mutual_information": "estimate",
-            "active_units": "estimate", "z_use": "estimate", "lookahead_use": "estimate",
-            "accuracy_s": "exact", "f1_s": "exact", **({"slack": "estimate"} if samples >= FEWEST else {}),
-        },
+        **common, samples=q.samples, nll_story=nll["iw"] / n, ppl=ppl["iw"], ppl_iw=ppl["iw"], ppl_elbo=ppl["elbo"],
+        ppl_authors=ppl["authors"], bits_per_character=nll["iw"] / math.log(2) / common["characters"],
+        q_precision=q.precision,
+        slack=slack(*(-figures[name].cpu() for name in ("quarter", "half", "iw"))) if has_slack else None,
+        kl_z=float(figures["kl_z"].mean()), mutual_information=float(figures["information"].double().mean()),
+        active_units=int((figures["means"].var(0) > ACTIVE).sum()), **use,
+        accuracy_s=float((truth == guess).double().mean()) if tagged else None,
+        f1_s=macro_f1(truth, guess, model.K) if tagged else None,
+        kinds={**bounds, **estimates, **exact, **({"slack": "estimate"} if has_slack else {})},
     )  # fmt: skip
 
 
@@ -189,8 +194,7 @@ def _information(
     """log q(Z | X) - log of q's mean over the batch, at the first draw: I(X; Z), but at most log of the batch."""
     numbers = draws.normal[:, 0], None if draws.uniform is None else draws.uniform[:, 0]
     Z = model.draw_posterior(evidence, batch.present, *numbers, posterior).Z
-    n = len(Z)
-    columns = []
+    n, columns = len(Z), []
     for other in range(n):
         phi = type(evidence.phi)(*(t[other : other + 1].expand(n, -1, -1) for t in evidence.phi))
         s = evidence.log_q_S[other : other + 1].exp().expand(n, -1, -1)
@@ -205,8 +209,7 @@ def macro_f1(truth: Int[Tensor, " n"], guess: Int[Tensor, " n"], K: int) -> floa
     """The mean over states of each state's F1, in percent; a state nobody has or guesses is left out."""
     scores = []
     for k in range(K):
-        hit = int(((truth == k) & (guess == k)).sum())
-        both = int((truth == k).sum()) + int((guess == k).sum())
-        if both:
-            scores.append(200 * hit / both)
+        hits, count = int(((truth == k) & (guess == k)).sum()), int((truth == k).sum()) + int((guess == k).sum())
+        if count:
+            scores.append(200 * hits / count)
     return sum(scores) / len(scores)

@@ -1,6 +1,6 @@
-"""The narrator's likelihood on raw text, every nat paid: p(X) with S free, and p(X | S) with VADER's tags given.
+"""The narrator's likelihood on raw text: p(X) with S free, and p(X | S) with VADER's tags given.
 
-Perplexity is per token of the paper's tokenisation with `<eos>`, so that it stands beside the other models':
+Perplexity is per token of the paper's tokenisation with `<eos>`, so that it compares with the other models':
 
     PPL = exp(nats / tokens of the corpus tokeniser),   bits per character = nats / (log 2 * characters)
 """
@@ -24,35 +24,38 @@ from fabula.corpus.states import UNKNOWN
 from fabula.corpus.taggers.sentiment import VaderTagger
 from fabula.corpus.tokenize import tokenise_many
 from fabula.errors import UserError
-from fabula.metrics.record import commit, rounded
+from fabula.metrics.record import commit, mean_and_error, rounded
 from fabula.models.decoders.narrator import NarratorDecoder
 from fabula.models.io.pretrained import load_adapter, load_decoder
+from fabula.sampling.batch import infill_batch
 
 BATCH = {"cpu": 16, "cuda": 256}
 
 
 def story_nats(
-    decoder: NarratorDecoder, stories: Sequence[Sequence[str]], tags: Sequence[Sequence[int | None]] | None, batch: int,
+    decoder: NarratorDecoder,
+    stories: Sequence[Sequence[str]],
+    tags: Sequence[Sequence[int | None]] | None,
+    size: int,
     bar: bool = False,
-) -> Float[Tensor, " story"]:  # fmt: skip
-    """-log p(X) of every story, or -log p(X | S)."""
-    found, device = [], decoder.network.device
-    for first in tqdm(range(0, len(stories), batch), disable=not bar, leave=False, unit="batch"):
-        part = stories[first : first + batch]
-        state, nats = decoder.start(len(part)), torch.zeros(len(part), device=device)
-        for i in range(max(map(len, part))):
-            ids = [[*decoder.tokenizer.encode(x[i]), decoder.tokenizer.end] if i < len(x) else [] for x in part]
-            width = max(map(len, ids))
-            tokens = torch.tensor([row + [0] * (width - len(row)) for row in ids], device=device)
-            s = None
-            if tags is not None:
-                known = [row[i] if i < len(row) else None for row in tags[first : first + batch]]
-                s = torch.tensor([-1 if k is None else k for k in known], device=device)
-            lengths = torch.tensor([len(row) for row in ids], device=device)
-            state, log_p = decoder.read(decoder.begin_sentence(state, s), tokens, lengths)
-            nats -= log_p
-        found.append(nats.double().cpu())
-    return torch.cat(found)
+) -> Float[Tensor, " story"]:
+    """-log p(X) of every story, or -log p(X | S), `size` stories at a time."""
+    parts, device, tokenizer = [], decoder.network.device, decoder.tokenizer
+    for first in tqdm(range(0, len(stories), size), disable=not bar, leave=False, unit="batch"):
+        texts = stories[first : first + size]
+        batch = infill_batch(
+            [[tokenizer.encode(s) for s in story] for story in texts], device=device, end=tokenizer.end
+        )
+        S = torch.full(batch.lengths.shape, UNKNOWN)
+        for row, known in enumerate(tags[first : first + size] if tags is not None else ()):
+            S[row, : len(known)] = torch.tensor([UNKNOWN if k is None else k for k in known])
+        S, state, log_p = S.to(device), decoder.start(len(texts)), torch.zeros(len(texts), device=device)
+        for i in range(batch.X.shape[1]):
+            state = decoder.begin_sentence(state, None if tags is None else S[:, i])
+            state, log_p_sentence = decoder.read(state, batch.X[:, i], batch.lengths[:, i])
+            log_p += log_p_sentence
+        parts.append(-log_p.double().cpu())
+    return torch.cat(parts)
 
 
 def measure_narrator(
@@ -69,24 +72,22 @@ def measure_narrator(
     stories = [story.sentences for story in read_stories(file) if isinstance(story, Story)][:limit]
     if not stories:
         raise UserError(f"{file}: no usable story in it")
-    tagger = VaderTagger()
-    batch = BATCH.get(torch.device(device).type, BATCH["cpu"])
-    nats = story_nats(decoder, stories, None, batch, bar)
-    given = None
+    tagger, size = VaderTagger(), BATCH.get(torch.device(device).type, BATCH["cpu"])
+    nats, given = story_nats(decoder, stories, None, size, bar), None
     if tagger.labels == config.labels:
-        # Of several factors the first alone is given: a sentence's state is then one that is free in the others.
+        # Of several factors only the first is given: the sentence's state is then free in the others.
         free = [UNKNOWN] * (len(config.states.sizes) - 1)
         number = [int(config.states.number(np.array([k, *free]))) for k in range(len(tagger.labels))]
         tags = [[None if k is None else number[k] for k in tagger.tag(story)] for story in stories]
-        given = story_nats(decoder, stories, tags, batch, bar)
+        given = float(story_nats(decoder, stories, tags, size, bar).sum())
     tokens = sum(len(words) + 1 for story in stories for words in tokenise_many(story))
     characters = sum(len(sentence) for story in stories for sentence in story)
-    total, n = float(nats.sum()), len(stories)
-    kinds = dict.fromkeys(("nll_story", "ppl", "bits_per_character", "ppl_given_tags"), "exact")
+    total, per_story = float(nats.sum()), mean_and_error(nats)
     return {
-        "recipe": folder.name, "commit": commit(), "data_hash": digest(Path(file).read_bytes()), "n": n, "samples": 0,
-        "tokens": tokens, "characters": characters, "nll_story": rounded(total / n),
-        "nll_story_se": rounded(float(nats.std()) / math.sqrt(n)) if n > 1 else None,
-        "ppl": rounded(math.exp(total / tokens)), "bits_per_character": rounded(total / math.log(2) / characters),
-        "ppl_given_tags": None if given is None else rounded(math.exp(float(given.sum()) / tokens)), "kinds": kinds,
+        "recipe": folder.name, "commit": commit(), "data_hash": digest(Path(file).read_bytes()), "n": len(stories),
+        "samples": 0, "tokens": tokens, "characters": characters, "nll_story": rounded(per_story.value),
+        "nll_story_se": rounded(per_story.se), "ppl": rounded(math.exp(total / tokens)),
+        "bits_per_character": rounded(total / math.log(2) / characters),
+        "ppl_given_tags": None if given is None else rounded(math.exp(given / tokens)),
+        "kinds": dict.fromkeys(("nll_story", "ppl", "bits_per_character", "ppl_given_tags"), "exact"),
     }  # fmt: skip

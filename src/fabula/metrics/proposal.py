@@ -1,14 +1,14 @@
 """A calibrated q(Z | X) for the importance-weighted bound, and an estimate of how much the bound still lacks.
 
 Training leaves phi_i too sure of Z: the weights w_m = p(X, Z_m) / q(Z_m | X) then vary more than they need, and the
-bound is loose. One number for the whole model, by which phi's precision is multiplied in q, is fitted on validation
-stories by the bound itself. Any q gives a bound, so nothing is risked, and p(X, Z), the model, is untouched.
+bound is loose. One factor of phi's precision in q, for the whole model, is fitted on validation stories by the bound
+itself. Any q gives a bound, and p(X, Z), the model, is untouched.
 
-Slack: what the bound still lacks of log p(X). If it falls with the samples as c M^-beta, two doublings tell it:
+Slack: what the bound still lacks of log p(X). If it falls with the samples as c M^-beta, two doublings give it:
 
     g_1 = L(M/2) - L(M/4),   g_2 = L(M) - L(M/2),   2^beta = g_1 / g_2,   slack(M) = g_2 / (2^beta - 1)
 
-This sees only what the samples see: a mode of p(Z | X) that q never visits is in no estimate.
+It depends on the samples only: a mode of p(Z | X) that q never visits is in no estimate.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike
 
-from fabula.metrics.bound import own_draws, weigh
+from fabula.metrics.bound import independent_draws, weigh
 from fabula.models.batch import StoryDataset
 from fabula.models.protocol import Model
 from fabula.ties import first_best
@@ -29,7 +29,7 @@ WORSE = 2
 FEWEST = 4
 """Samples of which a quarter and a half can be taken."""
 SLOWEST = 1.1
-"""2^beta is taken to be at least this, for a slack of at most ten times what the last doubling gained."""
+"""The least 2^beta, for a slack of at most ten times what the last doubling gained."""
 TWO_POINTS = 3.0
 """Where only the bounds by one sample and by all are known: as if the slack fell as slowly as M^-0.1 (M = 20)."""
 
@@ -38,14 +38,13 @@ TWO_POINTS = 3.0
 def fit_precision(
     model: Model, dataset: StoryDataset, posterior: str, *, stories: int = 48, samples: int = 8, seed: int = 0
 ) -> float:
-    """What phi's precision is multiplied by for the best bound on some validation stories, all by the same draws."""
+    """The factor of phi's precision with the best bound on some validation stories, all by the same draws."""
     if model.latent is None:
         return 1.0
     model.eval()
-    rows = np.random.default_rng(seed).permutation(len(dataset))[:stories]
-    batch = dataset.batch(rows)
+    batch = dataset.batch(np.random.default_rng(seed).permutation(len(dataset))[:stories])
     generator = torch.Generator(dataset.device).manual_seed(seed)
-    draws = own_draws(model, batch, samples, posterior, generator)
+    draws = independent_draws(model, batch, samples, posterior, generator)
     bounds: list[float] = []
     for precision in PRECISIONS:
         bounds.append(float(weigh(model, batch, draws, posterior, precision).log_p.mean()))
@@ -58,13 +57,9 @@ def slack(quarter: ArrayLike, half: ArrayLike, whole: ArrayLike) -> float:
     """Nats a story that a bound by M samples lacks, from each story's negative bound by M/4, M/2 and M of them."""
     means = [float(np.asarray(values, dtype=np.float64).mean()) for values in (quarter, half, whole)]
     first, second = means[0] - means[1], means[1] - means[2]
-    if second <= 0:
-        return 0.0
-    return second / (min(2.0, max(SLOWEST, first / second)) - 1)
+    return second / (min(2.0, max(SLOWEST, first / second)) - 1) if second > 0 else 0.0
 
 
 def slack_of_two(one: ArrayLike, whole: ArrayLike) -> float:
     """The same where only the negative bounds by one sample and by all are known: a cautious multiple of the gain."""
-    return TWO_POINTS * max(
-        0.0, float(np.mean(np.asarray(one, dtype=np.float64) - np.asarray(whole, dtype=np.float64)))
-    )
+    return TWO_POINTS * max(0.0, float(np.mean(np.asarray(one, dtype=np.float64) - np.asarray(whole))))

@@ -30,22 +30,20 @@ def mean_and_error(values: Tensor) -> Figure:
 
 
 def commit() -> str:
-    """The commit this code is of, `+` where it was changed since; the version where there is no repository."""
-    here = Path(__file__).parent
+    """The commit of this code, with `+` where it was changed since; the version where there is no repository."""
+
+    def git(*words: str) -> str:
+        command = ["git", "-C", str(Path(__file__).parent), *words]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
     try:
-        name = _git(here, "rev-parse", "--short=12", "HEAD")
-        changed = _git(here, "status", "--porcelain", "--", ".")
+        return git("rev-parse", "--short=12", "HEAD") + ("+" if git("status", "--porcelain", "--", ".") else "")
     except (OSError, subprocess.CalledProcessError):
         return f"v{__version__}"
-    return name + ("+" if changed else "")
-
-
-def _git(here: Path, *words: str) -> str:
-    return subprocess.run(["git", *words], cwd=here, capture_output=True, text=True, check=True).stdout.strip()
 
 
 def rounded(value: float | None, digits: int = 4) -> float | None:
-    """For JSON: a number with no noise behind its digits, None for what has no meaning."""
+    """For JSON: rounded, and None for what is missing or not finite."""
     return None if value is None or not math.isfinite(value) else round(value, digits)
 
 
