@@ -167,7 +167,9 @@ def _summary(model: SLDS, figures: dict[str, Tensor], q: Proposal, common: dict[
     nll = {name: -float(figures[name].sum()) for name in ("iw", "elbo", "authors")}
     ppl = {name: math.exp(nats / tokens) for name, nats in nll.items()}
     truth, guess = figures["truth"], figures["guess"]
-    use = {name: mean_and_error(figures[name]) for name in ("z_use", "lookahead_use") if len(figures.get(name, ()))}
+    use: dict[str, Any] = {
+        name: mean_and_error(figures[name]) for name in ("z_use", "lookahead_use") if len(figures.get(name, ()))
+    }
     tagged = model.has_tags and truth.numel() > 0
     has_slack = q.samples >= FEWEST
     bounds: dict[str, Kind] = dict.fromkeys(("nll_story", "ppl", "ppl_iw", "ppl_elbo", "bits_per_character"), "bound")
