@@ -1,8 +1,7 @@
-"""Workers on a Ray cluster: actors with a model each; Ray starts one again that dies, and has its chunk done again.
+"""Workers on a Ray cluster: actors with a model each; Ray restarts one that dies, and repeats its chunk.
 
-Plain actors, and not Ray Data: a job here is a stream that is read in order (ids must be met once), cut into chunks
-that are shards, and these are written by one process, which makes "every row once" a matter of a rename. Ray Data would
-cut, schedule and write blocks of its own, and has no names for outputs that a second run could look for.
+Plain actors, not Ray Data: a job is a stream that is read in order, cut into chunks that become shards. One process
+writes them, so that a rename makes "every row once" true. Ray Data would name its outputs differently in a second run.
 """
 
 from __future__ import annotations
@@ -10,89 +9,85 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
-from fabula.apps.fleet.shards import Encoded
-from fabula.apps.fleet.work import Chunk, Work
+from fabula.apps.fleet.engines import Chunk, Work
+from fabula.apps.fleet.shards import Shard
 from fabula.errors import UserError
 
-NEEDS = "--engine ray needs Ray: install fabula-stories[fleet]"
-OBJECTS = 256 << 20
-"""Bytes of the object store that is started here: chunks and shards in flight are far smaller."""
-
+OBJECT_STORE_BYTES = 256 << 20
+"""Of a cluster that is started here: chunks and shards in flight are far smaller."""
 ATTEMPTS = 3
-"""Times that a cluster is asked for: Ray gives a new one thirty seconds to come up, which a busy machine may need."""
+"""To start a cluster: Ray gives a new one thirty seconds to come up, which a busy machine may exceed."""
 
 
 @dataclass(frozen=True)
-class Cluster:
-    """So many actors, on the cluster at an address, else on one that is started on this machine for the job."""
+class RayCluster:
+    """Actors on the cluster at an address, else on one that is started on this machine for the job."""
 
     workers: int
     address: str | None = None
     gpus: int = 0
     """Of each worker."""
 
-    def run(self, work: Work, chunks: Iterator[Chunk]) -> Iterator[tuple[Chunk, Encoded]]:
+    def run(self, work: Work, chunks: Iterator[Chunk]) -> Iterator[tuple[Chunk, Shard]]:
+        ray = self._connect()
+        filler = ray.remote(num_cpus=1, num_gpus=self.gpus, max_restarts=-1, max_task_retries=-1)(Filler)
+        pending: dict[Any, tuple[Any, Chunk]] = {}
+
+        def submit(actor: Any, chunk: Chunk) -> None:
+            pending[actor.fill.remote(chunk)] = (actor, chunk)
+
+        try:
+            for chunk in islice(chunks, self.workers):
+                submit(filler.remote(work), chunk)
+            while pending:
+                (finished,), _ = ray.wait(list(pending), num_returns=1)
+                actor, chunk = pending.pop(finished)
+                try:
+                    shard = ray.get(finished)
+                except ray.exceptions.RayActorError:
+                    submit(filler.remote(work), chunk)  # its machine is lost: another actor, elsewhere
+                    continue
+                except ray.exceptions.RayTaskError as error:
+                    raise error.cause if isinstance(error.cause, UserError) else error from None
+                if (following := next(chunks, None)) is not None:
+                    submit(actor, following)
+                else:
+                    ray.kill(actor)
+                yield chunk, shard
+        finally:
+            ray.shutdown()
+
+    def _connect(self) -> Any:
+        """The module `ray`, connected to a cluster."""
         try:
             import ray
         except ImportError as error:
-            raise UserError(NEEDS, field="engine") from error
+            raise UserError("--engine ray needs Ray: install fabula-stories[fleet]", field="engine") from error
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-        here: dict[str, Any] = {
-            "num_cpus": self.workers, "include_dashboard": False, "object_store_memory": OBJECTS,
-            "_node_ip_address": "127.0.0.1",
-        }  # fmt: skip
+        options: dict[str, Any] = {"address": self.address}
+        if not self.address:
+            options = {"num_cpus": self.workers, "include_dashboard": False, "_node_ip_address": "127.0.0.1"}
+            options["object_store_memory"] = OBJECT_STORE_BYTES
         for attempt in range(ATTEMPTS):
             try:
-                ray.init(**({"address": self.address} if self.address else here), log_to_driver=False)
+                ray.init(**options, log_to_driver=False)
                 break
-            except Exception as error:  # Ray raises plain ones here
+            except Exception as error:  # Ray raises plain exceptions here
                 ray.shutdown()
                 if attempt == ATTEMPTS - 1:
                     where = f"at {self.address}" if self.address else "could be started here"
                     raise UserError(f"no Ray cluster {where}: {str(error)[:200]}", field="address") from error
-        filler: Any = ray.remote(num_cpus=1, num_gpus=self.gpus, max_restarts=-1, max_task_retries=-1)(Filler)
-        try:
-            pending: dict[Any, tuple[Any, Chunk]] = {}
-            for chunk in _some(chunks, self.workers):
-                actor = filler.remote(work)
-                pending[actor.fill.remote(chunk)] = (actor, chunk)
-            while pending:
-                (found,), _ = ray.wait(list(pending), num_returns=1)
-                actor, done = pending.pop(found)
-                try:
-                    shard = ray.get(found)
-                except ray.exceptions.RayActorError:
-                    # Its machine is lost: another actor, elsewhere.
-                    actor = filler.remote(work)
-                    pending[actor.fill.remote(done)] = (actor, done)
-                    continue
-                except ray.exceptions.RayTaskError as error:
-                    raise error.cause if isinstance(error.cause, UserError) else error from None
-                if (more := next(chunks, None)) is not None:
-                    pending[actor.fill.remote(more)] = (actor, more)
-                else:
-                    ray.kill(actor)
-                yield done, shard
-        finally:
-            ray.shutdown()
+        return ray
 
 
 class Filler:
-    """What an actor does: the model is loaded once."""
+    """An actor: the model is loaded once."""
 
     def __init__(self, work: Work) -> None:
-        self._fill = work.begin()
+        self._fill = work.start()
 
-    def fill(self, chunk: Chunk) -> Encoded:
+    def fill(self, chunk: Chunk) -> Shard:
         return self._fill(chunk)
-
-
-def _some(chunks: Iterator[Chunk], n: int) -> Iterator[Chunk]:
-    """Up to n chunks; none is taken beyond them."""
-    for _ in range(n):
-        chunk = next(chunks, None)
-        if chunk is None:
-            return
-        yield chunk

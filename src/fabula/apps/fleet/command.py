@@ -55,21 +55,21 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 def run(args: argparse.Namespace) -> int:
     from fabula.apps.fleet.job import Job
-    from fabula.apps.fleet.job import run as work
+    from fabula.apps.fleet.job import run as run_job
     from fabula.device import pick_device
 
     # A GPU that is named may be another machine's.
     device = str(pick_device("auto")) if args.device == "auto" else args.device
-    said = {key: getattr(args, key) for key in ("candidates", "sampler", *args.settings)}
+    options_given = {key: getattr(args, key) for key in ("candidates", "sampler", *args.settings)}
     job = Job(
         files=args.files, out=args.out, model=args.model, device=device, threads=args.threads, seed=args.seed,
-        defaults={key: value for key, value in said.items() if value is not None}, format=args.format,
+        defaults={key: value for key, value in options_given.items() if value is not None}, format=args.format,
         batch_size=args.batch_size, limit=args.limit, engine=args.engine, workers=args.workers, address=args.address,
     )  # fmt: skip
-    told = work(job, bar=not args.quiet and not args.json and sys.stderr.isatty())
+    manifest = run_job(job, bar=not args.quiet and not args.json and sys.stderr.isatty())
     if args.json:
-        print(json.dumps(told))
+        print(json.dumps(manifest))
         return 0
-    wrong = f", {told['errors']:,} of them with an error" if told["errors"] else ""
-    print(f"{args.out}: {told['rows']:,} rows{wrong}; {told['rows_per_second']:.2f} rows/s")
+    wrong = f", {manifest['errors']:,} of them with an error" if manifest["errors"] else ""
+    print(f"{args.out}: {manifest['rows']:,} rows{wrong}; {manifest['rows_per_second']:.2f} rows/s")
     return 0

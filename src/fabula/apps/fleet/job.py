@@ -16,21 +16,18 @@ from typing import Any
 from tqdm import tqdm
 
 from fabula import __version__
-from fabula.apps.fleet.cluster import Cluster
-from fabula.apps.fleet.engines import ENGINES, Engine, Inline
-from fabula.apps.fleet.local import Local
+from fabula.apps.fleet.cluster import RayCluster
+from fabula.apps.fleet.engines import ENGINES, Chunk, Engine, Inline, Work
+from fabula.apps.fleet.local import WorkerPool
 from fabula.apps.fleet.rows import check_files, estimated_rows, fingerprint, read_items
 from fabula.apps.fleet.shards import Output
-from fabula.apps.fleet.work import Chunk, Work
 from fabula.corpus.pieces import cores
 from fabula.errors import UserError
 from fabula.sampling.many import FillsTogether, together
 from fabula.sampling.settings import whole_number
 
-GROUPS = {"cpu": 8}
-"""Groups of rows in a chunk where nobody says otherwise, `GROUPS_ELSEWHERE` on a device that is not named: a chunk is
-to take about a minute, which is what a kill can cost."""
-GROUPS_ELSEWHERE = 8
+BATCHES = 8
+"""Batches of rows in a shard by default: a shard takes about a minute, which is what a kill can cost."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,18 +65,15 @@ class Job:
         if self.workers is not None and self.engine == "inline":
             raise UserError("inline is this process alone; workers are for local and ray", field="workers")
         if self.rows_of_a_shard() % together(self.device) or self.rows_of_a_shard() < 1:
-            raise UserError(
-                f"batch-size must be a multiple of {together(self.device)}, the rows that are filled in together on "
-                f"{self.device}, not {self.batch_size}", field="batch_size",
-            )  # fmt: skip
+            rows = f"{together(self.device)}, the rows that are filled in together on {self.device}"
+            raise UserError(f"batch-size must be a multiple of {rows}, not {self.batch_size}", field="batch_size")
 
     def rows_of_a_shard(self) -> int:
-        usual = together(self.device) * GROUPS.get(self.device.split(":")[0], GROUPS_ELSEWHERE)
-        return usual if self.batch_size is None else self.batch_size
+        return together(self.device) * BATCHES if self.batch_size is None else self.batch_size
 
 
 def run(job: Job, load: Callable[[], FillsTogether] | None = None, bar: bool = False) -> dict[str, Any]:
-    """Do what is left of a job; the manifest, with the time that this run took."""
+    """Do what is left of a job; returns the manifest with the time that this run took."""
     check_files(job.files)
     began = time.perf_counter()
     size = job.rows_of_a_shard()
@@ -96,15 +90,15 @@ def run(job: Job, load: Callable[[], FillsTogether] | None = None, bar: bool = F
     with output.opened(facts):
         already = sum(rows for rows, _ in output.counts.values())
         total = min(sum(map(estimated_rows, job.files)), job.limit or sys.maxsize) if bar else None
-        with tqdm(desc="filling in", unit=" rows", disable=not bar, initial=already, total=total) as shown:
+        with tqdm(desc="filling in", unit=" rows", disable=not bar, initial=already, total=total) as progress:
             for chunk, shard in engine_of(job).run(work, chunks(job, output, size)):
                 output.write(chunk.number, shard)
-                shown.update(shard.rows)
+                progress.update(shard.rows)
         seconds = time.perf_counter() - began
         made_with = {"fabula": __version__, "torch": metadata.version("torch"), "python": sys.version.split()[0]}
-        told = output.describe(facts, finished=True, made_with=made_with)
-    new = told["rows"] - already
-    return {**told, "already": already, "seconds": round(seconds, 3), "rows_per_second": round(new / seconds, 3)}
+        manifest = output.describe(facts, finished=True, made_with=made_with)
+    rate = (manifest["rows"] - already) / seconds
+    return {**manifest, "already": already, "seconds": round(seconds, 3), "rows_per_second": round(rate, 3)}
 
 
 def engine_of(job: Job) -> Engine:
@@ -113,12 +107,12 @@ def engine_of(job: Job) -> Engine:
     on_gpu = job.device.startswith("cuda")
     if job.engine == "local":
         # Workers share one GPU; a second one hides what the host does between two kernels.
-        return Local(job.workers or (1 if on_gpu else cores()))
-    return Cluster(job.workers or cores(), job.address, gpus=int(on_gpu))
+        return WorkerPool(job.workers or (1 if on_gpu else cores()))
+    return RayCluster(job.workers or cores(), job.address, gpus=int(on_gpu))
 
 
 def chunks(job: Job, output: Output, size: int) -> Iterator[Chunk]:
-    """What is left to do, read as it is asked for."""
+    """The chunks without a shard, read when they are needed."""
     items = islice(read_items(job.files, output.folder), job.limit)
     number = 0
     while rows := list(islice(items, size)):
@@ -128,20 +122,20 @@ def chunks(job: Job, output: Output, size: int) -> Iterator[Chunk]:
 
 
 def load_model(name: str, device: str, threads: int | None) -> FillsTogether:
-    """Imported where it is called: torch takes seconds to begin, and not every process of a job needs it."""
+    """`fabula.load`, imported here: torch takes seconds to import, and not every process of a job needs it."""
     from fabula.api import load
 
     return load(name, device, threads)
 
 
 def model_hash(name: str) -> str:
-    """Of every file that a model is made of; of a narrator also its base."""
+    """A digest of every file of a model, its base included."""
     from fabula.api import find
     from fabula.models.io import files_of
 
-    found = hashlib.blake2b(digest_size=16)
+    digest = hashlib.blake2b(digest_size=16)
     for path in files_of(find(name)):
-        found.update(path.name.encode())
+        digest.update(path.name.encode())
         with path.open("rb") as stream:
-            found.update(hashlib.file_digest(stream, "blake2b").digest())
-    return found.hexdigest()
+            digest.update(hashlib.file_digest(stream, "blake2b").digest())
+    return digest.hexdigest()

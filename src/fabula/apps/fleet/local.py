@@ -1,7 +1,8 @@
-"""Worker processes of this machine, each with a model of its own; one that dies is replaced, and its chunk done again.
+"""Worker processes of this machine, each with its model; one that dies is replaced, and its chunk is repeated.
 
-Workers are started afresh (spawn), so that no lock or thread of this process lives on in them. A worker holds one chunk
-at a time, and reads the next from its pipe. When this process dies, however it dies, the pipe ends, and the worker too.
+`concurrent.futures.ProcessPoolExecutor` will not do: its workers share one result pipe, and a worker that is killed
+while it writes a shard blocks that pipe for ever. Here every worker has a pipe, which ends when either side dies.
+Workers are spawned, so that they inherit no lock or thread of this process.
 """
 
 from __future__ import annotations
@@ -16,109 +17,93 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
-from fabula.apps.fleet.shards import Encoded
-from fabula.apps.fleet.work import Chunk, Work
+from fabula.apps.fleet.engines import Chunk, Work
+from fabula.apps.fleet.shards import Shard
 from fabula.errors import UserError
 
-MOST_DEATHS = 20
-"""A chunk that so many workers die of, one after the other, stops the job: more memory or fewer workers are needed."""
-
+MAX_DEATHS = 20
+"""A chunk at which so many workers die stops the job: it needs more memory or fewer workers."""
 READY = "ready"
-"""What a worker says when its model is loaded."""
+"""Sent by a worker whose model is loaded: a chunk sent earlier could block this process."""
 
 
-@dataclass
 class Worker:
-    """A process, both ends' pipe, and the chunk that it has."""
+    """A process with its pipe, and the chunk that it works on."""
 
-    process: Any
-    pipe: Connection
-    lifeline: Connection
-    chunk: Chunk
+    def __init__(self, work: Work, chunk: Chunk) -> None:
+        context = multiprocessing.get_context("spawn")
+        self.chunk = chunk
+        self.pipe, worker_end = context.Pipe()
+        self.process = context.Process(target=serve, args=(work, worker_end), daemon=True)
+        self.process.start()
+        worker_end.close()
 
-    def begin(self) -> None:
-        """Hand over the chunk; the worker waits for it. One that has just died is found by its sentinel."""
+    def send(self) -> None:
+        """Send the chunk. A worker that has just died is noticed when its pipe is read."""
         with suppress(OSError):
             self.pipe.send(self.chunk)
 
-    def end(self) -> None:
-        self.lifeline.close()
+    def receive(self) -> Any:
+        """READY, a shard, an exception, or None where the worker has died; what it sent before it died counts."""
+        try:
+            return self.pipe.recv() if self.pipe.poll() else None
+        except (EOFError, OSError):
+            return None
+
+    def stop(self) -> None:
+        self.process.kill()
         self.pipe.close()
         self.process.join()
 
 
 @dataclass(frozen=True)
-class Local:
-    """So many workers on this machine."""
+class WorkerPool:
+    """Worker processes on this machine."""
 
     workers: int
 
-    def run(self, work: Work, chunks: Iterator[Chunk]) -> Iterator[tuple[Chunk, Encoded]]:
-        context = multiprocessing.get_context("spawn")
-        waiting: list[Chunk] = []
+    def run(self, work: Work, chunks: Iterator[Chunk]) -> Iterator[tuple[Chunk, Shard]]:
         deaths: dict[int, int] = {}
-        team: list[Worker] = []
-
-        def next_chunk() -> Chunk | None:
-            return waiting.pop() if waiting else next(chunks, None)
-
-        def hire(chunk: Chunk) -> None:
-            here, there = context.Pipe()
-            alive, lifeline = context.Pipe(duplex=False)
-            process = context.Process(target=serve, args=(work, there, alive), daemon=True)
-            process.start()
-            there.close()
-            alive.close()
-            team.append(Worker(process, here, lifeline, chunk))
-
+        pool: list[Worker] = []
         try:
-            while len(team) < self.workers and (chunk := next_chunk()) is not None:
-                hire(chunk)
-            while team:
-                ready = set(wait([handle for w in team for handle in (w.pipe, w.process.sentinel)]))
-                for worker in [w for w in team if w.pipe in ready or w.process.sentinel in ready]:
-                    try:
-                        # What a worker sent before it died counts.
-                        answer = worker.pipe.recv() if worker.pipe.poll() else None
-                    except (EOFError, OSError):
-                        answer = None
+            while len(pool) < self.workers and (chunk := next(chunks, None)) is not None:
+                pool.append(Worker(work, chunk))
+            while pool:
+                ready = set(wait([handle for one in pool for handle in (one.pipe, one.process.sentinel)]))
+                for worker in [one for one in pool if one.pipe in ready or one.process.sentinel in ready]:
+                    answer, chunk = worker.receive(), worker.chunk
                     if isinstance(answer, BaseException):
                         raise answer
-                    if answer is None:
-                        team.remove(worker)
-                        worker.process.kill()
-                        worker.end()
-                        number = worker.chunk.number
-                        deaths[number] = deaths.get(number, 0) + 1
-                        if deaths[number] >= MOST_DEATHS:
-                            told = f"{MOST_DEATHS} workers have died of chunk {number} (exit {worker.process.exitcode})"
-                            raise UserError(f"{told}; run again with fewer workers or a smaller batch size")
-                        hire(worker.chunk)
-                        continue
                     if answer == READY:
-                        worker.begin()
-                        continue
-                    done, deaths = worker.chunk, {}
-                    chunk = next_chunk()
-                    if chunk is None:
-                        team.remove(worker)
-                        worker.end()
+                        worker.send()
+                    elif answer is None:
+                        worker.stop()
+                        deaths[chunk.number] = deaths.get(chunk.number, 0) + 1
+                        if deaths[chunk.number] >= MAX_DEATHS:
+                            exit = worker.process.exitcode
+                            message = f"{MAX_DEATHS} workers have died of chunk {chunk.number} (exit {exit})"
+                            raise UserError(f"{message}; run again with fewer workers or a smaller batch size")
+                        pool[pool.index(worker)] = Worker(work, chunk)
                     else:
-                        worker.chunk = chunk
-                        worker.begin()
-                    yield done, answer
+                        deaths = {}
+                        if (following := next(chunks, None)) is None:
+                            worker.stop()
+                            pool.remove(worker)
+                        else:
+                            worker.chunk = following
+                            worker.send()
+                        yield chunk, answer
         finally:
-            for worker in team:
-                worker.process.kill()
-                worker.end()
+            for worker in pool:
+                worker.stop()
 
 
-def serve(work: Work, pipe: Connection, alive: Connection) -> None:
-    """A worker's life: chunks in, shards out, until the pipe ends."""
+def serve(work: Work, pipe: Connection) -> None:
+    """The main function of a worker: chunks in, shards out, until the pipe ends."""
     os.environ.setdefault("OMP_NUM_THREADS", "1")
-    threading.Thread(target=_end_with, args=(alive,), daemon=True).start()
+    threading.Thread(target=_exit_with_parent, daemon=True).start()
     try:
-        fill = work.begin()
+        fill = work.start()
         pipe.send(READY)
         while True:
             try:
@@ -134,9 +119,9 @@ def serve(work: Work, pipe: Connection, alive: Connection) -> None:
         pipe.send(RuntimeError(f"a worker failed: {error}\n{traceback.format_exc()}"))
 
 
-def _end_with(alive: Connection) -> None:
-    """Ends this process when the one that started it is gone; nothing is ever sent."""
-    try:
-        alive.recv_bytes()
-    except (EOFError, OSError):
-        os._exit(1)
+def _exit_with_parent() -> None:
+    """End this process when the one that started it ends, in whatever way."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)

@@ -22,7 +22,7 @@ LINE_BYTES = 2 << 20
 """Of a line of JSON or CSV. The longest story that is accepted has about one million bytes."""
 PARQUET_ROWS = 256
 """Rows of Parquet that are read at a time."""
-NEEDS = "reading and writing Parquet needs pyarrow: install fabula-stories[fleet]"
+NEEDS_PYARROW = "reading and writing Parquet needs pyarrow: install fabula-stories[fleet]"
 
 
 def format_of(path: Path) -> str:
@@ -33,7 +33,7 @@ def format_of(path: Path) -> str:
 
 
 def check_files(files: Sequence[Path]) -> None:
-    """Files that are not there are a mistake of the call, and not of a row."""
+    """Raise a UserError where a file is missing or of an unknown format."""
     for path in files:
         format_of(path)
         if not path.is_file():
@@ -44,21 +44,21 @@ def fingerprint(path: Path) -> dict[str, Any]:
     """Enough to tell a changed input from the same one, without reading all of it."""
     size = path.stat().st_size
     with path.open("rb") as stream:
-        found = hashlib.blake2b(stream.read(1 << 20), digest_size=16)
+        digest = hashlib.blake2b(stream.read(1 << 20), digest_size=16)
         stream.seek(max(0, size - (1 << 20)))
-        found.update(stream.read())
-    return {"name": path.name, "bytes": size, "ends": found.hexdigest()}
+        digest.update(stream.read())
+    return {"name": path.name, "bytes": size, "ends": digest.hexdigest()}
 
 
 def estimated_rows(path: Path) -> int:
-    """About how many rows a file has, Parquet says it, lines are counted at its beginning."""
+    """About how many rows a file has: Parquet says it, and lines are counted at the beginning of a text."""
     if format_of(path) == "parquet":
         try:
             from pyarrow import parquet
 
             return int(parquet.read_metadata(path).num_rows)
         except Exception:
-            return 1  # said by the reader, as the error of a row
+            return 1  # the reader reports it as the error of a row
     with path.open("rb") as stream:
         beginning = stream.read(4 << 20)
     return round(beginning.count(b"\n") * path.stat().st_size / max(1, len(beginning)))
@@ -74,10 +74,6 @@ def read_items(files: Sequence[Path], folder: Path | None = None) -> Iterator[It
     return items if folder is None else _first_of_each_id(items, folder)
 
 
-def _item(row: Any) -> Item:
-    return checked(0, row)
-
-
 def _broken(error: str, id: Any = None) -> Item:
     return Item(0, id, None, error)
 
@@ -86,7 +82,7 @@ def _lines(stream: BinaryIO) -> Iterator[bytes | None]:
     """Lines of at most `LINE_BYTES`; None in place of a longer one."""
     while line := stream.readline(LINE_BYTES):
         if len(line) == LINE_BYTES and not line.endswith(b"\n"):
-            while (rest := stream.readline(LINE_BYTES)) and not rest.endswith(b"\n"):
+            while (part := stream.readline(LINE_BYTES)) and not part.endswith(b"\n"):
                 pass
             yield None
         else:
@@ -102,7 +98,7 @@ def _read_jsonl(path: Path) -> Iterator[Item]:
             if not line.strip():
                 continue
             try:
-                yield _item(json.loads(line.decode("utf-8-sig" if number == 0 else "utf-8")))
+                yield checked(0, json.loads(line.decode("utf-8-sig" if number == 0 else "utf-8")))
             except UnicodeDecodeError as error:
                 yield _broken(f"not valid UTF-8 at byte {error.start + 1} of the row", _id_of(line))
             except (ValueError, RecursionError) as error:
@@ -110,9 +106,9 @@ def _read_jsonl(path: Path) -> Iterator[Item]:
 
 
 def _id_of(line: bytes) -> Any:
-    """The id of a row of which some bytes are no text, if it can be made out."""
+    """The id of a row that is not valid UTF-8, if it can be read."""
     try:
-        item = _item(json.loads(line.decode("utf-8", errors="replace")))
+        item = checked(0, json.loads(line.decode("utf-8", errors="replace")))
     except (ValueError, RecursionError):
         return None
     return None if "\ufffd" in str(item.id) else item.id
@@ -149,27 +145,26 @@ def _csv_item(header: Sequence[str], cells: Sequence[str]) -> Item:
     sentences = []
     for name, cell in zip(header, cells, strict=True):
         if any("\udc80" <= c <= "\udcff" for c in cell):
-            id = row.get("id")
-            return _broken(f"not valid UTF-8 in column {name}", id)
+            return _broken(f"not valid UTF-8 in column {name}", row.get("id"))
         if name.startswith("sentence") and name[8:].isdecimal():
             sentences.append(cell if cell.strip() else None)
         elif cell:
             row[name] = cell
     if sentences:
         row["sentences"] = sentences
-    return _item(_parsed(row))
+    return checked(0, _parsed(row))
 
 
 def _parsed(row: Mapping[str, Any]) -> dict[str, Any]:
     """Columns of text that hold JSON (`sentences`, `settings` and the like) as what they hold."""
-    found = dict(row)
+    parsed = dict(row)
     for name in ("sentences", "starts", "people", "notes", "settings", "candidates", "seed"):
-        if isinstance(found.get(name), str):
+        if isinstance(parsed.get(name), str):
             try:
-                found[name] = json.loads(found[name])
+                parsed[name] = json.loads(parsed[name])
             except (ValueError, RecursionError):
-                continue  # said when it is used: it is not of the right type
-    return found
+                continue  # reported when the row is checked: the type is wrong
+    return parsed
 
 
 def _read_parquet(path: Path) -> Iterator[Item]:
@@ -178,7 +173,7 @@ def _read_parquet(path: Path) -> Iterator[Item]:
         import pyarrow
         from pyarrow import parquet
     except ImportError as error:
-        raise UserError(NEEDS, field="files") from error
+        raise UserError(NEEDS_PYARROW, field="files") from error
     try:
         file = parquet.ParquetFile(path, memory_map=False)
     except (pyarrow.ArrowException, OSError) as error:
@@ -204,7 +199,7 @@ def _parquet_item(cells: Mapping[str, Any]) -> Item:
             return _broken(f"not valid UTF-8 in column {name}", row.get("id"))
         if value is not None:
             row[name] = value
-    return _item(_parsed(row))
+    return checked(0, _parsed(row))
 
 
 def _one_line(error: Exception) -> str:
@@ -218,20 +213,20 @@ def _first_of_each_id(items: Iterable[Item], folder: Path) -> Iterator[Item]:
     """Ids on disk, by a digest of 16 bytes: in memory they would grow with the input."""
     path = folder / "ids.sqlite"
     path.unlink(missing_ok=True)
-    with closing(sqlite3.connect(path, isolation_level=None)) as known:
+    with closing(sqlite3.connect(path, isolation_level=None)) as ids:
         # No journal: it is made anew by every run, which reads the input from its beginning.
-        known.execute("PRAGMA journal_mode = OFF")
-        known.execute("PRAGMA synchronous = OFF")
-        known.execute("CREATE TABLE ids (id BLOB PRIMARY KEY, row INTEGER) WITHOUT ROWID")
-        known.execute("BEGIN")
+        ids.execute("PRAGMA journal_mode = OFF")
+        ids.execute("PRAGMA synchronous = OFF")
+        ids.execute("CREATE TABLE ids (id BLOB PRIMARY KEY, row INTEGER) WITHOUT ROWID")
+        ids.execute("BEGIN")
         for item in items:
             if item.row is None:
                 yield item
                 continue
             key = hashlib.blake2b(str(item.id).encode("utf-8", "surrogatepass"), digest_size=16).digest()
-            if known.execute("INSERT OR IGNORE INTO ids VALUES (?, ?)", (key, item.number)).rowcount:
+            if ids.execute("INSERT OR IGNORE INTO ids VALUES (?, ?)", (key, item.number)).rowcount:
                 yield item
             else:
-                first = known.execute("SELECT row FROM ids WHERE id = ?", (key,)).fetchone()[0]
+                first = ids.execute("SELECT row FROM ids WHERE id = ?", (key,)).fetchone()[0]
                 yield item.wrong(f"the id stands already in row {first}")
     path.unlink(missing_ok=True)

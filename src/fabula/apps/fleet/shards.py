@@ -4,8 +4,8 @@
     DIR/part-000000.jsonl      results of the first chunk of rows, in the order of the input; or .parquet
     DIR/shards.jsonl           rows and errors of each shard, so that a resumed run need not read them
 
-A shard is written under another name, flushed to the disk and renamed, so a name that is there is a chunk that is done:
-a run that was killed anywhere goes on with the chunks that have none.
+A shard is written under another name, flushed to the disk and renamed. So a file with a shard's name is complete, and a
+run that was killed anywhere goes on with the chunks that have none.
 """
 
 from __future__ import annotations
@@ -13,54 +13,47 @@ from __future__ import annotations
 import fcntl
 import io
 import json
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fabula.apps.fleet.rows import NEEDS
+from fabula.apps.fleet.rows import NEEDS_PYARROW
 from fabula.corpus.folder import faults_of, write_whole
 from fabula.errors import UserError
 
 MANIFEST, JOURNAL, LOCK = "manifest.json", "shards.jsonl", ".lock"
 
 
-class Encoded(NamedTuple):
-    """A shard's content, made where its rows were filled in."""
+class Shard(NamedTuple):
+    """The content of a shard, made by the worker that filled in its rows."""
 
     data: bytes
     rows: int
     errors: int
 
 
-def encode(results: Sequence[Mapping[str, Any]], format: str) -> Encoded:
+def encode(results: Sequence[Mapping[str, Any]], format: str) -> Shard:
     errors = sum("error" in result for result in results)
     if format == "jsonl":
         data = "".join(json.dumps(result, ensure_ascii=False) + "\n" for result in results).encode("utf-8", "replace")
-        return Encoded(data, len(results), errors)
+        return Shard(data, len(results), errors)
     try:
         import pyarrow
         from pyarrow import parquet
     except ImportError as error:
-        raise UserError(NEEDS, field="format") from error
+        raise UserError(NEEDS_PYARROW, field="format") from error
     text = pyarrow.string()
-    candidate = pyarrow.struct(
-        {
-            "sentences": pyarrow.list_(text),
-            "tags": pyarrow.list_(text),
-            "score": pyarrow.float64(),
-            "factors": pyarrow.list_(pyarrow.map_(text, text)),
-        }
-    )
+    texts, factors = pyarrow.list_(text), pyarrow.list_(pyarrow.map_(text, text))
+    candidate = pyarrow.struct({"sentences": texts, "tags": texts, "score": pyarrow.float64(), "factors": factors})
+    candidates = pyarrow.list_(candidate)
     schema = pyarrow.schema(
-        {"row": pyarrow.int64(), "id": text, "candidates": pyarrow.list_(candidate), "notes": pyarrow.list_(text),
-         "error": text}
-    )  # fmt: skip
+        {"row": pyarrow.int64(), "id": text, "candidates": candidates, "notes": texts, "error": text}
+    )
     table = [{**result, "id": None if result["id"] is None else str(result["id"])} for result in results]
     sink = io.BytesIO()
     parquet.write_table(pyarrow.Table.from_pylist(table, schema), sink, compression="zstd")
-    return Encoded(sink.getvalue(), len(results), errors)
+    return Shard(sink.getvalue(), len(results), errors)
 
 
 class Output:
@@ -76,7 +69,7 @@ class Output:
 
     @contextmanager
     def opened(self, job: Mapping[str, Any]) -> Iterator[None]:
-        """Held by this process alone; what an earlier run of the same job has done is known afterwards."""
+        """Lock the folder for this process, and find the shards of an earlier run of the same job."""
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             lock = (self.folder / LOCK).open("w")
@@ -93,77 +86,76 @@ class Output:
     def _resume(self, job: Mapping[str, Any]) -> None:
         path = self.folder / MANIFEST
         if not path.exists():
-            strange = [file.name for file in self.folder.iterdir() if not file.name.startswith(".")]
-            if strange:
-                raise UserError(f"{self.folder} is neither empty nor the folder of a job: {strange[0]}", field="out")
+            others = [file.name for file in self.folder.iterdir() if not file.name.startswith(".")]
+            if others:
+                raise UserError(f"{self.folder} is neither empty nor the folder of a job: {others[0]}", field="out")
             self.describe(job, finished=False)
             return
         try:
             earlier = json.loads(path.read_text(encoding="utf-8"))["job"]
         except (ValueError, KeyError, TypeError) as error:
             raise UserError(f"{path} is damaged: {error}", field="out") from error
-        other = [key for key in {**earlier, **job} if earlier.get(key) != json.loads(json.dumps(job.get(key)))]
-        if other:
-            raise UserError(
-                f"{self.folder} holds a job with another {', '.join(other)}; go on with the same, or choose another "
-                "folder", field="out",
-            )  # fmt: skip
-        known = self._journal()
+        changed = [key for key in {**earlier, **job} if earlier.get(key) != json.loads(json.dumps(job.get(key)))]
+        if changed:
+            message = f"{self.folder} holds a job with another {', '.join(changed)}"
+            raise UserError(f"{message}; go on with the same, or choose another folder", field="out")
+        counts = self._journal()
         for file in self.folder.glob(f"part-*.{self.format}"):
-            if match := re.fullmatch(r"part-(\d+)\.\w+", file.name):
-                number = int(match[1])
-                self.counts[number] = known.get(number) or _count(file)
-        for left in self.folder.glob("*.tmp"):
-            left.unlink()
+            number = _number_of(file)
+            self.counts[number] = counts.get(number) or _count(file)
+        for unfinished in self.folder.glob("*.tmp"):
+            unfinished.unlink()
 
     def _journal(self) -> dict[int, tuple[int, int]]:
-        found = {}
+        counts = {}
         path = self.folder / JOURNAL
         for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
             try:
                 entry = json.loads(line)
-                found[int(entry["shard"])] = (int(entry["rows"]), int(entry["errors"]))
+                counts[int(entry["shard"])] = (int(entry["rows"]), int(entry["errors"]))
             except (ValueError, KeyError, TypeError):
-                continue  # cut off by a kill: the shard itself is asked
-        return found
+                continue  # cut off by a kill: the rows of the shard are counted instead
+        return counts
 
-    def write(self, number: int, shard: Encoded) -> None:
+    def write(self, number: int, shard: Shard) -> None:
         with faults_of(self.path(number)):
             write_whole(self.path(number), shard.data)
         self.counts[number] = (shard.rows, shard.errors)
         with (self.folder / JOURNAL).open("a", encoding="utf-8") as stream:
-            # Begins with a new line, so that half a line of a killed run does not spoil this one.
+            # The newline comes first, so that half a line of a killed run does not spoil this one.
             stream.write("\n" + json.dumps({"shard": number, "rows": shard.rows, "errors": shard.errors}))
 
     def describe(self, job: Mapping[str, Any], finished: bool, **more: Any) -> dict[str, Any]:
         """Write the manifest."""
         rows, errors = (sum(count[i] for count in self.counts.values()) for i in (0, 1))
         counts = {"rows": rows, "errors": errors, "shards": len(self.counts)}
-        told = {"finished": finished, **counts, "job": dict(job), **more}
+        manifest = {"finished": finished, **counts, "job": dict(job), **more}
         with faults_of(self.folder / MANIFEST):
-            write_whole(self.folder / MANIFEST, (json.dumps(told, ensure_ascii=False, indent=1) + "\n").encode())
-        return told
+            write_whole(self.folder / MANIFEST, (json.dumps(manifest, ensure_ascii=False, indent=1) + "\n").encode())
+        return manifest
+
+
+def _number_of(path: Path) -> int:
+    return int(path.stem.removeprefix("part-"))
 
 
 def _count(path: Path) -> tuple[int, int]:
-    """Rows and errors of a shard that the journal does not know."""
+    """Rows and errors of a shard that is missing in the journal."""
+    is_error = [result.get("error") is not None for result in _read_shard(path)]
+    return len(is_error), sum(is_error)
+
+
+def _read_shard(path: Path) -> list[dict[str, Any]]:
     if path.suffix == ".jsonl":
         with path.open(encoding="utf-8") as stream:
-            wrong = ["error" in json.loads(line) for line in stream]
-    else:
-        from pyarrow import parquet
+            return [json.loads(line) for line in stream]
+    from pyarrow import parquet
 
-        wrong = [error is not None for error in parquet.read_table(path, columns=["error"])["error"].to_pylist()]
-    return len(wrong), sum(wrong)
+    rows: list[dict[str, Any]] = parquet.read_table(path).to_pylist()
+    return rows
 
 
 def read_results(folder: Path) -> Iterator[dict[str, Any]]:
     """The results of a job in the order of the input."""
-    for path in sorted(folder.glob("part-*"), key=lambda path: int(re.sub(r"\D", "", path.stem))):
-        if path.suffix == ".jsonl":
-            with path.open(encoding="utf-8") as stream:
-                yield from map(json.loads, stream)
-        elif path.suffix == ".parquet":
-            from pyarrow import parquet
-
-            yield from parquet.read_table(path).to_pylist()
+    for path in sorted(folder.glob("part-*"), key=_number_of):
+        yield from _read_shard(path)
