@@ -52,24 +52,6 @@ def test_the_dragged_arc_is_the_candidates_arc(desk: Desk) -> None:
     expect(desk.point(3)).to_have_attribute("aria-valuetext", "glad, fixed")
 
 
-def test_an_arc_in_one_stroke_and_by_its_shape(desk: Desk) -> None:
-    first, last = (desk.row(n).locator(".arc-cell").bounding_box() for n in (1, 5))
-    assert first is not None
-    assert last is not None
-    mouse = desk.page.mouse
-    mouse.move(first["x"] + 4, first["y"] + 8)
-    mouse.down()
-    mouse.move(last["x"] + last["width"] - 4, last["y"] + 8, steps=24)
-    mouse.up()
-    points = desk.page.get_by_role("slider")
-    said = [point.get_attribute("aria-valuetext") for point in points.all()]
-    assert (said[0], said[2], said[4]) == ("sad, fixed", "neither, fixed", "glad, fixed")
-    desk.page.get_by_role("button", name="Shape of the arc").click()
-    desk.page.get_by_role("menuitem", name="Man in a hole").click()
-    said = [point.get_attribute("aria-valuetext") for point in points.all()]
-    assert [told and told.split(",")[0] for told in said] == ["glad", "neither", "sad", "neither", "glad"]
-
-
 def test_regenerate_one_line_and_force_its_opening(desk: Desk) -> None:
     desk.type(*STORY).fill().take(1)
     before = desk.texts
@@ -93,26 +75,6 @@ def test_regenerate_one_line_and_force_its_opening(desk: Desk) -> None:
     assert all(card[0].startswith("His neighbour") for card in offered)
     desk.take(2)
     assert desk.texts == [*before[:2], *offered[1], *before[3:]]
-
-
-def test_regenerating_a_line_writes_no_other(desk: Desk) -> None:
-    """Lines that stand are given, blank ones are left out: one line is written, and only that is offered and taken."""
-    desk.type(*STORY)
-    desk.point(1).press("Home")
-    desk.point(3).press("End")
-    with desk.page.expect_request("**/api/fill/stream") as asked:
-        desk.tool(3, "Regenerate this line").click()
-    body = asked.value.post_data_json
-    assert body is not None
-    assert (body["sentences"], body["arc"]) == ([FIRST, None, LAST], ["negative", "positive", None])
-    desk.done()
-    offered = desk.offered()
-    assert all(len(card) == 1 for card in offered)
-    desk.take(2)
-    assert desk.texts == [FIRST, "", *offered[1], "", LAST]
-    expect(desk.page.locator("#stale")).to_be_hidden()
-    desk.tool(3, "Why this sentence").click()
-    expect(desk.row(3).locator(".verdict")).to_be_visible()
 
 
 def test_lines_are_locked_marked_cleared_moved_added_removed_pasted(desk: Desk) -> None:
@@ -153,22 +115,6 @@ def paste(page: Page, text: str) -> None:
         }""",
         text,
     )
-
-
-def test_two_to_sixty_four_lines(desk: Desk) -> None:
-    page = desk.page
-    desk.line(1).focus()
-    paste(page, " ".join(f"This is number {n}." for n in range(70)))
-    assert len(desk.texts) == 64
-    expect(page.locator("#note")).to_contain_text("6 more did not fit")
-    expect(page.get_by_role("button", name="Add a line")).to_be_disabled()
-    page.keyboard.press("Control+z")
-    for _ in range(3):
-        desk.menu(1, "Remove")
-    assert len(desk.texts) == 2
-    desk.row(1).hover()
-    desk.tool(1, "More for line 1").click()
-    expect(page.get_by_role("menuitem", name="Remove")).to_have_attribute("aria-disabled", "true")
 
 
 def test_a_link_gives_the_same_candidates(desk: Desk) -> None:

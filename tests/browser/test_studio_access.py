@@ -7,7 +7,6 @@ import re
 import pytest
 from axe_playwright_python.sync_playwright import Axe  # type: ignore[import-untyped]
 from desk import Desk
-from lanes import three_lanes
 from machinery import Server, Watch
 from playwright.sync_api import Browser, Page, expect
 
@@ -111,29 +110,3 @@ def test_axe(browser: Browser, studio: Server, watch: Watch, scheme: str, width:
     assert not {where: told for where, told in found.items() if told}
     assert wide <= width
     assert not watch.unexpected
-
-
-@pytest.mark.parametrize(("scheme", "width"), [("dark", 360), ("light", 1280)])
-def test_axe_of_lanes(browser: Browser, studio: Server, watch: Watch, scheme: str, width: int) -> None:
-    size = {"width": width, "height": 900}
-    context = browser.new_context(viewport=size, color_scheme=scheme, reduced_motion="reduce")  # type: ignore[arg-type]
-    desk = Desk(context.new_page(), studio.url).open()
-    three_lanes(desk)
-    desk.point(2).press("End")
-    desk.page.get_by_role("button", name="verb", exact=True).click()
-    expect(desk.row(2).locator(".asked")).to_have_text("glad")
-    found = problems(desk.page)
-    context.close()
-    assert not found
-
-
-def test_the_choice_of_light_and_dark_is_remembered(desk: Desk) -> None:
-    page = desk.page
-    colour = "() => getComputedStyle(document.body).backgroundColor"
-    light = page.evaluate(colour)
-    page.get_by_role("button", name="Light or dark").click()
-    page.get_by_role("menuitemradio", name="Dark").click()
-    dark = page.evaluate(colour)
-    assert dark != light
-    desk.reload()
-    assert page.evaluate(colour) == dark

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import re
-from pathlib import Path
 
 import httpx
 import pytest
@@ -87,27 +85,6 @@ def test_a_line_that_is_refused_holds_up_no_other(desk: Desk, watch: Watch) -> N
     assert desk.texts == [FIRST, "x" * 4500, "", "", LAST]  # from the browser's own copy
 
 
-def test_an_endless_line_is_not_pasted(desk: Desk) -> None:
-    """40,000 dots froze the tab; now they are refused, and what is typed next is there."""
-    desk.line(1).focus()
-    desk.page.evaluate(
-        """text => {
-            const clipboardData = new DataTransfer();
-            clipboardData.setData("text/plain", text);
-            const options = {clipboardData, bubbles: true, cancelable: true};
-            const event = new ClipboardEvent("paste", options);
-            if (document.activeElement.dispatchEvent(event)) {
-                document.activeElement.value = text;
-                document.activeElement.dispatchEvent(new Event("input", {bubbles: true}));
-            }
-        }""",
-        "." * 40_000,
-    )
-    expect(desk.page.locator("#note")).to_contain_text("at most 4,000")
-    desk.line(1).press_sequentially("Still here.")
-    assert desk.texts[0] == "Still here."
-
-
 def test_what_no_server_took_is_there_again(desk: Desk, watch: Watch) -> None:
     """The window goes while the server is away: both for a stored story and for one that never was."""
     watch.allow("ERR_INTERNET_DISCONNECTED")
@@ -134,30 +111,6 @@ def test_what_no_server_took_is_there_again(desk: Desk, watch: Watch) -> None:
     bar.get_by_role("button", name="Open it").click()
     expect(other.line(1)).to_have_value("A story that never reached a server.")
     other.saved()
-
-
-def test_a_branch_deleted_elsewhere_is_a_branch(desk: Desk, watch: Watch) -> None:
-    watch.allow("404")
-    desk.type(FIRST).saved()
-    desk.page.get_by_role("button", name="Branch here").click()
-    expect(desk.page.locator("#tree button.name")).to_have_count(2)
-    url = desk.page.url.replace("#s=", "api/stories/").replace("&b=", "/branches/")
-    assert httpx.delete(url, timeout=20).status_code == 204
-    desk.line(2).fill("Mine.")
-    bar = desk.page.get_by_role("alert").filter(has_text="This branch was deleted in another window")
-    bar.get_by_role("button", name="Keep mine as a branch").click()
-    desk.saved()
-    expect(desk.page.locator("#tree button.name")).to_have_text(["main", "branch 2 (mine)"])
-    assert on_server(desk)[:2] == [FIRST, "Mine."]
-
-
-def test_a_story_of_another_model_can_be_filled_in(desk: Desk, tmp_path: Path) -> None:
-    lines = [{"text": text, "write": False, "locked": False, "start": "", "tag": None} for text in (FIRST, "", LAST)]
-    told = {"format": "fabula-story", "version": 1, "title": "Far", "state": {"lines": lines, "model": "elsewhere"}}
-    (tmp_path / "far.json").write_text(json.dumps(told), encoding="utf-8")
-    desk.page.locator("#import").set_input_files(tmp_path / "far.json")
-    expect(desk.page.get_by_role("alert")).to_contain_text("“elsewhere”, which is not installed here")
-    desk.fill()
 
 
 def test_back_goes_to_the_story_before(desk: Desk) -> None:
@@ -195,19 +148,3 @@ def test_two_windows_of_one_browser_show_the_same(desk: Desk) -> None:
     expect(other.line(3)).to_have_value("From the first.")
     expect(desk.page.get_by_role("alert")).to_have_count(0)
     other.page.close()
-
-
-def test_no_more_is_asked_for_than_the_model_can_follow(desk: Desk) -> None:
-    """Thirty open lines after the last given one: twenty are asked for, the page says so, and they can be taken."""
-    desk.type(FIRST)
-    for _ in range(26):
-        desk.page.get_by_role("button", name="Add a line").click()
-    assert len(desk.texts) == 31
-    with desk.page.expect_request("**/api/fill/stream") as asked:
-        desk.page.get_by_role("button", name="Fill in").click()
-    body = asked.value.post_data_json
-    assert body is not None
-    assert body["sentences"] == [FIRST, *[None] * 20]
-    expect(desk.page.get_by_role("alert")).to_contain_text("Only the first 20 open lines")
-    desk.done().take(1)
-    assert [bool(text) for text in desk.texts] == [True] * 21 + [False] * 10

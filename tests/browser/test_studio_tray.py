@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import re
 
 import pytest
 from desk import Desk
-from playwright.sync_api import Route, expect
+from playwright.sync_api import expect
 
 pytestmark = pytest.mark.system
 
@@ -53,18 +52,6 @@ def test_two_candidates_are_compared_and_one_line_taken(desk: Desk) -> None:
     dialog.get_by_role("button", name="Take line 3 of the second").click()
     dialog.get_by_role("button", name="Close").click()
     assert desk.texts == [FIRST, "", offered[1][1], "", LAST]
-
-
-def test_a_branch_begins_with_a_candidate(desk: Desk) -> None:
-    page = desk.page
-    desk.type(*STORY).fill()
-    offered = desk.offered()
-    more(desk, 2, "Branch from this")
-    expect(page.locator("#tree button.name")).to_have_text(["main", "branch 2"])
-    expect(desk.line(2)).to_have_value(offered[1][0])
-    desk.saved()
-    page.locator("#tree button.name").first.click()
-    expect(desk.line(2)).to_have_value("")
 
 
 def test_stories_are_searched_renamed_duplicated_and_thrown_away(desk: Desk) -> None:
@@ -146,26 +133,3 @@ def test_more_like_one_and_different_from_these(desk: Desk) -> None:
         desk.away().done()
     assert (asked.value.post_data_json or {})["notes"] == []
     assert not [card for card in desk.offered() if card in liked]
-
-
-def test_what_a_critic_says_is_shown_where_it_says_something(desk: Desk) -> None:
-    page = desk.page
-
-    def judged(route: Route) -> None:
-        answer = route.fetch()
-        rows = []
-        for row in answer.text().split("\n"):
-            if row.startswith("data: ") and '"candidates"' in row:
-                told = json.loads(row[6:])
-                told["candidates"][0]["parts"] = {"holds_together": 2.2, "reads_easily": -3.7, "weakest": 3}
-                row = f"data: {json.dumps(told)}"
-            rows.append(row)
-        route.fulfill(response=answer, body="\n".join(rows))
-
-    page.route("**/api/fill/stream", judged)
-    desk.type(*STORY).fill()
-    verdicts = page.get_by_role("list", name="What the critic says")
-    expect(verdicts).to_have_count(1)
-    expect(verdicts.get_by_role("listitem")).to_have_text(["holds together: yes", "reads easily: hardly"])
-    expect(desk.cards.nth(0).locator("[data-weakest=yes] .number")).to_have_text("3")
-    expect(page.locator(".weakest")).to_have_count(1)

@@ -96,18 +96,6 @@ def test_stop_leaves_the_page_as_it_was(desk: Desk, watch: Watch) -> None:
     desk.fill()
 
 
-def test_mistakes_are_told_in_one_line(desk: Desk, watch: Watch) -> None:
-    watch.allow("422")
-    page = desk.page
-    desk.type(FIRST, "A.", "B.", "C.", LAST)
-    page.get_by_role("button", name="Fill in").click()
-    expect(page.get_by_role("alert")).to_contain_text("Every line has words already")
-    desk.menu(2, "Opening words…")
-    page.get_by_label("Opening words of sentence 2").fill("zqxv")
-    page.get_by_role("button", name="Fill in").click()
-    expect(page.get_by_role("alert")).to_contain_text("has a word the model does not know: 'zqxv'")
-
-
 def test_two_windows_do_not_overwrite_each_other(desk: Desk, watch: Watch) -> None:
     watch.allow("409")
     desk.type(FIRST).saved()
@@ -128,16 +116,6 @@ def test_two_windows_do_not_overwrite_each_other(desk: Desk, watch: Watch) -> No
     desk.page.locator("#tree button.name").nth(1).click()
     expect(desk.line(2)).to_have_value("Mine.")
     other.page.close()
-
-
-def test_a_story_from_nothing(desk: Desk) -> None:
-    """Nothing given but the arc."""
-    for number, key in ((1, "Home"), (5, "End")):
-        desk.point(number).press(key)
-    desk.fill()
-    assert [len(card) for card in desk.offered()] == [5, 5, 5]
-    last = {card.locator(".words").nth(4).get_attribute("data-tag") for card in desk.cards.all()}
-    assert last == {"positive"}
 
 
 def module(page: Page, name: str, call: str) -> object:

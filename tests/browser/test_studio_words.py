@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 
 import pytest
 from desk import Desk
-from lanes import VERBS, expects, three_lanes
+from lanes import expects
 from playwright.sync_api import Route, expect
 
 pytestmark = pytest.mark.system
@@ -35,20 +35,6 @@ def test_a_word_has_alternatives_to_go_on_from(desk: Desk) -> None:
     desk.done()
     assert all(card[0].startswith(f"A {word}") for card in desk.offered())
     assert desk.texts[1] == SECOND
-
-
-def test_a_line_is_regenerated_from_a_word_on(desk: Desk) -> None:
-    desk.type(FIRST, SECOND, "", "", LAST)
-    desk.tool(2, "Why this sentence").click()
-    panel = desk.row(2).locator(".why")
-    panel.get_by_role("button", name=re.compile("^broke,")).click()
-    panel.get_by_role("button", name="Regenerate from here").click()
-    desk.done()
-    assert all(card[0].startswith("A plank of the green boat") for card in desk.offered())
-    # Nothing of the writer's line has changed: it is kept until a candidate is taken.
-    line = "async () => (await import('/page/store.js')).store.doc.lines[1]"
-    kept = desk.page.evaluate(line)
-    assert (kept["text"], kept["write"], kept["start"]) == (SECOND, False, "")
 
 
 def test_a_story_becomes_a_book(desk: Desk, tmp_path: Path) -> None:
@@ -133,30 +119,6 @@ def test_an_arc_has_a_lane_for_everything_that_a_model_says_of_a_sentence(desk: 
     page.get_by_role("button", name="action", exact=True).click()  # a word, for what another lane says has no order
     expect(page.locator(".card .label")).to_have_text("moves")
     expect(page.locator(".card .dot")).to_have_count(0)
-
-
-def test_a_lane_of_many_labels_has_a_list_for_every_line(desk: Desk) -> None:
-    """Emotion and verb have no left and right: they are chosen by name and go into the line's tag."""
-    page = desk.page
-    three_lanes(desk)
-    tags = "async () => (await import('/page/store.js')).store.doc.lines.map((line) => line.tag)"
-    desk.point(2).press("End")
-    page.get_by_role("button", name="verb", exact=True).click()
-    expect(desk.point(2)).to_be_hidden()
-    expect(page.locator("#curve path")).to_have_count(0)
-    hint = page.get_by_role("combobox", name="verb of sentence 3")
-    expect(hint.locator("option")).to_have_count(len(VERBS) + 1)
-    expect(hint.locator("option").first).to_have_text("free (remember)")
-    expect(hint).to_have_attribute("title", re.compile("the model expects remember 100 %, "))
-    hint.select_option("forgive")
-    page.get_by_role("button", name="emotion", exact=True).click()
-    page.get_by_role("combobox", name="emotion of sentence 2").select_option("sadness")
-    assert page.evaluate(tags) == [None, "positive/sadness/?", "?/?/forgive", None, None]
-    page.get_by_role("combobox", name="emotion of sentence 2").select_option("")
-    page.get_by_role("button", name="sentiment", exact=True).click()
-    expect(page.get_by_role("combobox", name="emotion of sentence 2")).to_be_hidden()
-    expect(desk.point(2)).to_have_attribute("aria-valuetext", "glad, fixed")
-    assert page.evaluate(tags) == [None, "positive", "?/?/forgive", None, None]
 
 
 def test_a_length_is_typed_and_nothing_written_is_lost(desk: Desk) -> None:

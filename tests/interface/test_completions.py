@@ -93,13 +93,6 @@ def test_a_stream_adds_up_to_the_answer(client: openai.OpenAI) -> None:
     assert chunks[-1].usage == whole.usage
 
 
-def test_an_opening_is_gone_on_with(client: openai.OpenAI) -> None:
-    answer = client.completions.create(
-        model="default", prompt="Tom was sad. She", suffix="He made it.", seed=1, echo=True
-    )
-    assert answer.choices[0].text.startswith("Tom was sad. She")
-
-
 def test_tokens_and_stops_end_the_text(client: openai.OpenAI) -> None:
     asked: dict[str, Any] = {"model": "default", "prompt": "Tom was sad.", "seed": 3}
     whole = client.completions.create(**asked).choices[0].text

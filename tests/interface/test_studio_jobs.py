@@ -121,19 +121,6 @@ def test_who_leaves_ends_the_job(studio: str, monkeypatch: pytest.MonkeyPatch, p
     assert post(studio, "tag", {"sentences": TOLD}).status_code == 200
 
 
-def test_who_leaves_the_queue_is_never_begun(studio: str, gate: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
-    begun = []
-    monkeypatch.setattr(Narrator, "score", lambda *_, **__: begun.append(1))
-    with ThreadPoolExecutor(1) as clients:
-        busy = clients.submit(post, studio, "tag", {"sentences": TOLD})
-        assert gate.begun.acquire(timeout=SECONDS)
-        leave_in_the_middle(studio, "score", {"sentences": TOLD}, lambda: until(lambda: counts(studio) == (1, 1)))
-        until(lambda: counts(studio) == (1, 0))
-        gate.opened.set()
-        assert busy.result().status_code == 200
-    assert not begun
-
-
 def test_candidates_come_before_the_end(studio: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first answer is with the client while the sampler is still at work on the second."""
     gate, fill_together = Gate(), Narrator.fill_together
@@ -153,21 +140,6 @@ def test_candidates_come_before_the_end(studio: str, monkeypatch: pytest.MonkeyP
         rest = list(named)  # how far the second round is may be told several times
         assert set(rest[:-2]) == {"progress"}
         assert rest[-2:] == ["candidates", "done"]
-
-
-def test_a_fault_in_a_job_is_told_and_the_worker_goes_on(studio: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(*_: Any, **__: Any) -> None:
-        raise ZeroDivisionError("a secret of the source")
-
-    for name in ("score", "fill_together"):
-        monkeypatch.setattr(Narrator, name, broken)
-    answer = post(studio, "score", {"sentences": TOLD})
-    assert (answer.status_code, answer.json()["error"]["status"]) == (500, 500)
-    streamed = post(studio, "fill/stream", {"sentences": STORY})
-    assert "event: error" in streamed.text
-    assert '"status": 500' in streamed.text
-    assert "secret" not in answer.text + streamed.text
-    assert post(studio, "tag", {"sentences": TOLD}).status_code == 200
 
 
 def test_a_stopped_queue_takes_nothing_and_ends_its_workers() -> None:

@@ -1,9 +1,12 @@
-"""The studio's file: revisions under many writers, and one clear line for a file that will not do."""
+"""The studio's file: revisions under many writers, trash, versions, copies; files that vanish or break."""
 
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -16,6 +19,7 @@ from fabula.apps.web.errors import RefusedError
 from fabula.errors import UserError
 
 STATE = {"lines": [{"text": "A."}, {"text": "B."}]}
+BOAT = {"lines": [{"text": "A boat."}, {"text": "It sank."}]}
 
 
 def test_of_many_writers_of_one_revision_one_wins(tmp_path: Path) -> None:
@@ -56,30 +60,6 @@ def test_children_of_a_deleted_branch_grow_from_its_parent(tmp_path: Path) -> No
     leaf = store.new_branch(story, middle, "leaf", STATE)["id"]
     store.delete_branch(story, middle)
     assert store.branch(story, leaf)["parent"] == root
-
-
-def test_an_id_is_never_given_twice(tmp_path: Path) -> None:
-    store = Store(tmp_path / "s.db")
-    first = store.new_story("x", STATE)["id"]
-    store.delete_story(first)
-    assert store.new_story("y", STATE)["id"] > first
-
-
-def test_a_story_has_only_so_many_branches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stores, "BRANCHES", 1)
-    store = Store(tmp_path / "s.db")
-    made = store.new_story("x", STATE)
-    with pytest.raises(RefusedError, match="at most 1 branches"):
-        store.new_branch(made["id"], None, "y", STATE)
-
-
-def test_what_is_written_is_on_disk_when_it_returns(tmp_path: Path) -> None:
-    store = Store(tmp_path / "s.db")
-    assert store.database._connection.execute("PRAGMA synchronous").fetchone() == (2,)  # FULL
-    assert store.database._connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
-    store.new_story("x", STATE)
-    with sqlite3.connect(tmp_path / "s.db") as other:
-        assert other.execute("SELECT title FROM story").fetchall() == [("x",)]
 
 
 def test_the_file_of_a_study_is_not_the_studios(tmp_path: Path) -> None:
@@ -134,18 +114,115 @@ def test_a_locked_file_is_said_to_be_locked(tmp_path: Path, monkeypatch: pytest.
     assert store.new_story("x", STATE)["title"] == "x"
 
 
-def test_a_file_that_may_not_be_written_is_said_so(tmp_path: Path) -> None:
-    """By a connection that may only read: rights on files stop nobody who is root."""
+def test_a_deleted_story_waits_in_the_trash(tmp_path: Path) -> None:
     store = Store(tmp_path / "s.db")
-    store.database._connection.execute("PRAGMA query_only = ON")
-    with pytest.raises(RefusedError, match="may not be written") as caught:
-        store.new_story("x", STATE)
-    assert caught.value.status == 503
+    one, two = (store.new_story(title, BOAT)["id"] for title in ("one", "two"))
+    store.delete_story(one)
+    assert [told["id"] for told in store.stories(9, 0)] == [two]
+    assert [told["id"] for told in store.stories(9, 0, trash=True)] == [one]
+    with pytest.raises(RefusedError, match="no story"):
+        store.story(one)
+    with pytest.raises(RefusedError, match="in the trash"):
+        store.delete_story(two, forever=True)  # only what is in the trash can be destroyed
+    assert store.restore_story(one)["title"] == "one"
+    assert len(store.stories(9, 0)) == 2
+    store.delete_story(one)
+    store.delete_story(one, forever=True)
+    with pytest.raises(RefusedError):
+        store.restore_story(one)
 
 
-def test_the_usual_place(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
-    assert database.default_path("studio.db") == tmp_path / "fabula" / "studio.db"
-    monkeypatch.delenv("XDG_DATA_HOME")
-    monkeypatch.setenv("HOME", str(tmp_path))
-    assert database.default_path("studio.db") == tmp_path / ".local" / "share" / "fabula" / "studio.db"
+def test_stories_are_found_by_any_line_and_copied_whole(tmp_path: Path) -> None:
+    store = Store(tmp_path / "s.db")
+    made = store.new_story("Ölf", BOAT)
+    leaf = store.new_branch(
+        made["id"], made["branch"]["id"], "leaf", {"lines": [{"text": "Ein STRAUß."}, {"text": ""}]}
+    )
+    store.new_story("other", {"lines": [{"text": "100%"}, {"text": ""}], "undo": ["A boat."]})
+    assert not any("state" in told for told in store.stories(9, 0))  # a list stays light
+    found = {query: [told["title"] for told in store.stories(9, 0, query)] for query in ("ölf", "strauss", "boat", "%")}
+    assert found == {"ölf": ["Ölf"], "strauss": ["Ölf"], "boat": ["Ölf"], "%": ["other"]}
+    twin = store.copy_story(made["id"])
+    assert (twin["title"], [branch["name"] for branch in twin["tree"]]) == ("Ölf (copy)", ["main", "leaf"])
+    assert twin["tree"][1]["parent"] == twin["tree"][0]["id"] != made["branch"]["id"]
+    assert store.branch(twin["id"], twin["tree"][1]["id"])["state"] == leaf["state"]
+
+
+def test_versions_are_kept_now_and_then_and_only_so_many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = Store(tmp_path / "s.db")
+    made = store.new_story("x", BOAT)
+    story, branch = made["id"], made["branch"]["id"]
+
+    def save(n: int) -> None:
+        store.save(story, branch, None, {"lines": [{"text": f"{n}"}, {"text": ""}], "undo": ["heavy"]}, n)
+
+    for n in (1, 2, 3):
+        save(n)
+    assert [version["revision"] for version in store.versions(story, branch)] == [1]  # within five minutes: one
+    monkeypatch.setattr(stores, "VERSION_EVERY", timedelta(0))
+    monkeypatch.setattr(stores, "VERSIONS", 3)
+    for n in (4, 5, 6, 7):
+        save(n)
+    told = store.versions(story, branch)
+    assert not any("state" in version for version in told)
+    assert [version["preview"] for version in told] == ["6", "5", "4"]
+    assert store.version(story, branch, told[0]["id"])["state"] == {
+        "lines": [{"text": "6"}, {"text": ""}], "undo": [], "redo": []
+    }  # fmt: skip
+    with pytest.raises(RefusedError, match="no version"):
+        store.version(story, branch, 999)
+
+
+def test_a_version_says_what_changed_since_the_one_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stores, "VERSION_EVERY", timedelta(0))
+    store = Store(tmp_path / "s.db")
+    stages = [
+        ["Once.", "", "End."],
+        ["Once.", "Rain.", "End."],
+        ["Once.", "Rain.", "End."],
+        ["Once.", "Rain."],
+        ["x", ""],
+    ]
+    made = store.new_story("x", {"lines": [{"text": text} for text in stages[0]]})
+    for revision, texts in enumerate(stages[1:], start=1):
+        state = {"lines": [{"text": text} for text in texts]}
+        store.save(made["id"], made["branch"]["id"], None, state, revision)
+    told = store.versions(made["id"], made["branch"]["id"])
+    assert [(one["line"], one["changed"]) for one in told] == [(3, ""), (None, ""), (2, "Rain."), (1, "Once.")]
+
+
+def test_a_file_is_its_owners_alone(tmp_path: Path) -> None:
+    Store(tmp_path / "s.db").new_story("x", BOAT)
+    assert {file.name: oct(file.stat().st_mode & 0o777) for file in tmp_path.iterdir()} == dict.fromkeys(
+        ("s.db", "s.db-wal", "s.db-shm"), "0o600"
+    )
+
+
+def test_a_file_deleted_while_running_takes_nothing_more(tmp_path: Path) -> None:
+    for victim in ("s.db", "s.db-wal"):
+        folder = tmp_path / victim
+        folder.mkdir()
+        store = Store(folder / "s.db")
+        store.new_story("x", BOAT)
+        (folder / victim).unlink()
+        uses: list[Callable[[], object]] = [partial(store.new_story, "y", BOAT), partial(store.stories, 9, 0)]
+        for use in uses:
+            with pytest.raises(RefusedError, match="was deleted or replaced while Fabula runs") as caught:
+                use()
+            assert caught.value.status == 503
+
+
+def test_a_file_damaged_while_running_takes_nothing_more(tmp_path: Path) -> None:
+    store = Store(tmp_path / "s.db")
+    for n in range(40):
+        store.new_story(f"{n}", {"lines": [{"text": "long " * 300}, {"text": ""}]})
+    store.database._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    store.new_story("y", BOAT)
+    size = (tmp_path / "s.db").stat().st_size
+    with (tmp_path / "s.db").open("r+b") as file:
+        file.seek(4096)
+        file.write(b"\x99" * (size - 8192))
+    for _ in range(2):
+        with pytest.raises(RefusedError, match="damaged") as caught:
+            store.new_story("z", BOAT)
+        assert caught.value.status == 503
