@@ -1,7 +1,7 @@
 """Every setting of every sampler, declared once.
 
 A sampler has one frozen dataclass of settings. The options of the command line (`cli/options.py`), the fields of HTTP
-requests (`apps/studio/bodies.py`) and the keyword arguments of `fill` derive from its fields. A model may prefer other
+requests (`apps/serve/bodies.py`) and the keyword arguments of `fill` derive from its fields. A model may prefer other
 defaults (`models/defaults.py`); `plain` switches off everything that changes the model's own distribution.
 Nothing here imports torch: the command line reads this file to print its help.
 """
