@@ -1,9 +1,8 @@
 """When two computed figures count as equal.
 
 A log-probability is a sum of many float32 terms, and the order of the sum depends on the processor, on the number of
-threads and on a row's place in its batch. Two rows that hold the same sentences can therefore differ in the last bits,
-and a plain `>`, `==`, `max` or `sort` would let these bits decide. Every comparison that decides a result (who wins,
-who ranks first, whether a bar is met) uses one of these functions instead: figures that differ by no more than
+threads and on a row's place in its batch. A plain `>`, `==`, `max` or `sort` would let the last bits decide. Every
+comparison that decides a result uses one of these functions instead: figures that differ by no more than
 
     RELATIVE * max(|a|, |b|, scale)
 
@@ -41,22 +40,17 @@ def wins(ours: Figures, theirs: Figures, scale: Figures = 0.0) -> NDArray[np.flo
     return np.where(tied(ours, theirs, scale), 0.5, larger.astype(np.float64))
 
 
-def at_least(ours: float, bar: float) -> bool:
-    """Whether a figure reaches a bar, rounding forgiven."""
-    return ours >= bar or math.isclose(ours, bar, rel_tol=RELATIVE)
-
-
 def ranking(scores: Sequence[float]) -> list[int]:
     """Positions from the largest score to the smallest; scores tied with the first of their group keep their order."""
     order = sorted(range(len(scores)), key=lambda place: (math.isnan(scores[place]), -scores[place]))
-    found: list[int] = []
+    ranked: list[int] = []
     group: list[int] = []
     for place in order:
         if group and not math.isclose(scores[group[0]], scores[place], rel_tol=RELATIVE):
-            found += sorted(group)
+            ranked += sorted(group)
             group = []
         group.append(place)
-    return found + sorted(group)
+    return ranked + sorted(group)
 
 
 def first_best(scores: Figures) -> NDArray[np.int64]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -23,7 +24,7 @@ def narrator(request: pytest.FixtureRequest, random_models: Path) -> Narrator:
     return fabula.load(random_models / request.param)
 
 
-def log_p(narrator: Narrator, sentences: list[str], samples: int = 8_000) -> float:
+def log_p_of(narrator: Narrator, sentences: list[str], samples: int = 8_000) -> float:
     """log p of any number of sentences, one among them; 0 of none."""
     if not sentences:
         return 0.0
@@ -35,7 +36,7 @@ def log_p(narrator: Narrator, sentences: list[str], samples: int = 8_000) -> flo
     return float(weighed.log_p)
 
 
-def test_every_law_weighs_the_same_story_alike(random_models: Path) -> None:
+def test_every_posterior_weighs_the_same_story_alike(random_models: Path) -> None:
     """Three proposals, one log p(X): at 8,000 draws a figure's standard deviation is about 0.02."""
     narrator = fabula.load(random_models / "default")
     told = infill_batch([[narrator.vocabulary.encode(tokenise(s)) for s in STORY[:3]]])
@@ -43,7 +44,8 @@ def test_every_law_weighs_the_same_story_alike(random_models: Path) -> None:
     with torch.inference_mode():
         draws = shared_draws(narrator.model, batch, 8_000, torch.Generator().manual_seed(2))
         found = [
-            float(weigh(narrator.model, batch, draws, law).log_p) for law in ("smoothing", "filtering", "switching")
+            float(weigh(narrator.model, batch, draws, posterior).log_p)
+            for posterior in ("smoothing", "filtering", "switching")
         ]
     assert max(found) - min(found) < 0.1
 
@@ -56,10 +58,11 @@ def test_the_fits_are_differences_of_log_p(narrator: Narrator) -> None:
     """
     exact = narrator.name == "random-lm"
     tolerance, story = (1e-4, STORY) if exact else (0.1, STORY[:4])
+    log_p = cache(lambda *sentences: log_p_of(narrator, list(sentences)))
     told = narrator.explain(story, samples=8_000, seed=3)
     assert told.kind == ("exact" if exact else "bound")
     for i, reasons in enumerate(told.sentences):
-        before, with_it = log_p(narrator, story[:i]), log_p(narrator, story[: i + 1])
+        before, with_it = log_p(*story[:i]), log_p(*story[: i + 1])
         words = len(reasons.words) + 1
         assert reasons.fits_before * words == pytest.approx(with_it - before, abs=tolerance)
         if i == len(story) - 1:
@@ -68,7 +71,7 @@ def test_the_fits_are_differences_of_log_p(narrator: Narrator) -> None:
         assert reasons.fits_after is not None
         last = i + 1 + fit.FOLLOWING
         following = story[i + 1 : last]
-        gain = (log_p(narrator, story[:last]) - with_it) - (log_p(narrator, [*story[:i], *following]) - before)
+        gain = (log_p(*story[:last]) - with_it) - (log_p(*story[:i], *following) - before)
         assert reasons.fits_after == pytest.approx(gain, abs=tolerance)
 
 

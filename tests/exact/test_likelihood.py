@@ -204,7 +204,7 @@ def test_a_language_model_is_exact() -> None:
 
 @torch.no_grad()
 def test_s2s_pays_for_its_tags() -> None:
-    """Per token of its own: one <eos> for the story; with log p(S) paid it bounds log p(X)."""
+    """Per token of its own: one <eos> for the story; including log p(S) it bounds log p(X)."""
     model = tiny("s2s")
     assert isinstance(model, S2S)
     dataset = a_shelf(3)

@@ -66,6 +66,7 @@ def test_the_same_text_has_all_of_it() -> None:
     assert (paper.rouge1, paper.rouge2, paper.rougeL) == (1, 1, 1)
 
 
+@pytest.mark.system
 @java
 def test_meteor_of_every_pair() -> None:
     """An identical text scores 1, a synonym more than a stranger, and each pair's figure is its own."""

@@ -13,6 +13,7 @@ from fabula_paper.scores.calibrate import measures_of
 from fabula_paper.scores.pretrained import by_length, context_gain, embed, smollm, story_perplexity
 from fabula_paper.scores.quality import Reader
 
+pytestmark = pytest.mark.system  # two pretrained models are loaded
 STORY = [
     "Nora found an old key in the garden.",
     "She tried it in every door of the house.",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from hypothesis import given as hypothesis_given
+from hypothesis import settings
 from hypothesis import strategies as st
 
 from fabula.corpus.dataset import Corpus
@@ -97,6 +98,7 @@ def test_an_unknown_word_is_in_no_shared_ngram() -> None:
     assert found.whole.cases.tolist() == [0]
 
 
+@settings(max_examples=20)
 @hypothesis_given(st.integers(0, 10_000))
 def test_every_training_story_is_copied_whole(seed: int) -> None:
     stories = [story.sentences for story in toy_stories(6, seed)]

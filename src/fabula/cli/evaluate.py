@@ -1,4 +1,4 @@
-"""`fabula evaluate`: what a model is worth on stories it has not seen."""
+"""`fabula evaluate`: how probable a model finds stories it has not seen."""
 
 from __future__ import annotations
 
@@ -61,11 +61,11 @@ def run(args: argparse.Namespace) -> int:
 
 
 ROWS = (
-    ("ppl", "perplexity, the honest figure"),
+    ("ppl", "perplexity"),
     ("ppl_iw", "perplexity, importance-weighted, S summed out"),
     ("ppl_elbo", "perplexity, ELBO with every term"),
     ("ppl_authors", "perplexity as the authors estimate it"),
-    ("ppl_with_tags", "perplexity with log p(S) paid"),
+    ("ppl_with_tags", "perplexity including log p(S)"),
     ("ppl_given_tags", "perplexity given the tags"),
     ("nll_story", "nats per story"),
     ("bits_per_character", "bits per character"),
@@ -74,7 +74,7 @@ ROWS = (
     ("kl_z", "KL of Z, nats per story"),
     ("mutual_information", "mutual information of X and Z, nats"),
     ("active_units", "active units of Z"),
-    ("z_use", "Z's use, nats per story"),
+    ("z_use", "use of Z, nats per story"),
     ("lookahead_use", "look-ahead use, nats per inner sentence"),
     ("accuracy_s", "accuracy of q(S)"),
     ("f1_s", "macro-F1 of q(S)"),
