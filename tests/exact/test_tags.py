@@ -1,11 +1,11 @@
-"""q(S | X) from few labels: the fit is sparse, and words lean on words used and spelled alike, as the formula says."""
+"""q(S | X) from few labels: the fit is sparse, and rare words take over weights of similar words."""
 
 import torch
 
 from fabula.models.build import build
 from fabula.models.settings import DynamicsSettings, LanguageSettings, ModelSettings, RecognitionSettings
 from fabula.models.slds import SLDS
-from fabula.training.tags import LEAN, SEEN, SPELLING, TAU, fit, lean, spelled
+from fabula.training.tags import N0, SEEN, SPELLING, TAU, fit, smooth, spelled
 
 WORDS = ("<pad>", "<unk>", "<bos>", "<eos>", "happy", "happily", "sad", "sadly", "the", "car")
 
@@ -34,8 +34,8 @@ def test_fit_finds_the_words_that_carry_the_tag_and_leaves_the_rest_at_zero() ->
     assert model.recognition.tag_of_words(sums).argmax(-1).tolist() == [2, 0, 1]
 
 
-def test_lean_is_the_formula() -> None:
-    """One word at a time, by hand: likeness of use and spelling, softmax over often seen words, never itself."""
+def test_smoothing_is_the_formula() -> None:
+    """One word at a time, by hand: similarity of use and spelling, softmax over often seen words, never itself."""
     model = tiny()
     free = model.recognition.valence.free.weight
     with torch.no_grad():
@@ -43,14 +43,14 @@ def test_lean_is_the_formula() -> None:
     before = free.detach().clone()
     counts = torch.zeros(len(free))
     counts[[4, 6, 8]] = torch.tensor([float(SEEN), 20.0, 50.0])
-    lean(model, counts, WORDS)
+    smooth(model, counts, WORDS)
     use = torch.nn.functional.normalize(model.language.embedding.weight[: len(WORDS)], dim=1)
     both = torch.nn.functional.normalize(torch.cat([use, SPELLING * spelled(WORDS)], 1), dim=1)
     for word in range(len(WORDS)):
         anchors = [u for u in (4, 6, 8) if u != word]
         weights = torch.stack([both[word] @ both[u] for u in anchors]).div(TAU).softmax(0)
-        leant = sum(w * before[u] for w, u in zip(weights, anchors, strict=True))
-        expected = before[word] + LEAN / (counts[word] + LEAN) * leant
+        mean = sum(w * before[u] for w, u in zip(weights, anchors, strict=True))
+        expected = before[word] + N0 / (counts[word] + N0) * mean
         torch.testing.assert_close(free[word], expected, rtol=1e-4, atol=1e-5)
 
 

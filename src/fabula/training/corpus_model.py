@@ -24,7 +24,7 @@ from fabula.models.slds import SLDS
 from fabula.training.learner import Learner
 from fabula.training.losses import elbo
 from fabula.training.recipe import ObjectiveSettings, Recipe
-from fabula.training.tags import settle_tags
+from fabula.training.tags import fit_tags
 
 
 class CorpusLearner(Learner):
@@ -138,7 +138,7 @@ class CorpusLearner(Learner):
             return False
         self.model.eval()
         words, seed = self.corpus.vocabulary.words, self.recipe.train.seed
-        settle_tags(model, self.train_stories, self.labelled, words, seed)
+        fit_tags(model, self.train_stories, self.labelled, words, seed)
         return True
 
 

@@ -8,15 +8,14 @@ from __future__ import annotations
 import csv
 import json
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from fabula.corpus.dataset import digest
 from fabula.errors import UserError
 from fabula.models.critic import WINDOW
 from fabula.models.decoders.gguf import GGUF
@@ -25,61 +24,49 @@ from fabula.models.decoders.tokenizer import SubwordTokenizer
 from fabula.models.decoders.transformer import Transformer, compile_blocks
 from fabula.models.io import write_file
 from fabula.models.io.pretrained import ABOUT_CRITIC
-from fabula.training.adapter import WORDS, AdapterLearner
 from fabula.training.corrupt import Corrupter
 from fabula.training.learner import batches_of_like_lengths
-from fabula.training.losses.critic import Pair, Reading, pair_loss, plain_row, reading_loss
-from fabula.training.readings import endless, held_out_readings, hold_out, read_readings
+from fabula.training.losses.critic import Pair, Reading, compared, pair_loss, plain_row, reading_loss
+from fabula.training.narrator import WORDS, AdapterLearner
 from fabula.training.recipe import CriticRecipe
 from fabula.training.stories import read_text
 
 CORRUPTED, CLOZE = 30_000, 3
 """Stories that are corrupted; how often each wrong ending of cloze_valid.csv is used."""
-POOL = 16
-"""Batches whose pairs are sorted by length together."""
+COHERENCE = 3
+"""The highest coherence a reader can give."""
+HELD_PAIRS, HELD_STORIES = 2000, 10
+"""Pairs that are held out, at most a twentieth of them; one read story in so many, with all of its versions."""
+POOL, CHUNK = 16, 256
+"""Batches whose pairs are sorted by length together; pairs or readings that are measured together."""
 WARMUP = 0.05
 """Share of the steps over which the rates rise."""
-HELD_OUT = 2000
-"""Pairs that are held out, but at most a twentieth of them."""
-CHUNK = 256
-"""Pairs or readings that are measured together."""
-
-
-class Texts(NamedTuple):
-    """A `Pair` in words."""
-
-    good: list[str]
-    bad: list[str]
-    first: int
-    kind: str
 
 
 def pairs_of(recipe: CriticRecipe, data: Path, encode: SubwordTokenizer) -> list[Pair]:
     """Corruptions of train.csv, the stories in negatives*.jsonl and the wrong endings of cloze_valid.csv."""
     people = read_text(data / "train.csv")
     rng, without = random.Random(recipe.seed), recipe.without.split()
-    texts: list[Texts] = []
+    texts: list[Pair] = []
     for file in sorted(data.glob("negatives*.jsonl")):
         for line in file.read_text(encoding="utf-8").splitlines():
             negative = json.loads(line)
-            if negative["kind"] not in without:
-                of = people[negative["of"]]
-                texts.append(Texts(of, negative["sentences"], negative["first"], negative["kind"]))
+            texts.append(Pair(people[negative["of"]], negative["sentences"], negative["first"], negative["kind"]))
     if "corrupted" not in without:
         corrupt = Corrupter(people, rng)
         for number in rng.sample(range(len(people)), min(CORRUPTED, len(people))):
-            broken = corrupt(people[number])
-            texts.append(Texts(people[number], broken.sentences, broken.first, "corrupted"))
-    if (data / "cloze_valid.csv").is_file() and "cloze" not in without:
+            texts.append(Pair(people[number], *corrupt(people[number]), "corrupted"))
+    if (data / "cloze_valid.csv").is_file():
         texts += cloze_pairs(data / "cloze_valid.csv") * CLOZE
+    texts = [pair for pair in texts if pair.kind not in without]
     if not texts:
         raise UserError(f"{data}: nothing for a critic to learn from", field="data")
-    sentences = [sentence for text in texts for sentence in (*text.good, *text.bad)]
+    sentences = [sentence for pair in texts for sentence in (*pair.good, *pair.bad)]
     ids = iter([tokens[:WORDS] for tokens in encode.encode_all(sentences)])
-    return [Pair([next(ids) for _ in t.good], [next(ids) for _ in t.bad], t.first, t.kind) for t in texts]
+    return [Pair([next(ids) for _ in p.good], [next(ids) for _ in p.bad], p.first, p.kind) for p in texts]
 
 
-def cloze_pairs(file: Path) -> list[Texts]:
+def cloze_pairs(file: Path) -> list[Pair]:
     """The right and the wrong ending of every story in the format of the Story Cloze Test."""
     pairs = []
     with file.open(encoding="utf-8", newline="") as rows:
@@ -87,8 +74,37 @@ def cloze_pairs(file: Path) -> list[Texts]:
             beginning = [line[f"InputSentence{i}"] for i in range(1, 5)]
             endings = [line[f"RandomFifthSentenceQuiz{i}"] for i in (1, 2)]
             right = int(line["AnswerRightEnding"]) - 1
-            pairs.append(Texts([*beginning, endings[right]], [*beginning, endings[1 - right]], 4, "cloze"))
+            pairs.append(Pair([*beginning, endings[right]], [*beginning, endings[1 - right]], 4, "cloze"))
     return pairs
+
+
+def read_readings(data: Path, encode: SubwordTokenizer) -> list[Reading]:
+    """Of lines {"of": number, "sentences": [...], "coherence": 0 to 3, "line": from 1, or 0} in readings*.jsonl."""
+    readings = []
+    for file in sorted(data.glob("readings*.jsonl")):
+        for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), 1):
+            entry = json.loads(line)
+            sentences, coherence, first_wrong = entry["sentences"], entry["coherence"], entry["line"]
+            if not 0 <= coherence <= COHERENCE or not 0 <= first_wrong <= len(sentences):
+                raise UserError(f"{file}, line {number}: coherence or line is out of range", field="data")
+            story = [tokens[:WORDS] for tokens in encode.encode_all(sentences)]
+            readings.append(Reading(story, coherence / COHERENCE, (first_wrong or len(sentences)) - 1, entry["of"]))
+    return readings
+
+
+def endless(readings: Sequence[Reading], number: int, seed: int) -> Iterator[list[Reading]]:
+    """Batches of about so many, the versions of one story together, all stories in a new order each time round."""
+    rng = random.Random(seed)
+    stories: dict[int, list[Reading]] = {}
+    for reading in readings:
+        stories.setdefault(reading.of, []).append(reading)
+    batch: list[Reading] = []
+    while True:
+        for of in rng.sample(sorted(stories), len(stories)):
+            batch += stories[of]
+            if len(batch) >= number:
+                yield batch
+                batch = []
 
 
 class CriticNetwork(nn.Module):
@@ -127,33 +143,30 @@ class CriticLearner(AdapterLearner):
         if device.type == "cuda":
             compile_blocks(self.network.transformer)
         pairs = pairs_of(recipe, data, self.encode)
-        readings = read_readings(data, self.encode, WORDS) if recipe.readings else []
-        self.held_readings, self.readings = hold_out(readings)
-        if recipe.readings and not (self.readings and self.held_readings):
-            raise UserError(f"{data}: no readings*.jsonl, or too few", field="data")
+        self.hash_data(data)
         random.Random(recipe.seed).shuffle(pairs)
-        held = min(HELD_OUT, len(pairs) // 20)
+        held = min(HELD_PAIRS, len(pairs) // 20)
         self.held, pairs = pairs[:held], pairs[held:]
         self.pairs = pairs[: max(1, round(recipe.share * len(pairs)))]
-        self.held_out: dict[str, Any] = {}
-        self.data_hash = f"{digest((data / 'train.csv').read_bytes())} {self.base_sha256}"
+        readings = read_readings(data, self.encode) if recipe.readings else []
+        self.held_readings = [reading for reading in readings if reading.of % HELD_STORIES == 0]
+        self.readings = [reading for reading in readings if reading.of % HELD_STORIES]
+        if recipe.readings and not (self.readings and self.held_readings):
+            raise UserError(f"{data}: no readings*.jsonl, or too few", field="data")
+        self.measured: dict[str, Any] = {}
 
     def batches(self, epoch: int) -> list[list[Pair | Reading]]:
         """Every pair once, with readings behind the pairs of a batch."""
-        rng = random.Random(f"{self.recipe.seed} {epoch}")
+        rng, recipe = random.Random(f"{self.recipe.seed} {epoch}"), self.recipe
         order = rng.sample(self.pairs, len(self.pairs))
-        batches = batches_of_like_lengths(
-            order, self.recipe.batch, POOL, lambda pair: sum(map(len, pair.good + pair.bad)), rng
-        )
-        readings = endless(self.readings, self.recipe.readings, self.recipe.seed + epoch)
-        return [[*batch, *(next(readings) if self.recipe.readings else ())] for batch in batches]
+        batches = batches_of_like_lengths(order, recipe.batch, POOL, lambda p: sum(map(len, p.good + p.bad)), rng)
+        readings = endless(self.readings, recipe.readings, recipe.seed + epoch)
+        return [[*batch, *(next(readings) if recipe.readings else ())] for batch in batches]
 
     def loss(self, batch: list[Pair | Reading], step: int, per_epoch: int) -> tuple[Tensor, Float[Tensor, " term"]]:
         pairs = [example for example in batch if isinstance(example, Pair)]
         readings = [example for example in batch if isinstance(example, Reading)]
-        loss = torch.zeros((), device=self.device)
-        if pairs:
-            loss = pair_loss(self.network, pairs)[0]
+        loss = pair_loss(self.network, pairs)[0] if pairs else torch.zeros((), device=self.device)
         if readings:
             loss = loss + reading_loss(self.network, readings)[0]
         return loss, loss.detach().view(1)
@@ -174,10 +187,20 @@ class CriticLearner(AdapterLearner):
             for pair, better in zip(pairs, (good > bad).float().tolist(), strict=True):
                 right.setdefault(pair.kind, []).append(better)
         shares = {kind: round(sum(each) / len(each), 3) for kind, each in sorted(right.items())}
-        self.held_out = {"held_out": {kind: [share, len(right[kind])] for kind, share in shares.items()}}
+        self.measured = {"held_out": {kind: [share, len(right[kind])] for kind, share in shares.items()}}
         if self.recipe.readings:
-            self.held_out["held_out_readings"] = held_out_readings(self.network, self.held_readings, CHUNK)
+            self.measured["held_out_readings"] = self.agreement()
         return total / max(1, len(self.held)), shares
+
+    def agreement(self) -> dict[str, float]:
+        """Correlation of v_N with coherence, and of two versions how often the better one has the higher v_N."""
+        readings = self.held_readings
+        parts = [readings[i : i + CHUNK] for i in range(0, len(readings), CHUNK)]
+        v = torch.cat([reading_loss(self.network, part)[1] for part in parts]).cpu()
+        better, worse = compared(readings)
+        pearson = float(torch.corrcoef(torch.stack([v, torch.tensor([r.coherence for r in readings])]))[0, 1])
+        wins = float((v[better] > v[worse]).float().mean())
+        return {"readings": float(len(readings)), "pearson": round(pearson, 3), "better_wins": round(wins, 3)}
 
     @torch.no_grad()
     def mean_values(self) -> list[float]:
@@ -190,9 +213,9 @@ class CriticLearner(AdapterLearner):
 
     def save(self, out: Path, figures: dict[str, Any], weights: dict[str, Tensor]) -> None:
         self.save_adapter(out, weights, labels=("free",), tagger="none", layers=self.recipe.layers, critic=True)
-        measured = {"pairs": len(self.pairs), **self.held_out}
+        measured = {"pairs": len(self.pairs), **self.measured}
         record = {"recipe": self.recipe.to_dict(), "figures": measured, "people": self.mean_values()}
         write_file(out / ABOUT_CRITIC, (json.dumps(record, indent=1) + "\n").encode())
 
     def figures(self, step: int, last: dict[str, Any]) -> dict[str, Any]:
-        return {"pairs": len(self.pairs), "steps": step, **self.held_out}
+        return {"pairs": len(self.pairs), "steps": step, **self.measured}

@@ -18,10 +18,10 @@ T = TypeVar("T")
 
 
 class Learner(ABC):
-    """A network in training. The loop has the optimiser, the schedule's state, the log and the resumption."""
+    """A network in training. The loop has the optimiser, the progress, the log and the resumption."""
 
     terms: ClassVar[tuple[str, ...]]
-    """The names of what `loss` measures beside the loss, for the log."""
+    """The names of what `loss` measures for the log."""
     recipe: Recipe | AdapterRecipe
     network: nn.Module
     device: torch.device
@@ -33,20 +33,20 @@ class Learner(ABC):
         """The optimiser's groups, each with its `full_rate`."""
 
     @abstractmethod
+    def rate(self, step: int, steps: int) -> float:
+        """What the schedule multiplies the learning rates by at this step of so many."""
+
+    @abstractmethod
     def batches(self, epoch: int) -> Sequence[Any]:
         """The batches of an epoch, the same at every call. A batch is a sequence of examples that can be sliced."""
 
     def weigh(self, batch: Any) -> float:
-        """How much a part of a batch counts: its loss is a mean over so many examples or tokens."""
+        """How many examples, or tokens, `loss` is the mean over."""
         return float(len(batch))
 
     @abstractmethod
     def loss(self, batch: Any, step: int, per_epoch: int) -> tuple[Tensor, Float[Tensor, " term"]]:
         """The mean loss of a batch or a part of it, and the means of its `terms`."""
-
-    @abstractmethod
-    def rate(self, step: int, steps: int) -> float:
-        """What the schedule multiplies the learning rates by at this step of so many."""
 
     @abstractmethod
     def validate(self) -> tuple[float, dict[str, float]]:
@@ -57,12 +57,8 @@ class Learner(ABC):
         """Write the model as it is used."""
 
     def finish(self, out: Path) -> bool:
-        """Put the weights that were kept into the network; whether it is to be saved again."""
+        """Put the weights that were kept into the network; returns whether it is to be saved again."""
         return False
-
-    def figures(self, step: int, last: dict[str, Any]) -> dict[str, Any]:
-        """What the command prints of a finished run whose `last` entry of the log this is."""
-        return {}
 
 
 def batches_of_like_lengths(

@@ -22,7 +22,7 @@ from fabula.training.corpus_model import CorpusLearner
 from fabula.training.learner import Learner
 from fabula.training.parallel import ALONE, Processes, joined, seed_part
 from fabula.training.recipe import AdapterRecipe, Recipe
-from fabula.training.resume import Progress, interruptible, read_log, read_state, under, write_state
+from fabula.training.resume import Progress, interruptible, read_log, read_state, write_state
 
 CHECK_EVERY = 50
 """Steps between two looks at the loss: a look makes the host wait for the device."""
@@ -50,10 +50,12 @@ def train_adapter(
 ) -> dict[str, Any]:  # fmt: skip
     """Adapt the pretrained base to the raw stories in a folder; `out` then holds the adapter. Returns its figures."""
     # Only here: the tokenizer is a library that machines which train other models need not have.
-    from fabula.training.adapter import learner_of
+    from fabula.training.critic import CriticLearner
+    from fabula.training.narrator import AdapterLearner, NarratorLearner, PreferenceLearner
 
+    learners: dict[str, Any] = {"narrator": NarratorLearner, "preference": PreferenceLearner, "critic": CriticLearner}
     with joined(pick_device(device)) as (processes, where):
-        learner = learner_of(recipe, data, where)
+        learner: AdapterLearner = learners[recipe.kind](recipe, data, where)
         run = Run(learner, out, processes)
         run.to_the_end(resume=resume, bar=bar, report=report)
         return learner.figures(run.progress.step, read_log(out)[-1])
@@ -140,12 +142,9 @@ class Run:
         self.first_bad = self.processes.largest(self.first_bad)
         if int(self.first_bad) >= 0:
             kept = f"the last good checkpoint is kept in {self.out}"
-            if self.progress.best_epoch < 0:
-                kept = "no epoch had ended, so nothing is kept"
-            raise UserError(
-                f"the loss became NaN or infinite at step {int(self.first_bad)}; {kept}: "
-                "lower the learning rate or the gradient norm (clip) and train again"
-            )
+            kept = kept if self.progress.best_epoch >= 0 else "no epoch had ended, so nothing is kept"
+            lower = "lower the learning rate or the gradient norm (clip) and train again"
+            raise UserError(f"the loss became NaN or infinite at step {int(self.first_bad)}; {kept}: {lower}")
         for name, value in zip(self.learner.terms, self.processes.total(self.sums).tolist(), strict=True):
             self.progress.sums[name] = self.progress.sums.get(name, 0.0) + value
         self.sums.zero_()
@@ -157,23 +156,15 @@ class Run:
         """Validate, log, keep the best, slow down on a plateau, and write what a resumed run needs."""
         p, settings, first = self.progress, self.settings, self.processes.first
         figure, valid_terms = self.validate() if first else (0.0, {})
-        shared = torch.tensor(figure, device=self.device, dtype=torch.float64)
-        self.processes.from_first([shared])
-        figure = float(shared)
+        figure = self.processes.of_first(figure, self.device)
         if not math.isfinite(figure):
             raise UserError(f"the validation figure is {figure} after epoch {p.epoch + 1}; nothing was replaced")
         better = figure < p.best or settings.keep == "last"
         entry = {
-            "epoch": p.epoch + 1,
-            "step": p.step,
-            "train": {name: value / p.stories for name, value in p.sums.items()},
-            "valid": valid_terms,
-            "valid_nll": figure,
-            "best": better,
-            "rate": p.scale,
-            "seconds": round(seconds, 3),
+            "epoch": p.epoch + 1, "step": p.step, "train": {name: value / p.stories for name, value in p.sums.items()},
+            "valid": valid_terms, "valid_nll": figure, "best": better, "rate": p.scale, "seconds": round(seconds, 3),
             "stories_per_second": round(p.stories / seconds, 1),
-        }
+        }  # fmt: skip
         if better:
             p.best, p.best_epoch, p.bad_epochs = figure, p.epoch, 0
             if first:
@@ -238,18 +229,18 @@ class Run:
         # A run that was killed between its log and its state has logged an epoch that will now be run again.
         if self.processes.first:
             self.log([entry for entry in read_log(self.out) if entry["epoch"] <= self.progress.epoch])
-        self.network.load_state_dict(under(tensors, "model."))
-        for name, tensor in under(tensors, "average.").items():
+        self.network.load_state_dict(tensors["model"])
+        for name, tensor in tensors.get("average", {}).items():
             self.average[name].copy_(tensor)
         state: dict[int, dict[str, Tensor]] = {}
-        for name, tensor in under(tensors, "adam.").items():
-            index, kind = name.split(".", 1)
-            state.setdefault(int(index), {})[kind] = tensor
+        for name, tensor in tensors["adam"].items():
+            index, _, moment = name.partition(".")
+            state.setdefault(int(index), {})[moment] = tensor
         groups = self.optimiser.state_dict()["param_groups"]
         self.optimiser.load_state_dict({"state": state, "param_groups": groups})
-        torch.set_rng_state(tensors["random.cpu"])
-        if self.device.type == "cuda" and "random.cuda" in tensors:
-            torch.cuda.set_rng_state(tensors["random.cuda"], self.device)
+        torch.set_rng_state(tensors["random"]["cpu"])
+        if self.device.type == "cuda" and "cuda" in tensors["random"]:
+            torch.cuda.set_rng_state(tensors["random"]["cuda"], self.device)
 
     def finish(self) -> None:
         """Put the weights that were kept into the network."""

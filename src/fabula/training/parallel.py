@@ -78,6 +78,12 @@ class Processes:
         for tensor in tensors if self.count > 1 else ():
             distributed.broadcast(tensor.data, 0)
 
+    def of_first(self, figure: float, device: torch.device) -> float:
+        """The first process's figure."""
+        shared = torch.tensor(figure, device=device, dtype=torch.float64)
+        self.from_first([shared])
+        return float(shared)
+
     def wait(self) -> None:
         """Until all are here."""
         if self.count > 1:

@@ -30,8 +30,7 @@ class ObjectiveSettings:
     labelled: float = 1.0
     """Share of stories whose tags are seen. The paper: 1, 0.01, 0.1, 0.25, 0.5."""
     factor_shares: str = ""
-    """Of a state of several factors (`model.dynamics.factors`), the share of stories in which each is seen, such as
-    "1,0.01"; empty: all that `labelled` leaves. Collapsed objective only. Ours."""
+    """Share of stories in which each factor of the state is seen, such as "1,0.01"; empty: all. Ours."""
     label_seed: int = 0
     """Draws which stories are labelled."""
     alpha: float = 1.0
@@ -45,8 +44,7 @@ class ObjectiveSettings:
     posterior: Literal["filtering", "smoothing"] = "filtering"
     """`filtering`: Z_i is given X_i and Z_{i-1} (the paper). `smoothing`: all Z jointly, given every sentence."""
     evidence_dropout: float = 0.0
-    """Share of sentences whose phi_i is left out of q(Z | X) in training, as infilling leaves sentences out. Any q
-    gives a bound, so the objective stays one. Ours."""
+    """Share of sentences whose phi_i is left out of q(Z | X) in training, as infilling does; still a bound. Ours."""
     target_kl: float = 0.0
     """Nats of KL(Z) per story below which the KL costs nothing: max(KL, target). Ours."""
     kl_weight: float = 1.0
@@ -76,8 +74,7 @@ class TrainSettings:
     patience: int = 3
     """Epochs without a better validation figure before stopping (the paper's rule)."""
     keep: Literal["best", "last"] = "best"
-    """Whose weights a run ends with. `last` suits objectives that mix states softly, whose validation figure may rise
-    while they improve; patience then never stops a run."""
+    """Whose weights a run ends with. `last`: patience never stops a run, and its validation figure may rise."""
     batch: int = 256
     """Stories per step. The authors' code: 100."""
     learning_rate: float = 1e-3
@@ -100,8 +97,7 @@ class TrainSettings:
     """Of the matrix products on CUDA; the CPU always computes in float32."""
     seed: int = 0
     parts: int = 0
-    """Parts that a batch is divided into, which processes share (`training/parallel.py`); 0: one for each process.
-    The same number gives the same parameters in any number of processes. The KL's target is each part's."""
+    """Parts of a batch, which processes share (`training/parallel.py`); 0: one each. The KL's target is each part's."""
 
     def __post_init__(self) -> None:
         positive(self, "epochs", "patience", "batch", "learning_rate", "learning_rate_dynamics", "clip", "decay")
@@ -232,10 +228,8 @@ class CriticRecipe(AdapterRecipe):
 
 
 ADAPTERS: dict[str, type[AdapterRecipe]] = {
-    "narrator": NarratorRecipe,
-    "preference": PreferenceRecipe,
-    "critic": CriticRecipe,
-}
+    "narrator": NarratorRecipe, "preference": PreferenceRecipe, "critic": CriticRecipe,
+}  # fmt: skip
 
 
 def read_recipe(path: Path) -> Recipe:
@@ -257,11 +251,10 @@ def read_any_recipe(path: Path) -> Recipe | AdapterRecipe:
     content.setdefault("name", Path(path).stem)
     if "kind" not in content:
         return recipe_from(content)
-    kind = str(content["kind"])
-    if kind not in ADAPTERS:
+    if content["kind"] not in ADAPTERS:
         kinds = f"there are {', '.join(ADAPTERS)}; a recipe of the paper's models names none"
-        raise UserError(f"{path} is of kind {kind}: {kinds}", field="recipe")
-    return parse(ADAPTERS[kind], content, "")
+        raise UserError(f"{path} is of kind {content['kind']}: {kinds}", field="recipe")
+    return parse(ADAPTERS[content["kind"]], content, "")
 
 
 def recipe_from(content: Any, *, trained: bool = False) -> Recipe:

@@ -22,7 +22,7 @@ from fabula.training.recipe import AdapterRecipe, Recipe
 
 @dataclass
 class Progress:
-    """Where a run stands; with the tensors of the run it is all that a resumed run needs."""
+    """Where a run stands."""
 
     epoch: int = 0
     step_in_epoch: int = 0
@@ -50,28 +50,26 @@ def write_state(
             stale.unlink()
 
 
-def read_state(out: Path, recipe: Recipe | AdapterRecipe, data_hash: str) -> tuple[Progress, dict[str, Tensor]]:
-    """What `write_state` wrote, if it was for the same recipe and corpus."""
+def read_state(
+    out: Path, recipe: Recipe | AdapterRecipe, data_hash: str
+) -> tuple[Progress, dict[str, dict[str, Tensor]]]:
+    """What `write_state` wrote for the same recipe and data; tensors by the first part of their names."""
     path = out / "resume" / "state.json"
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
-        raise UserError(f"{out} has nothing to resume: no {path}; train without --resume") from error
-    except ValueError as error:
-        raise UserError(f"{path} is damaged: {error}; train without --resume") from error
-    try:
         if parse(type(recipe), content["recipe"], "", ignore_unknown=True) != recipe:
             raise UserError(f"{out} was trained by another recipe; resume with the same one")
         if content["corpus"] != data_hash:
             raise UserError(f"{out} was trained on another corpus; resume with the same one")
-        return Progress(**content["progress"]), read_tensors(path.parent / content["file"], content["entry"])
-    except (KeyError, TypeError) as error:
+        tensors: dict[str, dict[str, Tensor]] = {}
+        for name, tensor in read_tensors(path.parent / content["file"], content["entry"]).items():
+            group, _, key = name.partition(".")
+            tensors.setdefault(group, {})[key] = tensor
+        return Progress(**content["progress"]), tensors
+    except FileNotFoundError as error:
+        raise UserError(f"{out} has nothing to resume: no {path}; train without --resume") from error
+    except (ValueError, KeyError, TypeError) as error:
         raise UserError(f"{path} is damaged: {error}; train without --resume") from error
-
-
-def under(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
-    """The tensors whose names begin with a prefix, named without it."""
-    return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
 
 
 def read_log(folder: Path) -> list[dict[str, Any]]:
@@ -86,20 +84,19 @@ def read_log(folder: Path) -> list[dict[str, Any]]:
 @contextmanager
 def interruptible() -> Iterator[Callable[[], bool]]:
     """Ctrl-C sets a flag that the loop reads between two steps; a second Ctrl-C stops at once."""
-    caught = False
+    caught: list[int] = []
 
     def note(signum: int, frame: Any) -> None:
-        nonlocal caught
         if caught:
             raise KeyboardInterrupt
-        caught = True
+        caught.append(signum)
 
     try:
         previous = signal.signal(signal.SIGINT, note)
-    except ValueError:  # not the main thread: nobody can press Ctrl-C on us
+    except ValueError:  # not the main thread, which alone receives signals
         yield lambda: False
         return
     try:
-        yield lambda: caught
+        yield lambda: bool(caught)
     finally:
         signal.signal(signal.SIGINT, previous)

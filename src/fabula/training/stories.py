@@ -1,7 +1,7 @@
-"""Raw stories for training the narrator and its critic: their text, tokens and tags, and what the corpus says of words.
+"""Raw stories for training the narrator and its critic: their text, tokens and tags, and facts of the corpus.
 
-Tags and word counts need VADER and the tokeniser of words, other tags their taggers. A machine without them finds all
-in `FILE.tags.json` and `FILE.TAGGER.tags.json`, which `save_tags` writes beside the stories.
+Tags need their taggers, and word counts the tokeniser of words. A machine without them finds all in `FILE.tags.json`
+and `FILE.TAGGER.tags.json`, which `save_tags` writes beside the stories.
 """
 
 from __future__ import annotations
@@ -23,26 +23,24 @@ from fabula.models.decoders.tokenizer import SubwordTokenizer
 from fabula.models.decoders.words import COMMON
 
 COUNTED = 50_000
-"""Sentences whose words are counted: plenty for the commonest."""
+"""Sentences whose words are counted: enough for the commonest."""
 
 
 class Stories:
-    """The stories of a file, with tags by one tagger or several (`vader,emotion,verb`); -1 where there is none."""
+    """The stories of a file as tokens X, with tags by one tagger or several (`vader,emotion,verb`); -1: no tag."""
 
     def __init__(self, file: Path, encode: SubwordTokenizer, words: int, tagger: str = DEFAULT_TAGGER) -> None:
-        self.text = read_text(file)
-        found, *others = (read_tags(file, self.text, name) for name in tagger.split(","))
-        ids = iter([tokens[:words] for tokens in encode.encode_all([s for story in self.text for s in story])])
-        self.X = [[next(ids) for _ in story] for story in self.text]
-        self.S: list[list[int]] = found["tags"]
+        text = read_text(file)
+        first, *others = (read_tags(file, text, name) for name in tagger.split(","))
+        ids = iter([tokens[:words] for tokens in encode.encode_all([s for story in text for s in story])])
+        self.X = [[next(ids) for _ in story] for story in text]
+        self.S: list[list[int]] = first["tags"]
         self.further: list[list[list[int]]] = [other["tags"] for other in others]
         """The same by the other taggers."""
-        self.facts: dict[str, Any] = found["facts"]
+        self.facts: dict[str, Any] = first["facts"]
         """What a narrator's folder says of its corpus; names of people are not counted here."""
         if others:
             self.facts["further"] = [other["facts"] for other in others]
-        self.labels: tuple[str, ...] = tuple(found["labels"])
-        """The first tagger's tags' names, by number."""
 
     def tags(self, story: int) -> tuple[list[int], list[list[int]]]:
         """A story's tags by the first tagger, and by each of the others."""
@@ -50,10 +48,11 @@ class Stories:
 
 
 def read_text(file: Path) -> list[list[str]]:
-    found = [list(story.sentences) for story in read_stories(file) if isinstance(story, Story)]
-    if not found:
+    """The sentences of every usable story."""
+    stories = [list(story.sentences) for story in read_stories(file) if isinstance(story, Story)]
+    if not stories:
         raise UserError(f"{file}: no usable story in it", field="data")
-    return found
+    return stories
 
 
 def tags_file(file: Path, tagger: str) -> Path:
@@ -62,24 +61,26 @@ def tags_file(file: Path, tagger: str) -> Path:
 
 def read_tags(file: Path, stories: Sequence[Sequence[str]], tagger: str) -> dict[str, Any]:
     """From the file beside the stories, else made anew."""
-    kept, labels = tags_file(file, tagger), list(build_tagger({"tagger": tagger}).labels)
-    found: dict[str, Any] | None = json.loads(kept.read_text(encoding="utf-8")) if kept.is_file() else None
-    if found is not None and found["stories"] != digest(file.read_bytes()):
-        raise UserError(f"{kept} belongs to other stories than {file}: remove it or write it anew", field="data")
-    if found is not None and list(found["labels"]) != labels:
-        raise UserError(f"{kept} has other labels than the tagger {tagger}: remove it or write it anew", field="data")
-    return found or tags_of(file, stories, tagger)
+    path = tags_file(file, tagger)
+    if not path.is_file():
+        return tags_of(file, stories, tagger)
+    content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    if content["stories"] != digest(file.read_bytes()):
+        raise UserError(f"{path} belongs to other stories than {file}: remove it or write it anew", field="data")
+    if list(content["labels"]) != list(build_tagger({"tagger": tagger}).labels):
+        raise UserError(f"{path} has other labels than the tagger {tagger}: remove it or write it anew", field="data")
+    return content
 
 
 def tags_of(file: Path, stories: Sequence[Sequence[str]], name: str = DEFAULT_TAGGER) -> dict[str, Any]:
     """Every sentence's tag, p(S) by counting, and beside VADER's the commonest words."""
     tagger = build_tagger({"tagger": name})
-    flat = [sentence for story in stories for sentence in story]
-    tags = iter([-1 if tag is None else int(tag) for tag in tagger.tag(flat)])
+    sentences = [sentence for story in stories for sentence in story]
+    tags = iter([-1 if tag is None else int(tag) for tag in tagger.tag(sentences)])
     S = [[next(tags) for _ in story] for story in stories]
     facts = chain_of(S, len(tagger.labels))
     if name == DEFAULT_TAGGER:
-        facts = {"common": common_words(flat), "people": {}} | facts
+        facts = {"common": common_words(sentences), "people": {}} | facts
     return {"stories": digest(file.read_bytes()), "labels": tagger.labels, "tags": S, "facts": facts}
 
 
@@ -94,7 +95,7 @@ def chain_of(S: Sequence[Sequence[int]], K: int) -> dict[str, Any]:
 
 
 def save_tags(file: Path, tagger: str = DEFAULT_TAGGER) -> Path:
-    """Beside the stories, for machines that cannot tag."""
+    """Write the tags beside the stories, for machines that cannot tag."""
     path = tags_file(file, tagger)
     path.write_text(json.dumps(tags_of(file, read_text(file), tagger), ensure_ascii=False), encoding="utf-8")
     return path

@@ -15,7 +15,7 @@ and two readings of the same story, t > t', cost softplus(v'_N - v_N) besides.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -24,24 +24,24 @@ from torch.nn import functional as F
 
 from fabula.models.decoders.rows import FREE, Row, row
 
-Story = list[list[int]]
 Network = Callable[[Sequence[Row]], tuple[Float[Tensor, " end"], Int[Tensor, " end"]]]
 """The value at the end of every sentence, row after row, and the rows that they belong to (on the host)."""
 
 
 class Pair(NamedTuple):
-    """A person's story, another version of it, the number of its first wrong line, and the kind of version."""
+    """A person's story and another version of it; sentences are text or tokens."""
 
-    good: Story
-    bad: Story
+    good: list[Any]
+    bad: list[Any]
     first: int
+    """The number of the first wrong line."""
     kind: str
 
 
 class Reading(NamedTuple):
     """One version of a story as a reader judged it."""
 
-    story: Story
+    story: list[list[int]]
     coherence: float
     """t, from 0 to 1."""
     line: int
@@ -51,22 +51,20 @@ class Reading(NamedTuple):
 
 
 class Values(NamedTuple):
-    """v of all lines of several stories."""
+    """v of all lines of several stories, and which story and line each belongs to (on the host)."""
 
     v: Float[Tensor, " line"]
     story: Int[Tensor, " line"]
-    """Which story each line belongs to, on the host."""
     line: Int[Tensor, " line"]
-    """The line's number in its story, on the host."""
     last: Bool[Tensor, " line"]
 
 
-def plain_row(story: Story) -> Row:
+def plain_row(story: list[list[int]]) -> Row:
     """A story without a header and with free moods."""
     return row(story, [FREE] * len(story), None, ())
 
 
-def values_of(network: Network, stories: Sequence[Story]) -> Values:
+def values_of(network: Network, stories: Sequence[list[list[int]]]) -> Values:
     v, rows = network([plain_row(story) for story in stories])
     counts = torch.tensor([len(story) for story in stories])
     line = torch.arange(len(rows)) - (counts.cumsum(0) - counts)[rows]
