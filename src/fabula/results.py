@@ -21,21 +21,41 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 
+FACTORS = "factors"
+"""The member that only answers of a model with several factors have."""
+
+
 class Answer:
     """What all answers can do."""
 
     def to_json(self) -> dict[str, Any]:
         """Plain values to four decimals, no times: the same seed gives the same bytes."""
-        return plain(self)
+        return plain(self, decimals=4)
 
     def to_dict(self) -> dict[str, Any]:
         """The fields as plain values, numbers as they are; lists for tuples."""
-        told: dict[str, Any] = _listed(_without_empty(asdict(self)))  # type: ignore[call-overload]
-        return told
+        return plain(self)
 
     def rows(self) -> list[dict[str, Any]]:
         """A row for every sentence, as a table takes them."""
         raise NotImplementedError
+
+
+def plain(answer: Any, decimals: int | None = None) -> dict[str, Any]:
+    """A record as JSON takes it; an answer of a model of one factor has no `factors`.
+
+    With `decimals` numbers are rounded, and those that are not finite are None: no noise of the last bit.
+    """
+
+    def value_of(value: Any) -> Any:
+        if isinstance(value, float) and decimals is not None:
+            return round(value, decimals) if math.isfinite(value) else None
+        if isinstance(value, Mapping):
+            return {key: value_of(item) for key, item in value.items() if key != FACTORS or item}
+        return [value_of(item) for item in value] if isinstance(value, list | tuple) else value
+
+    record: dict[str, Any] = value_of(asdict(answer))
+    return record
 
 
 @dataclass(frozen=True)
@@ -121,9 +141,9 @@ class Filling(Answer):
     def rows(self) -> list[dict[str, Any]]:
         """A row for every sentence of every candidate."""
         return [
-            {"candidate": number, "score": found.score, "sentence": i, **_flat(sentence)}
-            for number, found in enumerate(self.candidates, start=1)
-            for i, sentence in enumerate(found.sentences, start=1)
+            {"candidate": number, "score": candidate.score, "sentence": i, **_flat(sentence)}
+            for number, candidate in enumerate(self.candidates, start=1)
+            for i, sentence in enumerate(candidate.sentences, start=1)
         ]
 
 
@@ -143,12 +163,11 @@ class Tagging(Answer):
 
     def rows(self) -> list[dict[str, Any]]:
         """A row for every sentence, with q(S_i | X) by label."""
+        factors = self.factors or ({},) * len(self.tags)
+        columns = zip(self.sentences, self.tags, self.probabilities, factors, strict=True)
         return [
-            {"sentence": i, "text": text, "tag": tag, **{f"p_{label}": p for label, p in shares.items()}, **factors}
-            for i, (text, tag, shares, factors) in enumerate(
-                zip(self.sentences, self.tags, self.probabilities, self.factors or ({},) * len(self.tags), strict=True),
-                start=1,
-            )
+            {"sentence": i, "text": text, "tag": tag, **{f"p_{label}": p for label, p in shares.items()}, **others}
+            for i, (text, tag, shares, others) in enumerate(columns, start=1)
         ]
 
 
@@ -167,10 +186,8 @@ class Criticism(Answer):
 
     def rows(self) -> list[dict[str, Any]]:
         """A row for every sentence, with what it did to the story."""
-        return [
-            {"sentence": i, "text": text, "effect": effect}
-            for i, (text, effect) in enumerate(zip(self.sentences, self.lines, strict=True), start=1)
-        ]
+        pairs = zip(self.sentences, self.lines, strict=True)
+        return [{"sentence": i, "text": text, "effect": effect} for i, (text, effect) in enumerate(pairs, start=1)]
 
 
 @dataclass(frozen=True)
@@ -247,14 +264,10 @@ class Explanation(Answer):
 
     def rows(self) -> list[dict[str, Any]]:
         """A row for every word, with what is said of its sentence."""
+        columns = ("fits_before", "fits_after", "fits_arc", "tag")
         return [
-            {
-                "sentence": i,
-                "word": place,
-                **asdict(word),
-                **{name: getattr(reasons, name) for name in FITS},
-                **reasons.factors,
-            }
+            {"sentence": i, "word": place, **asdict(word), **{name: getattr(reasons, name) for name in columns}}
+            | dict(reasons.factors)
             for i, reasons in enumerate(self.sentences, start=1)
             for place, word in enumerate(reasons.words, start=1)
         ]
@@ -276,60 +289,18 @@ class Posterior(Answer):
 
     def rows(self) -> list[dict[str, Any]]:
         """A row for every sentence: p(S_i | X+) by label of the first factor, and the mean of Z_i."""
-        return [
-            {
-                "sentence": i,
-                **{f"p_{label}": share for label, share in shares.items()},
-                **{f"z{d}": value for d, value in enumerate(mean, start=1)},
-            }
-            for i, (shares, mean) in enumerate(zip(self.tags, self.Z_mean, strict=True), start=1)
-        ]
-
-
-FITS = ("fits_before", "fits_after", "fits_arc", "tag")
-"""What an explanation says of a whole sentence."""
-
-
-FACTORS = "factors"
-"""The member that only answers of a model with several factors have."""
-
-
-def plain(answer: Any) -> dict[str, Any]:
-    """A record as JSON takes it."""
-    told: dict[str, Any] = _rounded(_without_empty(asdict(answer)))
-    return told
-
-
-def _without_empty(value: Any) -> Any:
-    """What a model of one factor answers has no `factors`."""
-    if isinstance(value, Mapping):
-        kept = ((key, item) for key, item in value.items() if key != FACTORS or item not in ({}, ()))
-        return {key: _without_empty(item) for key, item in kept}
-    return [_without_empty(item) for item in value] if isinstance(value, list | tuple) else value
+        rows = []
+        for i, (shares, mean) in enumerate(zip(self.tags, self.Z_mean, strict=True), start=1):
+            columns = {f"p_{label}": share for label, share in shares.items()}
+            rows.append({"sentence": i, **columns, **{f"z{d}": value for d, value in enumerate(mean, start=1)}})
+        return rows
 
 
 def _flat(sentence: Sentence) -> dict[str, Any]:
     """A sentence as a row: a column for each further factor."""
-    told = asdict(sentence)
-    factors: dict[str, str] = told.pop(FACTORS)
-    return {**told, **factors}
-
-
-def _rounded(value: Any) -> Any:
-    """Numbers to four decimals: enough to rank by, and no noise of the last bit."""
-    if isinstance(value, float):
-        return None if not math.isfinite(value) else round(value, 4)
-    if isinstance(value, Mapping):
-        return {key: _rounded(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_rounded(item) for item in value]
-    return value
-
-
-def _listed(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {key: _listed(item) for key, item in value.items()}
-    return [_listed(item) for item in value] if isinstance(value, list | tuple) else value
+    row = asdict(sentence)
+    factors: dict[str, str] = row.pop(FACTORS)
+    return {**row, **factors}
 
 
 def many_rows(results: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -346,9 +317,10 @@ def many_rows(results: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
             empty = dict.fromkeys(("candidate", "score", "sentence", "text", "tag"))
             rows.append({**about, **empty, "error": result["error"]})
             continue
-        for number, found in enumerate(result["candidates"], start=1):
-            for i, (text, tag) in enumerate(zip(found["sentences"], found["tags"], strict=True), start=1):
-                own = {"candidate": number, "score": found["score"], "sentence": i, "text": text, "tag": tag}
-                further = found[FACTORS][i - 1] if found.get(FACTORS) else {}
-                rows.append({**about, **own, "error": None, **further})
+        for number, candidate in enumerate(result["candidates"], start=1):
+            pairs = zip(candidate["sentences"], candidate["tags"], strict=True)
+            for i, (text, tag) in enumerate(pairs, start=1):
+                row = {"candidate": number, "score": candidate["score"], "sentence": i, "text": text, "tag": tag}
+                further = candidate[FACTORS][i - 1] if candidate.get(FACTORS) else {}
+                rows.append({**about, **row, "error": None, **further})
     return rows

@@ -40,11 +40,10 @@ def test_states_number_the_product_in_order(sizes: list[int]) -> None:
 
 @settings(max_examples=60)
 @given(data=st.data(), sizes=some_sizes)
-def test_an_arc_is_rendered_and_read_back(data: st.DataObject, sizes: list[int]) -> None:
+def test_an_arc_is_read_back_from_its_labels(data: st.DataObject, sizes: list[int]) -> None:
     space = space_of(sizes)
     row = st.tuples(*(st.integers(-1, n - 1) for n in space.sizes))
     arc = tuple(data.draw(st.lists(row, min_size=1, max_size=6)))
-    assert space.parse(space.render(arc)) == arc
     assert space.parse([space.label(values) for values in arc]) == arc
     named = {factor.name: [space.factors[f].labels[v[f]] if v[f] >= 0 else None for v in arc]
              for f, factor in enumerate(space.factors)}  # fmt: skip

@@ -46,7 +46,7 @@ def run(args: argparse.Namespace) -> int:
     why = narrator.explain(sentences, seed=args.seed, **chosen).sentences if explained else ()
     verdict = narrator.judge(sentences) if args.critic else None
     if args.json:
-        told = score.to_json() | ({"why": [plain(reasons) for reasons in why]} if args.words else {})
+        told = score.to_json() | ({"why": [plain(reasons, decimals=4) for reasons in why]} if args.words else {})
         told |= {} if verdict is None else {"critic": verdict.to_json()}
         show.print_json(told)
         return 0

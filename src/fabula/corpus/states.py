@@ -65,9 +65,8 @@ class StateSpace:
             if not factor.labels or len(set(factor.labels)) < len(factor.labels):
                 raise UserError(f"{factor.name} has no labels, or one of them twice: {factor.labels}", field="states")
             if len(names) > 1 and any(JOINT in label for label in factor.labels):
-                raise UserError(
-                    f"a label of {factor.name} contains {JOINT!r}, the sign between factors", field="states"
-                )
+                fault = f"a label of {factor.name} contains {JOINT!r}, the sign between factors"
+                raise UserError(fault, field="states")
 
     @classmethod
     def single(cls, tagger: str, labels: Sequence[str]) -> StateSpace:
@@ -114,10 +113,10 @@ class StateSpace:
 
     def values(self, numbers: Numbers) -> NDArray[np.int64]:
         """The inverse of `number`: [...] to [..., factor], -1 where a factor is free."""
-        found = np.asarray(numbers, dtype=np.int64)[..., None]
+        number = np.asarray(numbers, dtype=np.int64)[..., None]
         sizes = np.asarray(self.sizes)
-        partly = (-2 - found) // self._open_strides % (sizes + 1)
-        return np.where(found < UNKNOWN, np.where(partly == sizes, UNKNOWN, partly), self.decode(found[..., 0]))
+        partly = (-2 - number) // self._open_strides % (sizes + 1)
+        return np.where(number < UNKNOWN, np.where(partly == sizes, UNKNOWN, partly), self.decode(number[..., 0]))
 
     def common(self, allowed: NDArray[np.bool_]) -> NDArray[np.int64]:
         """[..., K] to [..., factor]: the values that all allowed states share, -1 where they differ.
@@ -138,8 +137,8 @@ class StateSpace:
 
     def named(self, values: Sequence[int]) -> tuple[str | None, dict[str, str]]:
         """The first factor's label, None where it is free; and the labels of the others by name, without free ones."""
-        found = {f.name: f.labels[v] for f, v in zip(self.factors, values, strict=True) if v >= 0}
-        return found.pop(self.factors[0].name, None), found
+        labels = {f.name: f.labels[v] for f, v in zip(self.factors, values, strict=True) if v >= 0}
+        return labels.pop(self.factors[0].name, None), labels
 
     def check(self, names: Sequence[str]) -> list[str]:
         """Names of factors, if they are."""
@@ -173,23 +172,17 @@ class StateSpace:
         clauses = [(name, self._words(tags)) for name, tags in self._clauses(arc)]
         lengths = {name: len(words) for name, words in clauses}
         if len(set(lengths.values())) > 1:
-            told = " and ".join(f"{n} of {name or 'the first'}" for name, n in lengths.items())
-            raise UserError(f"the arc has tags for different numbers of sentences: {told}", field="arc")
-        found = [[UNKNOWN] * len(self.factors) for _ in range(max(lengths.values(), default=0))]
+            counts = " and ".join(f"{n} of {name or 'the first'}" for name, n in lengths.items())
+            raise UserError(f"the arc has tags for different numbers of sentences: {counts}", field="arc")
+        rows = [[UNKNOWN] * len(self.factors) for _ in range(max(lengths.values(), default=0))]
         for name, words in clauses:
             for i, word in enumerate(words):
                 for f, value in self._values(name, word):
-                    if value >= 0 and found[i][f] not in (UNKNOWN, value):
-                        what = self.factors[f].name
-                        raise UserError(f"the arc gives sentence {i + 1} two tags of {what}", field="arc")
-                    found[i][f] = max(value, found[i][f])
-        return tuple(tuple(values) for values in found)
-
-    def render(self, values: Sequence[Sequence[int]]) -> str:
-        """An arc as `parse` reads it, every factor by its name."""
-        columns = zip(*values, strict=True)
-        named = zip(self.factors, columns, strict=False)
-        return " ".join(f"{f.name}={','.join(FREE if v < 0 else f.labels[v] for v in column)}" for f, column in named)
+                    if value >= 0 and rows[i][f] not in (UNKNOWN, value):
+                        name = self.factors[f].name
+                        raise UserError(f"the arc gives sentence {i + 1} two tags of {name}", field="arc")
+                    rows[i][f] = max(value, rows[i][f])
+        return tuple(map(tuple, rows))
 
     def to_record(self) -> list[dict[str, Any]]:
         """Plain values for a manifest or a checkpoint."""
@@ -216,12 +209,12 @@ class StateSpace:
             return [(self._name(name), tags) for name, tags in arc.items()]
         if not isinstance(arc, str) or not re.search("[;=]", arc):
             return [(None, arc)]
-        found: list[tuple[str | None, Any]] = []
+        clauses: list[tuple[str | None, Any]] = []
         for part in arc.split(";"):
             first, *named = re.split(r"(?:^|\s)\s*([^\s,=]+)\s*=", part)
-            found += [(None, first)] if first.strip() else []
-            found += [(self._name(name), tags) for name, tags in zip(named[::2], named[1::2], strict=True)]
-        return found
+            clauses += [(None, first)] if first.strip() else []
+            clauses += [(self._name(name), tags) for name, tags in zip(named[::2], named[1::2], strict=True)]
+        return clauses
 
     def _name(self, name: str, field: str = "arc") -> str:
         names = [factor.name for factor in self.factors]
@@ -247,12 +240,12 @@ class StateSpace:
         if name is None and len(self.factors) == len(parts) > 1:
             chosen = [(f, part) for f, part in enumerate(parts) if part != FREE]
             return [pair for f, part in chosen for pair in self._values(self.factors[f].name, part)]
-        asked = [f for f, factor in enumerate(self.factors) if name in (None, factor.name)]
-        for f in asked:
+        candidates = [f for f, factor in enumerate(self.factors) if name in (None, factor.name)]
+        for f in candidates:
             if (value := self.factors[f].find(word)) >= 0:
                 return [(f, value)]
-        first, *others = (self.factors[f] for f in asked)
+        first, *others = (self.factors[f] for f in candidates)
         signs = [sign for sign, label in SIGNS.items() if label in first.labels]
-        known = f"{', '.join([*first.labels, *signs])} and {FREE} (free)"
-        known += f"; by name {' and '.join(f'{f.name}={f.labels[0]},...' for f in others)}" if others else ""
-        raise UserError(f"unknown tag {word!r} in the arc; this model knows {known}", field="arc")
+        tags = f"{', '.join([*first.labels, *signs])} and {FREE} (free)"
+        tags += f"; by name {' and '.join(f'{f.name}={f.labels[0]},...' for f in others)}" if others else ""
+        raise UserError(f"unknown tag {word!r} in the arc; this model knows {tags}", field="arc")

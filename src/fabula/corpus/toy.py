@@ -40,15 +40,9 @@ ARCS = {
 LENGTHS = (3, 4, 5, 6, 7, 8)
 LENGTH_WEIGHTS = (8, 10, 58, 10, 8, 6)
 INTENDED = {
-    "opening": "neutral",
-    "setting": "neutral",
-    "helper": "neutral",
-    "effort": "neutral",
-    "joy": "positive",
-    "trouble": "negative",
-    "worse": "negative",
-    "remedy": "neutral",
-    "praise": "positive",
+    **dict.fromkeys(("opening", "setting", "helper", "effort", "remedy"), "neutral"),
+    **dict.fromkeys(("joy", "praise"), "positive"),
+    **dict.fromkeys(("trouble", "worse"), "negative"),
 }
 """The tag of each slot; the ending's is positive, or negative where the story falls."""
 
@@ -73,11 +67,8 @@ def toy_splits(n: int, seed: int) -> dict[str, list[Story]]:
     if n < 3:
         raise UserError(f"a toy corpus needs at least 3 stories, one for each split, not {n}", field="toy")
     stories = toy_stories(n, seed)
-    return {
-        "train": stories[: n - 2 * held_out],
-        "valid": stories[n - 2 * held_out : n - held_out],
-        "test": stories[n - held_out :],
-    }
+    valid, test = n - 2 * held_out, n - held_out
+    return {"train": stories[:valid], "valid": stories[valid:test], "test": stories[test:]}
 
 
 def _tell(generator: random.Random, name: str) -> Story:
@@ -86,15 +77,12 @@ def _tell(generator: random.Random, name: str) -> Story:
     cause = generator.choice(scenario["causes"])
     arc = generator.choices(("rise", "fall", "smooth"), weights=(4, 3, 3))[0]
     pronoun = generator.choice(("she", "he"))
-    hero = generator.choice(HEROES[pronoun])
-    thing = generator.choice(scenario["things"])
-    helper = generator.choice(HELPERS)
     words = {
         **_FORMS[pronoun],
-        "Name": hero,
-        "helper": helper,
+        "Name": generator.choice(HEROES[pronoun]),
+        "thing": generator.choice(scenario["things"]),
+        "helper": generator.choice(HELPERS),
         "place": generator.choice(scenario["places"]),
-        "thing": thing,
         "day": generator.choice(DAYS),
     }
     templates = {**_GRAMMAR["everywhere"], **scenario, **cause}

@@ -66,17 +66,10 @@ class Transitions:
 
     def to_record(self) -> dict[str, object]:
         """Plain numbers for the manifest."""
-        return {
-            "initial": self.initial.tolist(),
-            "following": self.following.tolist(),
-            "smoothing": self.smoothing,
-        }
+        return {"initial": self.initial.tolist(), "following": self.following.tolist(), "smoothing": self.smoothing}
 
     @classmethod
     def from_record(cls, record: dict[str, object]) -> "Transitions":
         """The inverse of `to_record`."""
-        return cls(
-            np.asarray(record["initial"], dtype=np.int64),
-            np.asarray(record["following"], dtype=np.int64),
-            float(str(record["smoothing"])),
-        )
+        initial, following = (np.asarray(record[name], dtype=np.int64) for name in ("initial", "following"))
+        return cls(initial, following, float(str(record["smoothing"])))

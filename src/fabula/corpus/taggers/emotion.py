@@ -39,7 +39,7 @@ def weights() -> dict[tuple[str, ...], tuple[int, float]]:
 def words(text: str) -> list[str]:
     """In small letters, `n't` apart."""
     text = text.lower().replace("’", "'")
-    text = re.sub(r"\b(ca|wo)n't\b", lambda found: {"ca": "can", "wo": "will"}[found[1]] + " n't", text)
+    text = re.sub(r"\b(ca|wo)n't\b", lambda match: {"ca": "can", "wo": "will"}[match[1]] + " n't", text)
     return re.findall(r"n't|[a-z]+(?=n't)|[a-z]+(?:-[a-z]+)*", text.replace("cannot", "can not"))
 
 
@@ -68,28 +68,28 @@ class EmotionTagger:
 
     def judge(self, sentence: str) -> tuple[int, float]:
         """The label's number, and how sure it is: between 0 and 1."""
-        found = scores(words(sentence))
-        best = max(range(len(found)), key=found.__getitem__)
-        confidence = found[best] / (0.5 + sum(found))
+        totals = scores(words(sentence))
+        best = max(range(len(totals)), key=totals.__getitem__)
+        confidence = totals[best] / (0.5 + sum(totals))
         return (best, confidence) if confidence >= self.least else (len(EMOTIONS), 1 - confidence)
 
 
 def scores(tokens: list[str]) -> list[float]:
-    """Of each emotion. Phrases come before their words; a negated joy is half a sadness, other negations count nothing.
+    """The score of each emotion. A negated joy is half a sadness; other negated emotions count nothing.
 
-    Later words count a little more: what a sentence ends with is what it tells.
+    Phrases come before their words, and later words count a little more: a sentence tells what it ends with.
     """
-    found, i, known = [0.0] * len(EMOTIONS), 0, weights()
+    totals, i, listed = [0.0] * len(EMOTIONS), 0, weights()
     while i < len(tokens):
-        length = next((n for n in range(LONGEST, 0, -1) if tuple(tokens[i : i + n]) in known), 0)
+        length = next((n for n in range(LONGEST, 0, -1) if tuple(tokens[i : i + n]) in listed), 0)
         if length:
-            emotion, weight = known[tuple(tokens[i : i + length])]
+            emotion, weight = listed[tuple(tokens[i : i + length])]
             weight *= 1 + 0.2 * i / len(tokens)
             if not NEGATIONS.isdisjoint(tokens[max(0, i - REACH) : i]):
                 emotion, weight = 1, (0.5 * weight if emotion == 0 else 0.0)
-            found[emotion] += weight
+            totals[emotion] += weight
         i += max(1, length)
-    return found
+    return totals
 
 
 @register_tagger("emotion")

