@@ -2,8 +2,8 @@
 
 import fabula
 
-narrator = fabula.load()
-filling = narrator.fill(["Mia's car would not start.", None, "Mia made it to work."], seed=7)
+model = fabula.load()
+filling = model.fill(["Mia's car would not start.", None, "Mia made it to work."], seed=7)
 """
 
 from __future__ import annotations
@@ -14,60 +14,29 @@ from typing import TYPE_CHECKING, Any
 from fabula.errors import UserError
 
 if TYPE_CHECKING:
-    from fabula.api import Narrator, installed, load
-    from fabula.asynchronous import AsyncNarrator
+    from fabula.api import Narrator, StoryModel, installed, load
+    from fabula.asynchronous import AsyncNarrator, AsyncStoryModel
     from fabula.completion import Completion, Passage, complete, complete_iter
     from fabula.results import (
-        Candidate,
-        Criticism,
-        Explanation,
-        Filling,
-        Movement,
-        Parts,
-        Posterior,
-        Reasons,
-        Score,
-        Sentence,
-        Tagging,
-        Word,
+        Candidate, Criticism, Explanation, Filling, Movement, Parts, Posterior, Reasons, Score, Sentence, Tagging, Word,
         many_rows,
-    )
+    )  # fmt: skip
 
 __version__ = "0.2.0"
-
-HOMES = {
-    "api": ["Narrator", "installed", "load"],
-    "asynchronous": ["AsyncNarrator"],
-    "completion": ["Completion", "Passage", "complete", "complete_iter"],
-    "errors": ["UserError"],
-    "results": [
-        "Candidate",
-        "Criticism",
-        "Explanation",
-        "Filling",
-        "Movement",
-        "Parts",
-        "Posterior",
-        "Reasons",
-        "Score",
-        "Sentence",
-        "Tagging",
-        "Word",
-        "many_rows",
-    ],
-}
-"""Where the public names live: they are found when asked for, because importing fabula must not wait for torch."""
-__all__ = [  # noqa: RUF022 (by their homes)
-    "Narrator", "installed", "load", "AsyncNarrator", "Completion", "Passage", "complete", "complete_iter", "UserError",
-    "Candidate", "Criticism", "Explanation", "Filling", "Movement", "Parts", "Posterior", "Reasons", "Score",
-    "Sentence", "Tagging", "Word", "many_rows", "__version__",
+__all__ = [  # noqa: RUF022 (by module)
+    "StoryModel", "Narrator", "installed", "load", "AsyncStoryModel", "AsyncNarrator", "Completion", "Passage",
+    "complete", "complete_iter", "UserError", "Candidate", "Criticism", "Explanation", "Filling", "Movement", "Parts",
+    "Posterior", "Reasons", "Score", "Sentence", "Tagging", "Word", "many_rows", "__version__",
 ]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:
-    for module, names in HOMES.items():
-        if name in names:
-            return getattr(import_module(f"fabula.{module}"), name)
+    """A public name is looked up when it is used, because importing fabula must not wait for torch."""
+    if name in __all__:
+        for module in ("results", "api", "asynchronous", "completion"):
+            home = import_module(f"fabula.{module}")
+            if hasattr(home, name):
+                return getattr(home, name)
     raise AttributeError(f"module 'fabula' has no attribute {name!r}")
 
 

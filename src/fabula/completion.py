@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from fabula.api import Narrator
+from fabula.api import StoryModel
 from fabula.corpus.states import Arc
 from fabula.corpus.tokenize import normalise, split_paragraph
 from fabula.errors import UserError
@@ -69,20 +69,20 @@ class Gap:
         return Gap(tuple(before), opening, after, whole_number("sentences", sentences, at_least=1))
 
 
-def complete(narrator: Narrator, prompt: str, suffix: str = "", **chosen: Any) -> Completion:
+def complete(model: StoryModel, prompt: str, suffix: str = "", **options: Any) -> Completion:
     """The text between `prompt` and `suffix`; the arguments are those of `complete_iter`.
 
     >>> import fabula
-    >>> found = fabula.complete(fabula.load("small"), "Tom was sad. His friend", "Tom smiled.", sentences=1, samples=2)
-    >>> found.passages[0].finish, len(found.passages[0].tags)
+    >>> done = fabula.complete(fabula.load("small"), "Tom was sad. His friend", "Tom smiled.", sentences=1, samples=2)
+    >>> done.passages[0].finish, len(done.passages[0].tags)
     ('stop', 1)
     """
-    *_, last = complete_iter(narrator, prompt, suffix, **chosen)
+    *_, last = complete_iter(model, prompt, suffix, **options)
     return last
 
 
 def complete_iter(
-    narrator: Narrator,
+    model: StoryModel,
     prompt: str,
     suffix: str = "",
     *,
@@ -94,34 +94,33 @@ def complete_iter(
     seed: int = 0,
     **settings: Any,
 ) -> Iterator[Completion]:
-    """The same as it comes, as `Narrator.fill_iter`.
+    """The same as it comes, as `StoryModel.fill_iter`.
 
     `arc` has a mood for each sentence that is written, and says how many there are where `sentences` does not. The text
     ends before the first of the `stop` strings, and after `max_tokens` tokens of the model's own.
     """
-    tags = None if arc is None else [narrator.states.label(values) for values in narrator.states.parse(arc)]
+    tags = None if arc is None else [model.states.label(values) for values in model.states.parse(arc)]
     gap = Gap.of(prompt, suffix, len(tags) if sentences is None and tags is not None else sentences)
     if tags is not None and len(tags) != gap.count:
         raise UserError(f"the arc has {len(tags)} moods for {gap.count} sentences to write", field="arc")
     most = None if max_tokens is None else whole_number("max_tokens", max_tokens, at_least=1)
-    given = len(gap.before), len(gap.after)
-    whole = None if tags is None else [*[None] * given[0], *tags, *[None] * given[1]]
-    starts = {given[0] + 1: gap.opening} if gap.opening else None
-    chosen = {"arc": whole, "candidates": candidates, "seed": seed, "starts": starts, **settings}
+    story_arc = None if tags is None else [*[None] * len(gap.before), *tags, *[None] * len(gap.after)]
+    starts = {len(gap.before) + 1: gap.opening} if gap.opening else None
+    options = {"arc": story_arc, "candidates": candidates, "seed": seed, "starts": starts, **settings}
     if gap.before or gap.after:
-        fillings = narrator.fill_iter([*gap.before, *[None] * gap.count, *gap.after], **chosen)
+        fillings = model.fill_iter([*gap.before, *[None] * gap.count, *gap.after], **options)
     else:
-        fillings = iter([narrator.write(gap.count, **chosen)])
-    asked = narrator.count_tokens(prompt) + narrator.count_tokens(suffix)
+        fillings = iter([model.write(gap.count, **options)])
+    prompt_tokens = model.count_tokens(prompt) + model.count_tokens(suffix)
     for filling in fillings:
-        passages = (_passage(narrator, gap, found, prompt, suffix, most, stop) for found in filling.candidates)
-        yield Completion(tuple(passages), asked, filling)
+        passages = (_passage(model, gap, story, prompt, suffix, most, stop) for story in filling.candidates)
+        yield Completion(tuple(passages), prompt_tokens, filling)
 
 
 def _passage(
-    narrator: Narrator, gap: Gap, found: Candidate, prompt: str, suffix: str, most: int | None, stop: Sequence[str]
+    model: StoryModel, gap: Gap, story: Candidate, prompt: str, suffix: str, most: int | None, stop: Sequence[str]
 ) -> Passage:
-    written = found.sentences[len(gap.before) : len(gap.before) + gap.count]
+    written = story.sentences[len(gap.before) : len(gap.before) + gap.count]
     texts = [sentence.text for sentence in written]
     opening = normalise(gap.opening)
     if opening and texts[0].startswith(opening):
@@ -137,10 +136,10 @@ def _passage(
     ends = [place for mark in stop if mark and (place := "".join(pieces).find(mark)) >= 0]
     if ends:
         pieces = _cut(pieces, min(ends))
-    if most is not None and narrator.count_tokens("".join(pieces)) > most:
-        pieces, finish = _cut(pieces, _length_of(narrator, "".join(pieces), most)), "length"
+    if most is not None and model.count_tokens("".join(pieces)) > most:
+        pieces, finish = _cut(pieces, _length_of(model, "".join(pieces), most)), "length"
     text = "".join(pieces)
-    return Passage(text, tuple(pieces), tuple(s.tag for s in written), finish, narrator.count_tokens(text))
+    return Passage(text, tuple(pieces), tuple(s.tag for s in written), finish, model.count_tokens(text))
 
 
 def _cut(pieces: Sequence[str], length: int) -> list[str]:
@@ -152,8 +151,8 @@ def _cut(pieces: Sequence[str], length: int) -> list[str]:
     return [piece for piece in kept if piece]
 
 
-def _length_of(narrator: Narrator, text: str, most: int) -> int:
+def _length_of(model: StoryModel, text: str, most: int) -> int:
     """How many characters are at most so many tokens, up to the end of a word."""
     ends = [match.end() for match in re.finditer(r"\S+", text)]
-    fitting = [end for end in ends if narrator.count_tokens(text[:end]) <= most]
+    fitting = [end for end in ends if model.count_tokens(text[:end]) <= most]
     return fitting[-1] if fitting else 0

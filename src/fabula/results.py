@@ -20,7 +20,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
-
 FACTORS = "factors"
 """The member that only answers of a model with several factors have."""
 

@@ -47,15 +47,6 @@ def test_probabilities_by_hand() -> None:
     assert _count([[0, 2]], smoothing=1.0).p_next[0].tolist() == [0.25, 0.25, 0.5]
 
 
-@given(_STORIES, st.floats(0.01, 10))
-def test_every_row_is_a_distribution_that_excludes_nothing(stories: list[list[int | None]], smoothing: float) -> None:
-    counted = _count(stories, smoothing)
-    np.testing.assert_allclose(counted.p_initial.sum(), 1, rtol=1e-12)
-    np.testing.assert_allclose(counted.p_next.sum(axis=1), 1, rtol=1e-12)
-    assert counted.p_next.dtype == np.float64
-    assert min(counted.p_initial.min(), counted.p_next.min()) > 0
-
-
 def test_a_record_gives_the_counts_back() -> None:
     counted = _count([[0, 1, 2, 2]], smoothing=0.25)
     again = Transitions.from_record(counted.to_record())

@@ -1,4 +1,4 @@
-"""A narrator that is awaited: the answers of the other one, while the event loop goes on."""
+"""A model that is awaited gives the answers of the other one, while the event loop goes on."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import fabula
-from fabula import AsyncNarrator, Narrator, UserError
+from fabula import AsyncStoryModel, StoryModel, UserError
 from own_loop import run_alone
 
 STORY = ["Mia's car would not start.", None, "Mia made it to work on time."]
@@ -28,20 +28,20 @@ def words(result: dict[str, Any]) -> Any:
 
 
 def test_answers_are_those_of_the_narrator(random_models: Path) -> None:
-    narrator = fabula.load(random_models / "default")
+    model = fabula.load(random_models / "default")
 
     async def main() -> None:
-        async with AsyncNarrator(narrator) as aside:
-            first, second = await asyncio.gather(*(aside.fill(STORY, samples=3, seed=n) for n in (1, 2)))
-            assert [texts(first), texts(second)] == [texts(narrator.fill(STORY, samples=3, seed=n)) for n in (1, 2)]
-            many = [one async for one in aside.fill_many(ROWS, samples=3)]
-            assert list(map(words, many)) == list(map(words, narrator.fill_many(ROWS, samples=3)))
-            *_, last = [one async for one in aside.fill_iter(STORY, samples=20)]
-            assert texts(last) == texts(narrator.fill(STORY, samples=20))
+        async with AsyncStoryModel(model) as waiting:
+            first, second = await asyncio.gather(*(waiting.fill(STORY, samples=3, seed=n) for n in (1, 2)))
+            assert [texts(first), texts(second)] == [texts(model.fill(STORY, samples=3, seed=n)) for n in (1, 2)]
+            many = [one async for one in waiting.fill_many(ROWS, samples=3)]
+            assert list(map(words, many)) == list(map(words, model.fill_many(ROWS, samples=3)))
+            *_, last = [one async for one in waiting.fill_iter(STORY, samples=20)]
+            assert texts(last) == texts(model.fill(STORY, samples=20))
             with pytest.raises(UserError, match="samples"):
-                await aside.fill(STORY, samples=0)
+                await waiting.fill(STORY, samples=0)
         with pytest.raises(RuntimeError):
-            await aside.tag(["Tom was sad."])
+            await waiting.tag(["Tom was sad."])
 
     run_alone(main())
 
@@ -51,8 +51,8 @@ def test_the_loop_goes_on_while_the_model_works(random_models: Path) -> None:
     let_go = threading.Event()
 
     async def main() -> None:
-        async with await AsyncNarrator.load(random_models / "default") as narrator:
-            working = asyncio.create_task(narrator.run(lambda: let_go.wait(60)))
+        async with await AsyncStoryModel.load(random_models / "default") as model:
+            working = asyncio.create_task(model.run(lambda: let_go.wait(60)))
             await asyncio.sleep(0)
             let_go.set()
             assert await working
@@ -62,15 +62,18 @@ def test_the_loop_goes_on_while_the_model_works(random_models: Path) -> None:
 
 def test_nothing_of_the_narrator_is_missing() -> None:
     """All but what answers at once, and `fill_together`, which is the servers' way in."""
-    quick = {"count_tokens", "settings", "usual_samples", "name", "fill_together"}
-    public = {name for name in dir(Narrator) if not name.startswith("_")}
-    assert {name for name in public - quick if callable(getattr(Narrator, name))} <= set(dir(AsyncNarrator))
-    assert inspect.signature(AsyncNarrator.fill).parameters.keys() == inspect.signature(Narrator.fill).parameters.keys()
+    quick = {"count_tokens", "usual_samples", "settings", "sampler", "read_values", "fill_together"}
+    public = {name for name in dir(StoryModel) if not name.startswith("_")}
+    assert {name for name in public - quick if callable(getattr(StoryModel, name))} <= set(dir(AsyncStoryModel))
+    assert (
+        inspect.signature(AsyncStoryModel.fill).parameters.keys()
+        == inspect.signature(StoryModel.fill).parameters.keys()
+    )
 
 
 def test_many_results_are_a_table(random_models: Path) -> None:
-    narrator = fabula.load(random_models / "default")
-    rows = fabula.many_rows(narrator.fill_many(ROWS, samples=3))
+    model = fabula.load(random_models / "default")
+    rows = fabula.many_rows(model.fill_many(ROWS, samples=3))
     assert all(row.keys() == rows[0].keys() for row in rows)
     assert all(isinstance(value, str | int | float | None) for row in rows for value in row.values())
     assert len(rows) == 3 * 2 * 3 + 1

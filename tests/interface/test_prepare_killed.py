@@ -34,7 +34,7 @@ def _alive(group: int) -> bool:
 
 
 def test_killed_at_any_moment_it_leaves_a_whole_corpus_or_none(tmp_path: Path) -> None:
-    """Eight moments over the run's own length, from the start of the workers to the renaming."""
+    """Four moments over the run's length, from the start of the workers to the renaming."""
     source = tmp_path / "in" / "big.txt"
     source.parent.mkdir()
     source.write_text("\n\n".join("\n".join(story.sentences) for story in toy_stories(9_000, seed=0)))
@@ -44,9 +44,9 @@ def test_killed_at_any_moment_it_leaves_a_whole_corpus_or_none(tmp_path: Path) -
     subprocess.run(command, check=True, capture_output=True)
     length = time.monotonic() - begin
     whole = Corpus.open(out).hash
-    chance = random.Random(0)
+    rng = random.Random(0)
     seen_none = seen_left_over = False
-    for moment in range(8):
+    for moment in range(4):
         for path in out.glob("*"):
             path.unlink()
         if out.exists():
@@ -54,7 +54,7 @@ def test_killed_at_any_moment_it_leaves_a_whole_corpus_or_none(tmp_path: Path) -
         process = subprocess.Popen(
             command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
         )
-        time.sleep(length * (moment + chance.random()) / 8)
+        time.sleep(length * (moment + rng.random()) / 4)
         os.kill(process.pid, signal.SIGKILL)
         process.wait()
         deadline = time.monotonic() + 120

@@ -8,14 +8,12 @@ import inspect
 import pytest
 
 import fabula
-from fabula import api, asynchronous, completion, results
+from fabula import api, asynchronous, completion, loaded, reading, results
 
 
 def test_all_is_complete_and_every_name_says_what_it_is() -> None:
-    assert {name for names in fabula.HOMES.values() for name in names} | {"__version__"} == set(fabula.__all__)
     for name in fabula.__all__:
-        found = getattr(fabula, name)
-        assert name == "__version__" or inspect.getdoc(found), name
+        assert name == "__version__" or inspect.getdoc(getattr(fabula, name)), name
     kinds = {
         name for name, kind in vars(results).items() if inspect.isclass(kind) and kind.__module__ == results.__name__
     }
@@ -23,12 +21,19 @@ def test_all_is_complete_and_every_name_says_what_it_is() -> None:
     assert set(fabula.__all__) <= set(dir(fabula))
     with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
         fabula.nothing  # noqa: B018
-    for name, method in inspect.getmembers(fabula.Narrator, inspect.isfunction):
+    for name, method in inspect.getmembers(fabula.StoryModel, inspect.isfunction):
         assert name.startswith("_") or method.__doc__, name
 
 
-@pytest.mark.parametrize("module", [api, asynchronous, completion, results], ids=lambda module: module.__name__)
+@pytest.mark.parametrize(
+    "module", [api, asynchronous, completion, loaded, reading, results], ids=lambda module: module.__name__
+)
 def test_the_examples_of_docstrings_run(module: object) -> None:
-    found = doctest.testmod(module, extraglobs={"fabula": fabula})  # type: ignore[arg-type]
-    assert found.attempted
-    assert not found.failed
+    examples = doctest.testmod(module, extraglobs={"fabula": fabula})  # type: ignore[arg-type]
+    assert examples.attempted
+    assert not examples.failed
+
+
+def test_earlier_names_still_work() -> None:
+    assert fabula.Narrator is fabula.StoryModel
+    assert fabula.AsyncNarrator is fabula.AsyncStoryModel

@@ -1,0 +1,238 @@
+"""Tasks to answers: what `StoryModel.fill` and `write` do with one story, or with many of equal settings."""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import zip_longest
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+
+from fabula.corpus.taggers.protocol import faults
+from fabula.errors import UserError
+from fabula.loaded import LoadedModel, check_seed
+from fabula.models.steady import HORIZON
+from fabula.results import Candidate, Filling, Movement, Parts, Sentence
+from fabula.sampling.batch import InfillBatch
+from fabula.sampling.context import Context, Person, read_context, with_line
+from fabula.sampling.driver import Answer, fill_stories
+from fabula.sampling.noise import seeded
+from fabula.sampling.protocol import DEFAULT, samplers, settings_for
+from fabula.sampling.samples import Diagnostics, SampledStory
+from fabula.sampling.settings import CANDIDATES, FillSettings, declared, offered, types_of, whole_number
+from fabula.sampling.task import Task, fill_task
+
+UNKNOWN_SHOWN = 10
+"""Words that a note about unknown words names, at most."""
+Method = TypeVar("Method", bound=Callable[..., Any])
+Options = Mapping[str, Any]
+"""`candidates`, `sampler`, `seed` and settings of the sampler."""
+
+
+def with_settings(method: Method) -> Method:
+    """Gives `**settings` their names, types and meanings in the signature and the docstring: those of the samplers."""
+    signature = inspect.signature(method)
+    parameters = {p.name: p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD}
+    lines = ["", "", "        Settings of the samplers; None is the sampler's default:"]
+    meanings: dict[str, str] = {}
+    for sampler in samplers().values():
+        entries = offered(sampler.settings, "python")
+        lines.append(f"        {sampler.name} ({sampler.about}): {', '.join(entries)}.")
+        meanings |= {name: declared(entry).help for name, entry in entries.items()}
+        for name in entries:
+            hint = types_of(sampler.settings)[name] | None
+            setting = inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=hint)
+            parameters.setdefault(name, setting)
+    lines += [f"        {name}: {meaning}." for name, meaning in meanings.items()]
+    method.__doc__ = (method.__doc__ or "").rstrip() + "\n".join(lines) + "\n        "
+    method.__signature__ = signature.replace(parameters=list(parameters.values()))  # type: ignore[attr-defined]
+    return method
+
+
+class PreparedTask(NamedTuple):
+    """A task that can be drawn at once: checked, with its tensors."""
+
+    task: Task
+    batch: InfillBatch
+    names: Mapping[str, str]
+    settings: FillSettings
+    candidates: int
+    seed: int
+    notes: tuple[str, ...]
+    people: tuple[Person, ...]
+    hidden: int
+    """Lines before the story that no answer shows: the context's."""
+
+
+def prepare_task(
+    loaded: LoadedModel, task: Task, context: Context, options: Options, *, at_once: bool,
+    names: Mapping[str, str] | None = None,
+) -> PreparedTask:  # fmt: skip
+    """A task with its sampler and tensors: what is wrong with either is said here, before anything is drawn.
+
+    `names` are the task's `stand_ins`, where they have been found already.
+    """
+    settings = dict(options)
+    candidates, seed = settings.pop("candidates", CANDIDATES), settings.pop("seed", 0)
+    sampler, notes = loaded.sampler(settings.pop("sampler", DEFAULT))
+    chosen = replace(settings_for(sampler, loaded.model.sampling_defaults, settings), at_once=at_once)
+    candidates, seed = whole_number("candidates", candidates, at_least=1), check_seed(seed)
+    text = loaded.text
+    if task.starts:
+        text.check_openings(task, text.encode(task, text.stand_ins([task])[0]), chosen.max_words)
+    task = with_line(task, context.line)
+    names = text.stand_ins([task])[0] if names is None else names
+    hidden = int(context.line is not None)
+    notes = loaded.notes + notes + _notes(loaded, task, names, hidden)
+    batch = text.encode(task, names)
+    return PreparedTask(task, batch, names, chosen, candidates, seed, notes, context.people, hidden)
+
+
+def _notes(loaded: LoadedModel, task: Task, names: Mapping[str, str], hidden: int) -> tuple[str, ...]:
+    """What a reader of the answer should know about the task."""
+    notes = []
+    if unknown := loaded.text.unknown_words(task, names):
+        what = "word is new to this model and was" if len(unknown) == 1 else "words are new to this model and were"
+        listed = ", ".join(unknown[:UNKNOWN_SHOWN]) + (", ..." if len(unknown) > UNKNOWN_SHOWN else "")
+        notes.append(f"{len(unknown)} {what} read as unknown: {listed}")
+    if loaded.model.tagger is not None:
+        unchecked = faults(loaded.model.tagger, loaded.states.spoken(task.arc))
+        notes += [f"the arc of {name} is not checked: {why}" for name, why in unchecked.items()]
+    length = len(task.sentences) - hidden
+    if length > HORIZON and loaded.model.has_latent:
+        usual = loaded.checkpoint.figures.get("sentences")
+        training = "the stories this model was made of" + (f" (of {usual:g})" if usual else "")
+        notes.append(f"{length} sentences are longer than {training}: it is likely to wander")
+    return tuple(notes)
+
+
+def answers(
+    loaded: LoadedModel, task: Task, context: Context, options: Options, *, at_once: bool = False
+) -> Iterator[Filling]:
+    """The answers to one task, each at least as good as the one before."""
+    prepared = prepare_task(loaded, task, context, options, at_once=at_once)
+    return (filling for (filling,) in _rounds(loaded, [prepared]))
+
+
+def last_answer(loaded: LoadedModel, task: Task, context: Context, options: Options) -> Filling:
+    *_, last = answers(loaded, task, context, options, at_once=True)
+    return last
+
+
+def answers_together(
+    loaded: LoadedModel, calls: Sequence[Options], at_once: bool
+) -> Iterator[list[Filling | UserError]]:
+    """The answers to several calls of `fill` with equal settings; a wrong call has its error in their place."""
+    tasks: list[tuple[Task, Context] | UserError] = []
+    for call in calls:
+        try:
+            task = fill_task(call["sentences"], loaded.states, call.get("arc"), call.get("starts"))
+            tasks.append((task, read_context(call.get("people"), call.get("notes"))))
+        except UserError as error:
+            tasks.append(error)
+    lines = [with_line(pair[0], pair[1].line) for pair in tasks if not isinstance(pair, UserError)]
+    stand_ins = iter(loaded.text.stand_ins(lines))
+    prepared: list[PreparedTask | UserError] = []
+    of_task = ("sentences", "arc", "starts", "people", "notes")
+    for call, pair in zip(calls, tasks, strict=True):
+        if isinstance(pair, UserError):
+            prepared.append(pair)
+            continue
+        names = next(stand_ins)
+        options = {key: value for key, value in call.items() if key not in of_task}
+        try:
+            prepared.append(prepare_task(loaded, *pair, options, at_once=at_once, names=names))
+        except UserError as error:
+            prepared.append(error)
+    good = [one for one in prepared if isinstance(one, PreparedTask)]
+    if len({(one.settings, one.people) for one in good}) > 1:
+        raise ValueError("only calls with equal settings and people are filled in together")
+    if not good:
+        yield [one for one in prepared if isinstance(one, UserError)]
+        return
+    for fillings in _rounds(loaded, good):
+        following = iter(fillings)
+        yield [one if isinstance(one, UserError) else next(following) for one in prepared]
+
+
+def _rounds(loaded: LoadedModel, tasks: Sequence[PreparedTask]) -> Iterator[list[Filling]]:
+    """Answers to tasks with equal settings, drawn together, round by round; long stories apart from short ones."""
+    long = [len(task.task.sentences) > HORIZON and loaded.model.has_latent for task in tasks]
+    if len(set(long)) > 1:
+        groups = [[i for i, is_long in enumerate(long) if is_long == kind] for kind in (False, True)]
+        latest: dict[int, Filling] = {}
+        for rounds in zip_longest(*(_rounds(loaded, [tasks[i] for i in group]) for group in groups)):
+            for group, fillings in zip(groups, rounds, strict=True):
+                latest |= dict(zip(group, fillings or (), strict=False))
+            yield [latest[i] for i in range(len(tasks))]
+        return
+    batch = tasks[0].batch if len(tasks) == 1 else InfillBatch.join([task.batch for task in tasks])
+    generators, wanted = [seeded(task.seed) for task in tasks], [task.candidates for task in tasks]
+    model = loaded.steady if long[0] else loaded.model
+    cast = loaded.cast.with_people({person.name: person.pronoun for person in tasks[0].people})
+    for results in fill_stories(model, loaded.rules, batch, tasks[0].settings, generators, wanted, cast):
+        yield [_filling(loaded, task, answer) for task, answer in zip(tasks, results, strict=True)]
+
+
+def _filling(loaded: LoadedModel, prepared: PreparedTask, answer: Answer) -> Filling:
+    few: tuple[str, ...] = ()
+    stories, diagnostics, drawn = answer
+    if drawn == prepared.settings.samples and len(stories) < prepared.candidates:
+        what = f"only {len(stories)} of the {prepared.candidates} candidates"
+        few = (f"{what}: no other story was among the samples ({drawn}); draw more of them",)
+    return Filling(
+        candidates=tuple(_candidate(loaded, prepared, story) for story in stories),
+        model=loaded.name,
+        sampler=prepared.settings.sampler.name,
+        samples=prepared.settings.samples,
+        drawn=drawn,
+        seed=prepared.seed,
+        diagnostics=_movement(diagnostics, len(prepared.task.sentences), prepared.hidden),
+        notes=prepared.notes + few,
+        names=prepared.names,
+    )
+
+
+def _candidate(loaded: LoadedModel, prepared: PreparedTask, story: SampledStory) -> Candidate:
+    task, states, hidden = prepared.task, loaded.states, prepared.hidden
+    texts = loaded.text.decode(task, story, prepared.names)
+    S = story.S[: len(texts)]
+    values = states.values(S.tolist())
+    if loaded.model.reads_ahead and bool((S < 0).any()):  # S was summed out: the tags are read off the text
+        values = np.where(values < 0, loaded.read_values(texts, states.spoken(task.arc)), values)
+    sentences = []
+    for i, text in enumerate(texts):
+        tag, others = states.named(values[i].tolist()) if states.K > 1 else (None, {})
+        sentences.append(Sentence(text, task.missing[i], tag, float(story.log_p[i]), others))
+    return Candidate(tuple(sentences[hidden:]), story.score, _parts(task, story, hidden))
+
+
+def _parts(task: Task, story: SampledStory, hidden: int) -> Parts | None:
+    """What a candidate's score is made of; `hidden` sentences at its beginning are not shown."""
+    written = [i for i, missing in enumerate(task.missing) if missing]
+    if not written:
+        return None
+    after = [i for i in range(written[0], len(task.missing)) if not task.missing[i]]
+    easy = float(story.log_p[written].sum()) / max(1, int(story.lengths[written].sum()))
+    ending = float(story.log_p[after].sum()) / max(1, int(story.lengths[after].sum())) if after else None
+    if story.verdict is None:
+        return Parts(None, ending, easy, None)
+    harm = {i: float(story.verdict[i]) for i in written if i > 0}
+    worst = min(harm, key=harm.__getitem__, default=None)
+    weakest = worst + 1 - hidden if worst is not None and harm[worst] < 0 else None
+    return Parts(float(story.verdict[0]), ending, easy, weakest)
+
+
+def _movement(diagnostics: Diagnostics | None, N: int, hidden: int) -> Movement:
+    if diagnostics is None:
+        return Movement((None,) * (N - hidden), None, None, None, None)
+
+    def figure(value: float) -> float | None:
+        return None if math.isnan(value) else value
+
+    changed = tuple(figure(value) for value in diagnostics.changed[0, hidden:N].tolist())
+    others = (diagnostics.acceptance, diagnostics.ess, diagnostics.r_hat, diagnostics.tag_ess)
+    return Movement(changed, *(figure(float(values[0])) for values in others))
