@@ -27,8 +27,8 @@ def stop(*arguments):
     os._exit(0)
 def started(threads, start=begin.start_torch):  # after it, because the command starts torch in its own way
     threads = start(threads)
-    from fabula import api
-    api.fill_stories = stop
+    from fabula import filling
+    filling.fill_stories = stop
     return threads
 begin.start_torch = started
 main(["fill", "Tom was afraid of dogs.", "_", "_", "_", "Now the two of them sleep in the same bed.", "--model", {!r}])

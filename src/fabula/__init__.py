@@ -18,7 +18,18 @@ if TYPE_CHECKING:
     from fabula.asynchronous import AsyncNarrator, AsyncStoryModel
     from fabula.completion import Completion, Passage, complete, complete_iter
     from fabula.results import (
-        Candidate, Criticism, Explanation, Filling, Movement, Parts, Posterior, Reasons, Score, Sentence, Tagging, Word,
+        Candidate,
+        Criticism,
+        Explanation,
+        Filling,
+        Movement,
+        Parts,
+        Posterior,
+        Reasons,
+        Score,
+        Sentence,
+        Tagging,
+        Word,
         many_rows,
     )  # fmt: skip
 

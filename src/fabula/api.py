@@ -14,14 +14,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from fabula.catalogue import describe, find, installed, models_fault, models_folder
+from fabula.catalogue import describe, find, installed, models_fault, models_folder, stand_in
 from fabula.corpus.states import Arc
 from fabula.device import pick_device, use_threads
 from fabula.errors import UserError
 from fabula.filling import answers, answers_together, last_answer, with_settings
 from fabula.loaded import check_seed
 from fabula.models import io
-from fabula.models.decoders.base import INSTALL, find_base
+from fabula.models.decoders.base import INSTALL
 from fabula.reading import StoryReader
 from fabula.results import Candidate, Explanation, Filling, Reasons, Score, Tagging
 from fabula.sampling.context import Person, read_context
@@ -35,8 +35,6 @@ __all__ = [
     "installed", "load", "models_fault", "models_folder",
 ]  # fmt: skip
 
-SMALL = "small"
-"""The model that answers where the default one's base is not installed."""
 People = Sequence[Person | Mapping[str, Any]]
 
 
@@ -48,10 +46,9 @@ def load(name_or_path: str | Path = "default", device: str = "cpu", threads: int
     use_threads(None if threads is None else whole_number("threads", threads))
     where = str(pick_device(device))
     folder = find(name_or_path)
-    lacks_base = io.adapts_base(folder) and find_base(missing_ok=True) is None
-    stand_in = find(SMALL) if lacks_base and SMALL in installed() else None
-    model = StoryModel(io.load(stand_in or folder, where), where)
-    if stand_in is not None:
+    small = stand_in(folder)
+    model = StoryModel(io.load(small or folder, where), where)
+    if small is not None:
         model.notes = (f"the narrator's base is not installed, so the small model answers; to get it: {INSTALL}",)
     return model
 

@@ -53,7 +53,7 @@ class AsyncStoryModel:
     """A model whose methods are awaited, with the arguments and answers of `StoryModel`'s.
 
     One thread does the work, call after call, while the event loop goes on; `fill_iter` and `fill_many` let others in
-    between two answers. A call that nobody waits for any more is still finished. `fill_many` is faster than many `fill`s.
+    between two answers. A call that nobody waits for is still finished. `fill_many` is faster than many `fill` calls.
     """
 
     def __init__(self, model: StoryModel) -> None:

@@ -58,6 +58,12 @@ def find(name_or_path: str | Path) -> Path:
     raise UserError(f"no model and no folder is called {name!r}{have}{why}", field="model")
 
 
+def stand_in(folder: Path) -> Path | None:
+    """The small model, where the base that the model in `folder` adapts is not installed; else None."""
+    lacks_base = io.adapts_base(folder) and find_base(missing_ok=True) is None
+    return installed().get("small") if lacks_base else None
+
+
 def describe(name: str, folder: Path) -> dict[str, Any]:
     """What `fabula models` says of one model, without loading its weights."""
     try:

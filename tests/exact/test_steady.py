@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import fabula
-from fabula import api
+from fabula import filling
 from fabula.models.steady import HORIZON, RADIUS, contracted, steady
 
 
@@ -45,7 +45,7 @@ def test_only_long_stories_are_written_with_it(random_models: Path, monkeypatch:
         used.append(model)
         return drawn(model, *rest)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(api, "fill_stories", watched)
+    monkeypatch.setattr(filling, "fill_stories", watched)
     short = narrator.write(HORIZON, samples=1)
     long = narrator.write(HORIZON + 1, samples=1)
     assert used[0] is narrator.model

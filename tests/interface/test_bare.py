@@ -158,13 +158,13 @@ print(sorted(heavy), file=sys.stderr)
 def test_filling_in_imports_no_server_and_no_tagger_before_the_first_draw(tmp_path: Path) -> None:
     program = """
 import sys
-from fabula import api
+from fabula import filling
 from fabula.cli import main
 def stop(*arguments):
     heavy = {"vaderSentiment", "fastapi", "uvicorn", "transformers", "sklearn", "scipy", "matplotlib"}
     print(sorted(heavy & set(sys.modules)))
     raise SystemExit(0)
-api.fill_stories = stop
+filling.fill_stories = stop
 main(["fill", "Tom was sad.", "_", "Tom smiled."])
 """
     ended = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=False)

@@ -124,10 +124,10 @@ def test_a_wrong_call_is_one_line_and_two(words: list[str], capsys: pytest.Captu
 def test_how_a_command_may_end(raised: BaseException, code: int, told: str) -> None:
     """In a process of its own, because a broken pipe gives up standard output."""
     program = (
-        "import sys, fabula.cli, fabula.api\n"
+        "import sys, fabula.cli, fabula.catalogue\n"
         "from fabula.errors import UserError\n"
         f"def stop(): raise {type(raised).__name__}({', '.join(map(repr, raised.args))})\n"
-        "fabula.api.installed = stop\n"
+        "fabula.catalogue.installed = stop\n"
         "sys.exit(fabula.cli.main(['models']))"
     )
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
@@ -148,7 +148,7 @@ def test_an_arc_may_begin_with_a_minus(words: list[str], read: list[str]) -> Non
 
 
 def test_a_fault_of_ours_is_one_and_shows_its_trace() -> None:
-    program = "import sys, fabula.cli, fabula.api; fabula.api.installed = None; sys.exit(fabula.cli.main(['models']))"
+    program = "import sys, fabula.cli, fabula.catalogue as c; c.installed = None; sys.exit(fabula.cli.main(['models']))"
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert ended.returncode == 1
     assert "Traceback" in ended.stderr

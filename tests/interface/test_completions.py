@@ -26,7 +26,7 @@ Serving = Callable[[Any], AbstractContextManager[str]]
 def url(serving: Serving, random_models: Path) -> Iterator[str]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("FABULA_MODELS", str(random_models))
-        patch.setattr("fabula.api.PACKAGED", random_models / "none")
+        patch.setattr("fabula.catalogue.PACKAGED", random_models / "none")
         patch.setattr("fabula.apps.serve.completions.USUAL_SAMPLES", SAMPLES)
         with serving(create_server(ServerSettings(token=TOKEN, origins=frozenset({PAGE})))) as address:
             yield address

@@ -47,7 +47,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(autouse=True)
 def installed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FABULA_MODELS", str(folder))
-    monkeypatch.setattr("fabula.api.PACKAGED", folder / "none")
+    monkeypatch.setattr("fabula.catalogue.PACKAGED", folder / "none")
 
 
 def run(command: Any, *arguments: str) -> int:
@@ -137,7 +137,7 @@ def test_a_wrong_place_for_models_is_named(
         with pytest.raises(UserError) as caught:
             run(tag, "Tom was sad.", "Tom was glad.", "--model", name)
         assert says in str(caught.value)
-    monkeypatch.setattr("fabula.api.PACKAGED", folder)
+    monkeypatch.setattr("fabula.catalogue.PACKAGED", folder)
     capsys.readouterr()
     run(models, "--json")
     listed = capsys.readouterr()

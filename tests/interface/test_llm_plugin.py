@@ -22,7 +22,7 @@ STORY = ["Tom was sad.", None, None, "Tom was glad."]
 def models(random_models: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """The plugin's models by name, as it registers them."""
     monkeypatch.setenv("FABULA_MODELS", str(random_models))
-    monkeypatch.setattr("fabula.api.PACKAGED", random_models / "none")
+    monkeypatch.setattr("fabula.catalogue.PACKAGED", random_models / "none")
     registered: dict[str, Any] = {}
     plugin = runpy.run_path(str(ROOT / "llm_fabula.py"))
     plugin["register_models"](lambda model, aliases: registered.update({model.model_id: model}))

@@ -29,7 +29,7 @@ GIVEN = ["_" if sentence is None else sentence for sentence in STORY]
 @pytest.fixture(autouse=True)
 def installed(random_models: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FABULA_MODELS", str(random_models))
-    monkeypatch.setattr("fabula.api.PACKAGED", random_models / "none")
+    monkeypatch.setattr("fabula.catalogue.PACKAGED", random_models / "none")
 
 
 @pytest.fixture

@@ -27,7 +27,7 @@ def client(
 ) -> Iterator[httpx.Client]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("FABULA_MODELS", str(random_models))
-        patch.setattr("fabula.api.PACKAGED", random_models / "none")
+        patch.setattr("fabula.catalogue.PACKAGED", random_models / "none")
         db = tmp_path_factory.mktemp("studio") / "deep" / "studio.db"
         with (
             serving(create_app(StudioSettings(db=db, max_body=200_000))) as url,

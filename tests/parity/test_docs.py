@@ -204,7 +204,7 @@ def test_the_python_example_runs(
     )
     save(tmp_path / "default", checkpoint)
     monkeypatch.setenv("FABULA_MODELS", str(tmp_path))
-    monkeypatch.setattr("fabula.api.PACKAGED", tmp_path / "none")
+    monkeypatch.setattr("fabula.catalogue.PACKAGED", tmp_path / "none")
     example, *_ = blocks(README, "python")  # the others ask a server: tests/interface/test_completions.py
     exec(compile(example, "README.md", "exec"), {})
     printed = capsys.readouterr().out.splitlines()

@@ -29,7 +29,7 @@ def client(
 ) -> Iterator[httpx.Client]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("FABULA_MODELS", str(random_models))
-        patch.setattr("fabula.api.PACKAGED", random_models / "none")
+        patch.setattr("fabula.catalogue.PACKAGED", random_models / "none")
         settings = StudioSettings(db=tmp_path_factory.mktemp("doors") / "studio.db")
         with serving(create_app(settings)) as url, httpx.Client(base_url=url, timeout=60) as client:
             yield client

@@ -52,7 +52,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         save(root / ("default" if kind == "slds" else kind), made)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("FABULA_MODELS", str(root))
-        patch.setattr("fabula.api.PACKAGED", root / "none")
+        patch.setattr("fabula.catalogue.PACKAGED", root / "none")
         yield root
 
 

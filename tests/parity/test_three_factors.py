@@ -72,8 +72,8 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(bases.CACHE_VARIABLE, str(root / "cache"))
         patch.setenv("FABULA_MODELS", str(root))
-        patch.setattr("fabula.api.PACKAGED", root / "none")
-        patch.setattr("fabula.api.find_base", lambda missing_ok: base)
+        patch.setattr("fabula.catalogue.PACKAGED", root / "none")
+        patch.setattr("fabula.catalogue.find_base", lambda missing_ok: base)
         patch.setattr(pretrained, "find_base", lambda: base)
         patch.setattr(VerbTagger, "fault", f"tagging main verbs needs a parser: {INSTALL}")
         yield root

@@ -33,7 +33,7 @@ def document(
 ) -> Iterator[Any]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("FABULA_MODELS", str(random_models))
-        patch.setattr("fabula.api.PACKAGED", random_models / "none")
+        patch.setattr("fabula.catalogue.PACKAGED", random_models / "none")
         patch.setattr("fabula.apps.serve.completions.USUAL_SAMPLES", 2)
         chosen = StudioSettings(db=tmp_path_factory.mktemp("schema") / "studio.db")
         with serving(create_app(chosen)) as url:

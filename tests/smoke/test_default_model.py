@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fabula import api
+from fabula import api, catalogue
 from fabula.models.decoders.base import find_base
 
 MIB = 2**20
@@ -13,10 +13,10 @@ STORY = ["Tom lost his keys.", None, "Tom found them."]
 
 @pytest.mark.parametrize(("name", "most"), [("small", 24), ("default", 12)])
 def test_it_is_within_its_size_and_has_a_card(name: str, most: int) -> None:
-    files = list((api.PACKAGED / name).iterdir())
+    files = list((catalogue.PACKAGED / name).iterdir())
     assert sum(file.stat().st_size for file in files) <= most * MIB
     assert max(file.stat().st_size for file in files) <= 16 * MIB
-    assert (api.PACKAGED / name / "CARD.md").exists()
+    assert (catalogue.PACKAGED / name / "CARD.md").exists()
 
 
 @pytest.mark.parametrize(
@@ -25,7 +25,7 @@ def test_it_is_within_its_size_and_has_a_card(name: str, most: int) -> None:
 )  # fmt: skip
 def test_it_fills_in_a_story(name: str, least: float) -> None:
     """Damaged weights or a broken decoder show: chance is log 15,603 = 9.7 nats a word, log 49,152 = 10.8 a token."""
-    narrator = api.load(api.PACKAGED / name)
+    narrator = api.load(catalogue.PACKAGED / name)
     best = narrator.fill(STORY, samples=10, candidates=1, seed=1).candidates[0]
     written = best.sentences[1]
     assert written.text.endswith((".", "!", "?", '"'))
@@ -34,7 +34,7 @@ def test_it_fills_in_a_story(name: str, least: float) -> None:
 
 
 def test_without_the_base_the_small_model_answers_and_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(api, "find_base", lambda missing_ok: None)
+    monkeypatch.setattr(catalogue, "find_base", lambda missing_ok: None)
     narrator = api.load("default")
     filling = narrator.fill(STORY, samples=4, candidates=1, seed=1)
     assert narrator.model.has_latent

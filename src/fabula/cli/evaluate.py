@@ -47,7 +47,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 
 def run(args: argparse.Namespace) -> int:
-    from fabula.api import find
+    from fabula.catalogue import find
     from fabula.device import use_threads
     from fabula.metrics.measure import measure_likelihood
 

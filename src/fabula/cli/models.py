@@ -35,7 +35,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 
 def run(args: argparse.Namespace) -> int:
-    from fabula.api import describe, installed, models_fault, models_folder
+    from fabula.catalogue import describe, installed, models_fault, models_folder
 
     found = [describe(name, folder) for name, folder in sorted(installed().items())]
     fault = models_fault()

@@ -122,7 +122,7 @@ def check_free(args: argparse.Namespace) -> None:
 
 def starting_point(name: str) -> Checkpoint:
     """The model that training begins from; the narrator has its own way."""
-    from fabula.api import find
+    from fabula.catalogue import find
     from fabula.models.io import adapts_base, load
 
     folder = find(name)

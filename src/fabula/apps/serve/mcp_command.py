@@ -33,8 +33,8 @@ def run(args: argparse.Namespace) -> int:
         import mcp  # noqa: F401 (asked for first, so that its absence is told in a line)
     except ModuleNotFoundError as error:
         raise UserError("the MCP server needs mcp: pip install 'fabula-stories[mcp]'") from error
-    from fabula.api import find
     from fabula.apps.serve.mcp import create_mcp_server
+    from fabula.catalogue import find
 
     find(args.model)  # a wrong name is told now, not at the first call
     create_mcp_server(args.model, args.device, args.threads).run("stdio")
