@@ -123,58 +123,44 @@ def compare_control(results: Results, ours: str, theirs: str) -> Comparison | No
     return Comparison(text, gap, min(len(results.trainings("control", name)) for name, _, _ in sides))
 
 
-def compare_lookahead(results: Results, ours: str, theirs: str) -> Comparison | None:
-    """log P(ending) under the judge, if both have the same judge."""
-    a, b = results.lookahead(ours), results.lookahead(theirs)
-    if a is None or b is None or len(a) != len(b) or results.lookahead_judge(ours) != results.lookahead_judge(theirs):
+def middle_values(results: Results, measure: str, name: str) -> FloatArray | None:
+    """One value per story of the middle-three setting, larger is better."""
+    if measure == "look-ahead":
+        return results.lookahead(name)
+    if measure == "time":
+        record = results.get(f"speed/{name}")
+        return record and -np.array([record["seconds_one_story"], record["seconds_a_story_together"]])
+    record = results.get(f"surprise/{name}")
+    if record is None:
+        read = results.get(f"opinion/{name}") if measure == "look-ahead by SmolLM2" else None
+        return read and np.asarray(read["stories"]["smollm2"], dtype=np.float64)
+    nats, written, tokens = (np.asarray(record["stories"][key]) for key in ("nats", "written_nats", "tokens"))
+    return written - nats if measure == "look-ahead by SmolLM2" else -nats / tokens
+
+
+def compare_middles(results: Results, measure: str, ours: str, theirs: str) -> Comparison | None:
+    """Two ways of filling in by one measure, story by story."""
+    a, b = (middle_values(results, measure, name) for name in (ours, theirs))
+    judges = {results.lookahead_judge(name) for name in (ours, theirs)}
+    if a is None or b is None or (measure == "look-ahead" and len(judges) > 1):
         return None
     gap = results.difference(a, b)
-    return Comparison(f"look-ahead over {named(results, theirs)}: {shown(gap, ' nats')}", gap)
+    if measure == "time":  # alone and in a batch: both must be lower
+        gap = replace(gap, value=gap.low, high=gap.low)
+    system, sampler = way_name(results, theirs)
+    return Comparison(f"{measure} over {system} ({sampler}): {shown(gap, UNITS[measure], 3)}", gap)
 
 
-def compare_smollm(results: Results, ours: str, theirs: str) -> Comparison | None:
-    """Look-ahead by SmolLM2, which is of no system's family."""
-    a, b = results.smollm_ending(ours), results.smollm_ending(theirs)
-    if a is None or b is None:
-        log_p = [results.opinion(name, "smollm2") for name in (ours, theirs)]
-        a, b = (None if values is None else -values for values in log_p)
-    if a is None or b is None:
-        return None
-    gap = results.difference(b, a)
-    return Comparison(f"look-ahead by SmolLM2 over {named(results, theirs)}: {shown(gap, ' nats')}, n = {gap.n}", gap)
-
-
-def compare_story_perplexity(results: Results, ours: str, theirs: str) -> Comparison | None:
-    """SmolLM2's nats per token of the whole stories."""
-    a, b = results.get(f"surprise/{ours}"), results.get(f"surprise/{theirs}")
-    if a is None or b is None:
-        return None
-    per_token = [np.asarray(r["stories"]["nats"], np.float64) / np.asarray(r["stories"]["tokens"]) for r in (a, b)]
-    gap = results.difference(per_token[1], per_token[0])
-    text = f"story perplexity {a['ppl']:.2f} against {b['ppl']:.2f} of {named(results, theirs)}: "
-    return Comparison(text + shown(gap, " nats a token saved", 3), gap)
-
-
-def compare_time(results: Results, ours: str, theirs: str) -> Comparison | None:
-    """Seconds per story, alone and in a batch: both must be lower."""
-    a, b = results.get(f"speed/{ours}"), results.get(f"speed/{theirs}")
-    if a is None or b is None:
-        return None
-    saved = min(b[key] - a[key] for key in ("seconds_one_story", "seconds_a_story_together"))
-    seconds = [f"{r['seconds_a_story_together']:.3f} ({r['seconds_one_story']:.2f} alone)" for r in (a, b)]
-    text = f"seconds a story {seconds[0]} against {seconds[1]} of {named(results, theirs)}, on {a['device']}"
-    return Comparison(text, Interval(saved, saved, saved, 0.0, 1))
-
-
-PAIRWISE = {
-    "nats": compare_nats, "control": compare_control, "lookahead": compare_lookahead, "smollm": compare_smollm,
-    "story-perplexity": compare_story_perplexity, "time": compare_time,
+UNITS = {
+    "look-ahead": " nats", "look-ahead by SmolLM2": " nats", "story perplexity": " nats a token", "time": " s a story",
 }  # fmt: skip
-AHEAD = ("lookahead", "smollm", "story-perplexity", "time")
+"""The measures of the middle-three setting."""
 
 
-def named(results: Results, way: str) -> str:
-    return "{} ({})".format(*way_name(results, way))
+def compare(results: Results, measure: str, ours: str, theirs: str) -> Comparison | None:
+    if measure in UNITS:
+        return compare_middles(results, measure, ours, theirs)
+    return (compare_nats if measure == "nats" else compare_control)(results, ours, theirs)
 
 
 def compare_overlap(results: Results, part: Part) -> list[Comparison]:
@@ -227,7 +213,7 @@ def decide(results: Results, claim: Claim) -> Verdict:
         if part.measure.startswith("overlap/"):
             comparisons = compare_overlap(results, part)
         else:
-            pairs = [PAIRWISE[part.measure](results, part.ours[0], rival) for rival in part.theirs]
+            pairs = [compare(results, part.measure, part.ours[0], rival) for rival in part.theirs]
             comparisons = [pair for pair in pairs if pair is not None]
         verdicts.append(all_hold([comparison.verdict for comparison in comparisons]))
         if comparisons:
@@ -262,7 +248,7 @@ def read_claims() -> list[Claim]:
             parts += [Part(f"overlap/{setting}/{metric}", *sides) for metric in metrics_of(setting)]
         for ours, theirs, *other in entry.get("pairs", ()):
             measure = (*other, entry["measure"])[0]
-            measures = AHEAD if measure == "ahead" else (measure,)
+            measures = list(UNITS) if measure == "ahead" else [measure]
             parts += [Part(name, (ours,), (theirs,)) for name in measures]
         claims.append(Claim(entry["title"], tuple(parts), entry.get("every", True)))
     return claims

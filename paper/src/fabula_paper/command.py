@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -65,22 +64,10 @@ def run(args: argparse.Namespace) -> int:
     if args.check:
         return check_report(args.out, as_json=args.json)
     from fabula.device import use_threads
-    from fabula.models.io import read_config
     from fabula_paper.run import reproduce
 
     use_threads(args.threads)
-    models = {name: Path(folder) for name, folder in pairs(args.model, "--model", "NAME=RUN").items()}
-    for folder in models.values():
-        read_config(folder)  # a folder that is no checkpoint is an error at once
-    lines = {name: Path(file) for name, file in pairs(args.lines, "--lines", "NAME=FILE").items()}
-    changes = {key: toml_value(value) for key, value in pairs(args.set, "--set", "KEY=VALUE").items()}
-    outcome = reproduce(
-        args.out, data=args.data, only=[word.strip() for word in args.only.split(",")], small=args.small,
-        device=args.device, jobs=args.jobs, deadline=args.deadline, train_until=args.train_until, models=models,
-        changes=changes, cloze=args.cloze, recipes=args.recipes, texts=args.texts, raw=args.raw,
-        ratings=args.ratings, bound_samples=args.bound_samples, lines=lines,
-        say=(lambda line: None) if args.json else lambda line: print(line, flush=True),
-    )  # fmt: skip
+    outcome = reproduce(args, (lambda line: None) if args.json else lambda line: print(line, flush=True))
     if args.json:
         print(json.dumps(vars(outcome), ensure_ascii=False))
     else:
@@ -113,20 +100,3 @@ def check_report(folder: Path, *, as_json: bool) -> int:
         print(f"{result.cells:,} cells computed again from their records, {result.aggregates:,} means from stories")
         print("\n".join(result.wrong[:20]) if result.wrong else "all of it as published")
     return 1 if result.wrong else 0
-
-
-def pairs(given: list[str], option: str, form: str) -> dict[str, str]:
-    """The values of an option that is given as NAME=VALUE."""
-    split = [pair.partition("=") for pair in given]
-    for pair, (name, _, value) in zip(given, split, strict=True):
-        if not name or not value:
-            raise UserError(f"{option} wants {form}, not {pair!r}", field=option[2:])
-    return {name: value for name, _, value in split}
-
-
-def toml_value(text: str) -> Any:
-    """The value as TOML writes it; a bare word is a string."""
-    try:
-        return tomllib.loads(f"v = {text}")["v"]
-    except tomllib.TOMLDecodeError:
-        return text

@@ -251,11 +251,6 @@ class Results:
         nats, tokens = (record["stories"][f"{part}{key}"] for key in ("nats", "tokens"))
         return ratio(nats, tokens, transform=np.exp, draws=self.scale.resamples)
 
-    def opinion(self, name: str, judge: str) -> FloatArray | None:
-        """One judge's value for every story, larger is better (`opinions.py`)."""
-        values = (self.get(f"opinion/{name}") or {"stories": {}})["stories"].get(judge)
-        return None if values is None else np.asarray(values, dtype=np.float64)
-
 
 def bound_slack(stories: dict[str, list[float]], estimate: str) -> float:
     """The slack of one record's bound; infinite where its growth with the samples was not measured."""

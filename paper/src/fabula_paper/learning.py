@@ -19,9 +19,6 @@ from fabula.metrics.record import mean_and_error, rounded
 from fabula.models.batch import StoryDataset
 from fabula.models.protocol import Model
 from fabula.models.slds import SLDS
-from fabula.sampling import decode
-from fabula.sampling.batch import infill_batch
-from fabula.sampling.decode import GREEDY
 from fabula.training.loop import train
 from fabula.training.resume import read_log
 from fabula_paper.bench import Bench, OutOfTimeError, weights_of
@@ -33,8 +30,6 @@ STORIES_AT_ONCE = {"cpu": 256, "cuda": 1600}
 """Batch size by device."""
 LOOKED_AT = 200
 """Stories on which the use of Z is measured."""
-CHANGED = 8
-"""Stories whose second sentence is written under every state."""
 KINDS = dict.fromkeys(("with_tags", "iw", "iw_half", "iw_quarter", "elbo"), "bound") | {
     "nll": "exact", "authors": "estimate",
 }  # fmt: skip
@@ -163,47 +158,3 @@ def latent_figures(model: SLDS, bench: Bench) -> dict[str, Any]:
         "lookahead_use": rounded(figure.value),
         "lookahead_use_se": rounded(figure.se),
     }
-
-
-@torch.no_grad()
-def measure_dynamics(bench: Bench, unit: Unit) -> None:
-    """Eigenvalues of A, norm of b and noise of every state, and sentences that differ in S alone."""
-    began = time.perf_counter()
-    checkpoint = bench.checkpoint(BY_NAME[unit.system])
-    model = checkpoint.model.latent
-    assert model is not None
-    A, bias, Sigma = (t.double().cpu() for t in (model.dynamics.A, model.dynamics.bias, model.dynamics.Sigma()))
-    eigenvalues = torch.linalg.eigvals(A)
-    labels = list(checkpoint.labels) if model.K > 1 else ["the one state"]
-    record = {
-        **bench.common(unit, n=CHANGED, kind="exact", began=began),
-        "labels": labels,
-        "spectrum": [[rounded_list((v.real, v.imag), 4) for v in row] for row in eigenvalues.tolist()],
-        "radius": rounded_list(eigenvalues.abs().amax(1).tolist(), 4),
-        "bias_norm": rounded_list(bias.norm(dim=1).tolist(), 4),
-        "noise": rounded_list(Sigma.diagonal(dim1=1, dim2=2).mean(1).sqrt().tolist(), 4),
-        "changed": changed_sentences(model, bench, labels),
-    }
-    bench.records.write(unit.name, record)
-
-
-def changed_sentences(model: SLDS, bench: Bench, labels: list[str]) -> list[dict[str, Any]]:
-    """The model's first sentence, then its greedy second sentence under every state.
-
-    Z_1 is drawn once per story; Z_2 is the mean of the dynamics after it, so that only S_2 differs.
-    """
-    generator = torch.Generator().manual_seed(bench.job.seed)
-    entries = []
-    for n in range(CHANGED):
-        first = n % model.K
-        noise = torch.randn(1, model.D, generator=generator).to(bench.device)
-        s = model.one_hot(torch.tensor([[first]], device=bench.device))[:, 0]
-        z_1 = model.dynamics(torch.zeros_like(noise), s).rsample(noise)
-        entry: dict[str, Any] = {"first_state": labels[first]}
-        for k, label in enumerate(labels):
-            Z = torch.stack([z_1, model.dynamics.mean_each(z_1)[:, k]], 1)
-            blank = infill_batch([[None, None]], device=bench.device)
-            written = decode.story(model.decoder, bench.rules, GREEDY, blank, None, Z)
-            entry["first"], entry[label] = bench.text(written.X[0], written.lengths[0], (0, 1))
-        entries.append(entry)
-    return entries

@@ -20,7 +20,7 @@ TABLE_SETTINGS = ("2", "4", "12", "34")
 MIDDLE = "234"
 """First and last sentence given, as in the paper's human evaluation."""
 SENTENCES = 5
-STAGES = ("train", "likelihood", "sample", "write", "cloze", "lookahead", "dynamics", "speed")
+STAGES = ("train", "likelihood", "sample", "write", "cloze", "lookahead", "speed")
 """The stages that need a model; the scores of the texts and the report come after them."""
 JUDGE = "judge"
 """The language model that only judges: it never writes and never ranks."""
@@ -29,14 +29,6 @@ HUMAN, PLAIN = "human", "plain"
 SHIPPED = "default"
 PRIORITY = ("slds", "lm", "s2s", "judge", "lds", "slds-1", "slds-50", "default", "slds-10", "slds-25", "lm-1024")
 """The systems whose cells come first; the others follow."""
-OPINION_ROWS = (
-    HUMAN, PLAIN, "lm.rerank-few", "lm.rerank", "s2s.rerank", "lds.bridge", "slds.gibbs-peek", "slds.gibbs",
-    "slds.bridge", "narrator.fill",
-)  # fmt: skip
-"""Whose stories several judges read (`opinions.py`)."""
-OPINION_JUDGES = {
-    "judge": "judge", "lm-1024": "our LM", "narrator": "narrator's reading", "smollm2": "SmolLM2", "critic": "critic",
-}  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -200,8 +192,6 @@ def units_of_system(system: System, judged: bool) -> Iterator[tuple[int, Unit]]:
     for setting in TABLE_SETTINGS:
         yield 3 if system.repeats else 2, unit("sample", f"{setting}.{samplers[0]}")
     yield late + 3, unit("write")
-    if system.latent:
-        yield 3, unit("dynamics")
     for sampler in () if system.repeats else samplers:
         yield 4, unit("sample", f"{MIDDLE}.{sampler}")
         if judged:

@@ -68,44 +68,33 @@ class Records:
         return unpacked(self.archive, stat.st_mtime_ns, stat.st_size)
 
     def pack(self, shown: int) -> int:
-        """Every record into the packed file, with the first `shown` texts of what the report shows; then the records'
-        own files go."""
-        found: dict[str, dict[str, Any]] = {}
-        for name in self.names():
-            record = self.read(name)
-            assert record is not None
-            record = dict(record)
+        """Move every record into the packed file, with the first `shown` texts of the middle-three samples."""
+        records = [dict(self.read(name) or {}) for name in self.names()]
+        for record in records:
+            name = record["unit"]
             if name.startswith("sample/"):
                 texts = self.texts(name) if self.done(name) else record.pop("shown", [])
                 record |= {"shown": texts[:shown]} if f".{MIDDLE}." in name else {}
-            if name.startswith("likelihood/"):  # a hundredth of a nat a story: the means keep their digits
-                record["stories"] = {key: rounded_list(own, 2) for key, own in record["stories"].items()}
-            found[name] = record
-        lines = (json.dumps(record, ensure_ascii=False, separators=(",", ":")) for record in found.values())
-        self._put(self.archive, lzma.compress(("\n".join(lines) + "\n").encode(), preset=9 | lzma.PRESET_EXTREME))
+            if name.startswith("likelihood/"):  # a hundredth of a nat per story: the means keep their digits
+                record["stories"] = {key: rounded_list(values, 2) for key, values in record["stories"].items()}
+        lines = "".join(json.dumps(record, ensure_ascii=False, separators=(",", ":")) + "\n" for record in records)
+        self._put(self.archive, lzma.compress(lines.encode(), preset=9 | lzma.PRESET_EXTREME))
         for path in (self.folder / "records").glob("*/*.json"):
             path.unlink()
-            if not any(path.parent.iterdir()):
-                path.parent.rmdir()
-        return len(found)
+        return len(records)
 
     def shown(self, name: str) -> list[dict[str, Any]]:
-        """What may be shown of what a unit wrote: its texts, or the first of them that were packed with its record."""
-        if self.texts_path(name).exists():
-            return self.texts(name)
-        record = self.read(name)
-        return [] if record is None else list(record.get("shown", ()))
+        """The texts of a unit, or the first of them that were packed with its record."""
+        return self.texts(name) if self.texts_path(name).exists() else (self.read(name) or {}).get("shown", [])
 
     def done(self, name: str) -> bool:
         """Whether the record is there, and with it the texts that it names."""
         record = self.read(name)
-        if record is None:
-            return False
-        return "texts_sha256" not in record or self.texts_path(name).exists()
+        return record is not None and ("texts_sha256" not in record or self.texts_path(name).exists())
 
     def write(self, name: str, record: dict[str, Any], texts: Iterable[dict[str, Any]] | None = None) -> None:
-        """The texts first, then the record: whoever sees the record finds the texts."""
-        content = {"unit": name, **record, "commit": this_commit()}
+        """Write the texts, then the record, so that a record never stands without its texts."""
+        content = {"unit": name, **record, "commit": os.environ.get(COMMIT_VARIABLE) or commit()}
         if texts is not None:
             lines = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in texts).encode()
             content["texts_sha256"] = hashlib.sha256(lines).hexdigest()
@@ -113,7 +102,7 @@ class Records:
         self._put(self.path(name), (json.dumps(content, ensure_ascii=False) + "\n").encode())
 
     def texts(self, name: str) -> list[dict[str, Any]]:
-        """What a unit wrote; texts that are not those of the record say so."""
+        """What a unit wrote, checked against the digest in its record."""
         record = self.read(name)
         path = self.texts_path(name)
         try:
@@ -127,8 +116,8 @@ class Records:
     def names(self) -> list[str]:
         """Every unit that has a record."""
         base = self.folder / "records"
-        own = {path.relative_to(base).as_posix().removesuffix(".json") for path in base.glob("*/*.json")}
-        return sorted(own | set(self.packed()))
+        single = {path.relative_to(base).as_posix().removesuffix(".json") for path in base.glob("*/*.json")}
+        return sorted(single | set(self.packed()))
 
     def _put(self, path: Path, content: bytes) -> None:
         try:
@@ -147,11 +136,6 @@ def unpacked(path: Path, changed: int, size: int) -> dict[str, dict[str, Any]]:
         return {record["unit"]: record for record in records}
     except (OSError, ValueError, KeyError, TypeError, lzma.LZMAError) as error:
         raise UserError(f"{path} is damaged: {error}") from error
-
-
-def this_commit() -> str:
-    """The commit of this code: from the repository, or as the caller says."""
-    return os.environ.get(COMMIT_VARIABLE) or commit()
 
 
 def rounded_list(values: Iterable[float], digits: int = 3) -> list[float]:

@@ -39,7 +39,6 @@ class Report:
     claims: list[Verdict]
     tables: list[Table]
     trainings: list[dict[str, Any]]
-    dynamics: list[dict[str, Any]]
     stories: dict[str, list[tuple[str, list[str]]]]
     """By system and sampler: id and sentences of the first stories."""
     units: list[dict[str, Any]]
@@ -56,14 +55,12 @@ def build(records: Records, scale: Scale, given: GivenSentences | None = None) -
     """The report of all records that are there."""
     results = Results(records, scale)
     units = [record for name in records.names() if (record := results.get(name)) is not None]
-    dynamics = [record for s in SYSTEMS if (record := results.get(f"dynamics/{s.name}")) is not None]
     return Report(
         scale=scale,
         facts=facts(units),
         claims=verdicts(results),
         tables=all_tables(results),
         trainings=[training(results, r) for s in SYSTEMS if (r := results.get(f"train/{s.name}")) is not None],
-        dynamics=[{**record, "title": BY_NAME[record["system"]].title} for record in dynamics],
         stories=first_stories(records, scale, given),
         units=units,
         mixed=mixed_weights(units),
@@ -137,7 +134,7 @@ def render(report: Report) -> dict[str, bytes]:
         loader=PackageLoader("fabula_paper"), autoescape=lambda name: name is not None and "html" in name,
         undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True,
     )  # fmt: skip
-    environment.globals |= {"english": english, "curves": curves, "spectra": spectra}
+    environment.globals |= {"curves": curves}
     return {name: environment.get_template(f"{name}.j2").render(report=report).encode() for name in PAGES}
 
 
@@ -167,22 +164,6 @@ def curves(report: Report) -> Markup:
             canvas.legend(loc="outside right upper", frameon=False)
 
     return svg(draw, (8, 4.5))
-
-
-def spectra(report: Report) -> Markup:
-    """Eigenvalues of A in every state, with the unit circle."""
-
-    def draw(canvas: Any) -> None:
-        grid = canvas.subplots(1, len(report.dynamics), sharex=True, sharey=True, squeeze=False)[0]
-        for axes, record in zip(grid, report.dynamics, strict=True):
-            angle = np.linspace(0, 2 * np.pi, 100)
-            axes.plot(np.cos(angle), np.sin(angle), color="0.7", linewidth=0.7)
-            for values, label in zip(record["spectrum"], record["labels"], strict=True):
-                axes.plot(*zip(*values, strict=True), ".", markersize=3, label=label)
-            axes.set(title=record["title"], aspect="equal")
-        grid[0].legend(fontsize=5)
-
-    return svg(draw, (1.8 * len(report.dynamics), 2.2))
 
 
 def scale_of(records: Records) -> Scale:

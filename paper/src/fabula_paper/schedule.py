@@ -27,7 +27,7 @@ GRACE = 20.0
 """Seconds after the deadline at which a busy worker process ends itself."""
 Say = Callable[[str], None]
 STAGES: dict[str, Callable[[Bench, Unit], None]] = {
-    "train": learning.train_system, "likelihood": learning.measure_system, "dynamics": learning.measure_dynamics,
+    "train": learning.train_system, "likelihood": learning.measure_system,
     "sample": writing.sample, "write": writing.write_stories, "speed": writing.time_sampler,
     "lookahead": judging.look_ahead, "cloze": judging.choose_endings,
 }  # fmt: skip

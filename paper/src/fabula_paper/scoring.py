@@ -1,4 +1,4 @@
-"""Scores of the written texts; they need no model of ours, except `opinion`, and no GPU.
+"""Scores of the written texts; they need no model of ours and no GPU.
 
 overlap/<system>.<setting>.<sampler>    ROUGE and METEOR against the true sentences (two are joined into one text)
 control/<system>                        macro-F1 of the tags by VADER, and by lexicons that nobody trained on
@@ -6,7 +6,6 @@ prose/<system>.<sampler>                variety, repetition, text copied from th
 mauve/<system>                          written stories as a whole beside the human ones
 surprise/<system>.<sampler>             story perplexity under SmolLM2
 calibration/ratings                     each measure's correlation with people's ratings
-opinion/<system>.<sampler>              several judges on the same stories (opinions.py)
 """
 
 from __future__ import annotations
@@ -22,10 +21,10 @@ import numpy as np
 from fabula.errors import UserError
 from fabula.metrics.record import rounded
 from fabula_paper.bench import Bench, OutOfTimeError, device_name
-from fabula_paper.plan import BY_NAME, HUMAN, MIDDLE, OPINION_ROWS, PLAIN, SETTINGS, TABLE_SETTINGS, protocol
+from fabula_paper.plan import BY_NAME, HUMAN, MIDDLE, SETTINGS, TABLE_SETTINGS, protocol
 from fabula_paper.records import rounded_list
 from fabula_paper.schedule import Outcome, Say
-from fabula_paper.stories import EnglishStories, english, given_in, middle_unit
+from fabula_paper.stories import EnglishStories, english, given_in
 
 METEOR_PAIRS = 6000
 """Pairs of texts in one call of METEOR, whose Java program starts slowly."""
@@ -93,10 +92,6 @@ class Scorer:
             return [n for n in names if n in SMALL_SURPRISE] if self.small and kind == "surprise" else names
         if kind == "calibration":
             return [] if self.ratings is None else ["ratings"]
-        if kind == "opinion":  # three pretrained models are loaded for it
-            blind = {HUMAN} | ({PLAIN} if self.bench.folder(BY_NAME["lm"]).is_dir() else set())
-            names = [n for n in OPINION_ROWS if n in blind or (n != PLAIN and self.records.done(middle_unit(n)))]
-            return [] if self.small else names
         written = [name.removeprefix("write/") for name in units if name.startswith("write/")]
         if kind == "control":
             return [name for name in written if BY_NAME[name].has_tags or BY_NAME[name].reads_tags]
@@ -204,19 +199,10 @@ class Scorer:
         }  # fmt: skip
         return {"n": len(rated), "measures": record}
 
-    @cached_property
-    def judges(self) -> Any:
-        from fabula_paper.opinions import Judges
-
-        return Judges(self.bench, self.stories)
-
-    def opinion(self, name: str) -> dict[str, Any]:
-        return self.judges.record(name)  # type: ignore[no-any-return]
-
 
 SCORES: dict[str, Callable[[Scorer, str], dict[str, Any]]] = {
     "overlap": Scorer.overlap, "control": Scorer.control, "prose": Scorer.prose, "mauve": Scorer.mauve,
-    "surprise": Scorer.surprise, "calibration": Scorer.calibration, "opinion": Scorer.opinion,
+    "surprise": Scorer.surprise, "calibration": Scorer.calibration,
 }  # fmt: skip
 
 

@@ -9,9 +9,6 @@ from dataclasses import dataclass
 from importlib import resources
 from typing import Any
 
-import numpy as np
-from scipy.stats import spearmanr
-
 from fabula_paper.figures import (
     DASH,
     LOOKAHEAD_JUDGES,
@@ -28,8 +25,6 @@ from fabula_paper.plan import (
     BY_NAME,
     HUMAN,
     MIDDLE,
-    OPINION_JUDGES,
-    OPINION_ROWS,
     PLAIN,
     SETTINGS,
     TABLE_SETTINGS,
@@ -237,41 +232,6 @@ def middle_figures(results: Results, name: str, untimed: str) -> Iterator[Figure
         yield Figure(value=speed.get(key), record=f"speed/{name}", digits=3, text=untimed)
 
 
-def opinions(results: Results) -> Iterator[Row]:
-    """Five judges of the same stories, relative to people's own middle."""
-    for name in OPINION_ROWS:
-        record, people = results.get(f"opinion/{name}"), results.get(f"opinion/{HUMAN}")
-        if record is None or people is None:
-            continue
-        figures = []
-        for judge in OPINION_JUDGES:
-            values, reference = results.opinion(name, judge), results.opinion(HUMAN, judge)
-            if values is None or reference is None:
-                figures.append(DASH)
-            else:
-                interval = results.mean(values) if name == HUMAN else results.difference(values, reference)
-                figures.append(interval_figure(interval, f"opinion/{name}"))
-        yield Row((*way_name(results, name), str(record["n"])), tuple(figures))
-
-
-def agreement(results: Results) -> Iterator[Row]:
-    """Spearman's rank correlation of every two judges: of the systems' means, and within single stories."""
-    rows = [[results.opinion(name, judge) for judge in OPINION_JUDGES] for name in OPINION_ROWS]
-    complete = [[values for values in row if values is not None] for row in rows]
-    complete = [row for row in complete if len(row) == len(OPINION_JUDGES)]
-    if len(complete) < 3:
-        return
-    n = min(len(values) for row in complete for values in row)
-    scores = np.array([[values[:n] for values in row] for row in complete])  # [system, judge, story]
-    titles = list(OPINION_JUDGES.values())
-    for i, one in enumerate(titles):
-        for j, other in list(enumerate(titles))[i + 1 :]:
-            means = float(spearmanr(scores[:, i].mean(1), scores[:, j].mean(1)).statistic)
-            within = [float(spearmanr(scores[:, i, k], scores[:, j, k]).statistic) for k in range(n)]
-            where = f"opinion/{HUMAN}"
-            yield Row((one, other), (Figure(value=means, record=where), interval_figure(results.mean(within), where)))
-
-
 def whole_stories(results: Results) -> Iterator[Row]:
     """MAUVE and Story Cloze."""
     for system in (s for s in results.systems if "write" in s.stages):
@@ -299,7 +259,7 @@ def ratings(results: Results) -> Iterator[Row]:
 
 
 MAKERS: tuple[Callable[[Results], Iterable[Row]], ...] = (
-    programs, perplexity, calibrated, control, human, errors, middle, opinions, agreement, whole_stories, ratings,
+    programs, perplexity, calibrated, control, human, errors, middle, whole_stories, ratings,
 )  # fmt: skip
 
 
