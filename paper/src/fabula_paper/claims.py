@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib import resources
@@ -123,42 +123,42 @@ def compare_control(results: Results, ours: str, theirs: str) -> Comparison | No
     return Comparison(text, gap, min(len(results.trainings("control", name)) for name, _, _ in sides))
 
 
-def middle_values(results: Results, measure: str, name: str) -> FloatArray | None:
-    """One value per story of the middle-three setting, larger is better."""
-    if measure == "look-ahead":
-        return results.lookahead(name)
-    if measure == "time":
-        record = results.get(f"speed/{name}")
-        return record and -np.array([record["seconds_one_story"], record["seconds_a_story_together"]])
-    record = results.get(f"surprise/{name}")
-    if record is None:
-        read = results.get(f"opinion/{name}") if measure == "look-ahead by SmolLM2" else None
-        return read and np.asarray(read["stories"]["smollm2"], dtype=np.float64)
-    nats, written, tokens = (np.asarray(record["stories"][key]) for key in ("nats", "written_nats", "tokens"))
-    return written - nats if measure == "look-ahead by SmolLM2" else -nats / tokens
+def smollm_ending(record: dict[str, Any]) -> FloatArray:
+    """SmolLM2's log P of the given sentences, up to a term that is the same for every system."""
+    stories = {key: np.asarray(values, dtype=np.float64) for key, values in record["stories"].items()}
+    return stories["smollm2"] if "smollm2" in stories else stories["written_nats"] - stories["nats"]
+
+
+MIDDLE_MEASURES: dict[str, tuple[tuple[str, ...], str, Callable[[dict[str, Any]], FloatArray]]] = {
+    "look-ahead": (("lookahead",), " nats", lambda r: np.asarray(r["stories"])),
+    "look-ahead by SmolLM2": (("surprise", "opinion"), " nats", smollm_ending),
+    "story perplexity": (
+        ("surprise",), " nats a token", lambda r: -np.divide(r["stories"]["nats"], r["stories"]["tokens"])
+    ),
+    "time": (
+        ("speed",), " s a story", lambda r: -np.array([r["seconds_one_story"], r["seconds_a_story_together"]])
+    ),
+}  # fmt: skip
+"""Measures of the middle-three setting, larger is better: stages of the records, unit, value of every story."""
 
 
 def compare_middles(results: Results, measure: str, ours: str, theirs: str) -> Comparison | None:
-    """Two ways of filling in by one measure, story by story."""
-    a, b = (middle_values(results, measure, name) for name in (ours, theirs))
+    """Two ways of filling in by one measure, story by story, from records of the same stage and judge."""
+    stages, unit, values = MIDDLE_MEASURES[measure]
+    pairs = [(results.get(f"{stage}/{ours}"), results.get(f"{stage}/{theirs}")) for stage in stages]
+    a, b = next((pair for pair in pairs if None not in pair), (None, None))
     judges = {results.lookahead_judge(name) for name in (ours, theirs)}
     if a is None or b is None or (measure == "look-ahead" and len(judges) > 1):
         return None
-    gap = results.difference(a, b)
+    gap = results.difference(values(a), values(b))
     if measure == "time":  # alone and in a batch: both must be lower
         gap = replace(gap, value=gap.low, high=gap.low)
     system, sampler = way_name(results, theirs)
-    return Comparison(f"{measure} over {system} ({sampler}): {shown(gap, UNITS[measure], 3)}", gap)
-
-
-UNITS = {
-    "look-ahead": " nats", "look-ahead by SmolLM2": " nats", "story perplexity": " nats a token", "time": " s a story",
-}  # fmt: skip
-"""The measures of the middle-three setting."""
+    return Comparison(f"{measure} over {system} ({sampler}): {shown(gap, unit, 3)}", gap)
 
 
 def compare(results: Results, measure: str, ours: str, theirs: str) -> Comparison | None:
-    if measure in UNITS:
+    if measure in MIDDLE_MEASURES:
         return compare_middles(results, measure, ours, theirs)
     return (compare_nats if measure == "nats" else compare_control)(results, ours, theirs)
 
@@ -248,7 +248,7 @@ def read_claims() -> list[Claim]:
             parts += [Part(f"overlap/{setting}/{metric}", *sides) for metric in metrics_of(setting)]
         for ours, theirs, *other in entry.get("pairs", ()):
             measure = (*other, entry["measure"])[0]
-            measures = list(UNITS) if measure == "ahead" else [measure]
+            measures = list(MIDDLE_MEASURES) if measure == "ahead" else [measure]
             parts += [Part(name, (ours,), (theirs,)) for name in measures]
         claims.append(Claim(entry["title"], tuple(parts), entry.get("every", True)))
     return claims
