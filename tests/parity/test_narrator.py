@@ -119,6 +119,7 @@ def test_it_is_a_decoder_with_a_tokenizer_and_a_state(decoder: NarratorDecoder) 
     assert isinstance(decoder.tokenizer, Tokenizer)
 
 
+@pytest.mark.system
 def test_the_network_is_transformers_llama(file: GGUF) -> None:
     transformers = pytest.importorskip("transformers")
     sizes = Sizes.of(file.metadata)
@@ -164,7 +165,7 @@ def test_reading_scores_what_the_training_network_scores(
 
 
 def test_a_function_mode_sees_a_reading_as_one_step(decoder: NarratorDecoder, story: list[list[int]]) -> None:
-    """What looks at every operation, as the studio's jobs do, is not to be called inside every layer."""
+    """What looks at every operation on a tensor is not called inside every layer."""
     seen: list[Any] = []
 
     class Watching(TorchFunctionMode):
@@ -394,6 +395,7 @@ def test_eight_bits_cost_little(
     assert abs(coarse / exact - 1) < 0.03
 
 
+@pytest.mark.system
 def test_at_full_size_the_installed_base_tells_stories(tmp_path: Path) -> None:
     """The real base with an adapter that adds nothing: the 8-bit network agrees with the float one."""
     from fabula.models.decoders.base import SHA256, find_base

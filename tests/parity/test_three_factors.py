@@ -93,14 +93,12 @@ def without_factors(answer: Any) -> Any:
 @pytest.mark.parametrize(
     "ask",
     [
-        lambda n: n.fill(STORY, **SETTINGS),
         lambda n: n.fill(STORY, arc="? + ? -", **SETTINGS),
-        lambda n: n.write(arc="+ ? -", **SETTINGS),
         lambda n: n.tag(TOLD),
         lambda n: n.explain(TOLD, arc="+ ?"),
         lambda n: n.posterior(STORY, arc="? ? - ?"),
     ],
-    ids=["fill", "fill with an arc", "write", "tag", "explain", "posterior"],
+    ids=["fill", "tag", "explain", "posterior"],
 )
 def test_what_clients_of_moods_read_is_the_same(
     ask: Callable[[Narrator], Any], narrator: Narrator, models: Path
@@ -166,9 +164,7 @@ def test_verbs_are_written_without_a_parser_and_tagged_with_one(
 @pytest.mark.parametrize(
     ("options", "shown"),
     [
-        ([], "●·· Tom was sad."),
         (["--arc", "? + ? ?"], "●·· Tom was sad."),
-        (["--verbose"], "●·· [sadness] Tom was sad."),
         (["--arc", "emotion=?,joy,?,?"], "●·· [sadness] Tom was sad."),
     ],
 )

@@ -81,11 +81,6 @@ class Model(nn.Module, ABC):
     """Prefixes of weights that older checkpoints call otherwise: their name -> today's."""
 
     @property
-    def fill_defaults(self) -> Mapping[str, Mapping[str, Any]]:
-        """`sampling_defaults` by the samplers' names of version 0.2."""
-        return {"bridge" if name == "smc" else name: values for name, values in self.sampling_defaults.items()}
-
-    @property
     def K(self) -> int:
         """States of S_i; 1 where there are no tags."""
         return 1

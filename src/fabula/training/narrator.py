@@ -121,7 +121,7 @@ class NarratorLearner(AdapterLearner):
 
     def random_row(self, story: int, rng: random.Random) -> Row:
         tags, further = self.train.tags(story)
-        return random_row(self.train.X[story], tags, rng, self.recipe.plain, tokens=self.tokens, further=further)
+        return random_row(self.train.X[story], tags, rng, self.recipe.plain, self.tokens, further)
 
     def batches(self, epoch: int) -> list[list[Any]]:
         """Every story once, as a random row."""

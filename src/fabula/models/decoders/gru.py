@@ -199,27 +199,28 @@ class GRUDecoder(nn.Module):
         tokens = tokens[:, : max(1, int(lengths.max()))]
         if tokens.device.type == "cpu" and len(tokens) > FEW and not torch.is_grad_enabled():
             return self._along_many(state, tokens, lengths, z)
-        previous = torch.cat([state.previous[:, None], tokens[:, :-1]], 1)
+        some, last, hidden = lengths > 0, (lengths - 1).clamp(min=0), []
         with _precision(state):
-            features, hidden = self._read(previous, z, state.hidden, lengths.clamp(min=1))
+            x = self.embedding(torch.cat([state.previous[:, None], tokens[:, :-1]], 1))
+            z = None if z is None else z.unsqueeze(1).expand(-1, x.shape[1], -1).to(x.dtype)
+            for layer, h in zip(self.layers, state.hidden, strict=True):
+                x = _gru(torch.cat([x, z], -1) if z is not None and layer is self.layers[0] else x, h, layer)
+                after = x[torch.arange(len(x), device=x.device), last]
+                hidden.append(torch.where(some[:, None], after.to(h.dtype), h))
+            features = self._features(x, z)
         # Only at the words that are there: the scores of the whole vocabulary are the expensive part.
         there = (tokens != PAD).nonzero(as_tuple=True)
-        some = lengths > 0
-        pairs = zip(state.hidden, hidden, strict=True)
-        hidden = tuple(torch.where(some[:, None], new.to(h.dtype), h) for h, new in pairs)
-        after = state._replace(hidden=hidden, previous=torch.where(some, EOS, state.previous))
-        return after, features[there], tokens[there], there[0]
+        moved = state._replace(hidden=tuple(hidden), previous=torch.where(some, EOS, state.previous))
+        return moved, features[there], tokens[there], there[0]
 
     def _along_many(
         self, state: GRUState, tokens: Words, lengths: Integers, z: Latent | None
     ) -> tuple[GRUState, Float[Tensor, "place features"], Int[Tensor, " place"], Int[Tensor, " place"]]:
-        """`_along` for many rows on a CPU. Only words that are there count: the longest sentence may have twice the
-        mean's. And many rows read the same words, whose share of the first layer's input is one product each."""
+        """`_along` for many rows on a CPU: only words that are there are computed, and equal words share a product."""
         order = lengths.argsort(descending=True)
         sizes = [n for n in (lengths > torch.arange(tokens.shape[1])[:, None]).sum(1).tolist() if n]
         if not sizes:
-            nothing = order[:0]
-            return state, self.output.weight.new_zeros(0, self.output.in_features), nothing, nothing
+            return state, self.output.weight.new_zeros(0, self.output.in_features), order[:0], order[:0]
         targets = torch.cat([tokens[order[:n], t] for t, n in enumerate(sizes)])
         previous = torch.cat([state.previous[:, None], tokens[:, :-1]], 1)
         types, of_type = torch.cat([previous[order[:n], t] for t, n in enumerate(sizes)]).unique(return_inverse=True)
@@ -266,20 +267,6 @@ class GRUDecoder(nn.Module):
             zero = self.output.bias.new_zeros(batch, self.settings.hidden)
             return (zero,) * self.settings.layers
         return tuple(torch.tanh(self.start_from_latent(z)).chunk(self.settings.layers, dim=-1))
-
-    def _read(
-        self, previous: Tokens, z: Latent | None, state: Hidden, lengths: Integers
-    ) -> tuple[Float[Tensor, "batch token features"], Hidden]:
-        """Features for every place of a padded row, and the state after its own last word."""
-        x = self.embedding(previous)
-        if z is not None:
-            z = z.unsqueeze(1).expand(-1, x.shape[1], -1).to(x.dtype)
-        after = []
-        for layer, h in zip(self.layers, state, strict=True):
-            inputs = torch.cat([x, z], -1) if z is not None and layer is self.layers[0] else x
-            x = _gru(inputs, h, layer)
-            after.append(x[torch.arange(len(x), device=x.device), lengths - 1])
-        return self._features(x, z), tuple(after)
 
     def _features(self, x: Tensor, z: Tensor | None) -> Tensor:
         if z is not None and self.settings.latent_to_output:

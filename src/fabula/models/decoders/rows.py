@@ -32,10 +32,10 @@ MOODS = SPECIALS - FIRST_MOOD
 """Switching states that there are tokens for."""
 
 NO_TOKEN = -1
-GIVEN = 0.7
-"""Of the sentences of a training row that has a further factor at all."""
+GIVEN, MIDDLE = 0.7, 0.4
+"""Shares of training rows: sentences whose further factor is given, and rows whose whole middle is missing."""
 
-Ids = Sequence[int]
+Ids, Places = Sequence[int], Collection[int]
 
 
 @dataclass(frozen=True)
@@ -99,13 +99,7 @@ def header(story: Sequence[Ids | None]) -> list[int]:
     return [*ids, BODY]
 
 
-def row(
-    story: Sequence[Ids],
-    moods: Ids,
-    missing: Collection[int] | None,
-    paid: Collection[int],
-    further: Sequence[Ids] | None = None,
-) -> Row:
+def row(story: Sequence[Ids], moods: Ids, missing: Places | None, paid: Places, further: Sequence[Ids] = ()) -> Row:
     """A story whose `missing` sentences stand as blanks in its header; the loss counts the sentences `paid`.
 
     `further` has the tokens of other factors that stand between each sentence's mood token and its words.
@@ -120,19 +114,15 @@ def row(
 
 
 def random_row(
-    story: Sequence[Ids],
-    tags: Ids,
-    rng: random.Random,
-    plain: float = 0.4,
-    middle: float = 0.4,
-    tokens: TagTokens | None = None,
-    further: Sequence[Ids] = (),
+    story: Sequence[Ids], tags: Ids, rng: random.Random, plain: float, tokens: TagTokens, further: Sequence[Ids]
 ) -> Row:
-    """A row to train on. A share `plain` of them have no header, and all sentences are paid for. The others have random
-    blanks (a share `middle` of them: all but the first and the last sentence), and only those are paid for. Half of the
-    rows have moods, each given with a probability of its row's own between a half and 1. A tag below 0 is not known.
-    With `tokens`, each of the `further` factors is wholly free in half of the rows, and given in a share `GIVEN` of the
-    sentences of the others."""
+    """A row to train on; a tag below 0 is not known.
+
+    A share `plain` of the rows have no header, and the loss counts all sentences. The others have random blanks (in a
+    share `MIDDLE` all but the first and the last sentence), and the loss counts these alone. Half of the rows have
+    moods, each given with a probability between a half and 1 that the row draws. Each of the `further` factors is free
+    in half of the rows, and given in a share `GIVEN` of the sentences of the others.
+    """
     moods = [UNKNOWN] * len(story)
     if rng.random() < 0.5:
         share = 0.5 + 0.5 * rng.random()
@@ -141,15 +131,15 @@ def random_row(
     for factor in further:
         given = rng.random() < 0.5
         values.append([tag if given and rng.random() < GIVEN else UNKNOWN for tag in factor])
-    before = [(tokens or MOOD_TOKENS).of(each) for each in zip(*values, strict=True)]
-    first, rest = [ids[0] for ids in before], [ids[1:] for ids in before]
+    before = [tokens.of(each) for each in zip(*values, strict=True)]
+    moods, others = [ids[0] for ids in before], [ids[1:] for ids in before]
     everything = set(range(len(story)))
     if rng.random() < plain:
-        return row(story, first, None, everything, rest)
+        return row(story, moods, None, everything, others)
     inner = set(range(1, len(story) - 1))
-    missing = inner if rng.random() < middle else {j for j in everything if rng.random() < 0.5}
+    missing = inner if rng.random() < MIDDLE else {j for j in everything if rng.random() < 0.5}
     missing = missing or {rng.randrange(len(story))}
-    return row(story, first, missing, missing, rest)
+    return row(story, moods, missing, missing, others)
 
 
 def collate(rows: Sequence[Row], multiple: int = 1) -> tuple[Tokens, Bool[Tensor, "batch token"]]:

@@ -118,10 +118,8 @@ class Transformer(nn.Module):
         if further:
             self.further_in = nn.Parameter(torch.zeros(further, self.sizes.width))
 
-    def forward(
-        self, ids: Tokens, soft: Float[Tensor, "batch token width"] | None = None
-    ) -> Float[Tensor, "batch token width"]:
-        """Features of every place, from which `logits` reads the next token; `soft` is added to the tokens' vectors."""
+    def forward(self, ids: Tokens) -> Float[Tensor, "batch token width"]:
+        """Features of every place, from which `logits` reads the next token."""
         specials = len(self.special_in)
         vocabulary = len(self.embedding)
         x = F.embedding(ids.clamp(max=vocabulary - 1), self.embedding)
@@ -129,7 +127,6 @@ class Transformer(nn.Module):
             further = F.embedding((ids - vocabulary).clamp(min=0), self.further_in)
             x = torch.where((ids < vocabulary).unsqueeze(-1), x, further)
         x = x + F.embedding(ids.clamp(max=specials - 1), self.special_in) * (ids < specials).unsqueeze(-1)
-        x = x if soft is None else x + soft
         rotation = rotations(ids.shape[1], self.sizes, ids.device)
         for block in self.blocks:
             x = block(x, rotation)
