@@ -35,7 +35,8 @@ NO_TOKEN = -1
 GIVEN, MIDDLE = 0.7, 0.4
 """Shares of training rows: sentences whose further factor is given, and rows whose whole middle is missing."""
 
-Ids, Places = Sequence[int], Collection[int]
+Ids = Sequence[int]
+Places = Collection[int]
 
 
 @dataclass(frozen=True)
