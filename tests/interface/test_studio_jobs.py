@@ -142,6 +142,21 @@ def test_candidates_come_before_the_end(studio: str, monkeypatch: pytest.MonkeyP
         assert rest[-2:] == ["candidates", "done"]
 
 
+def test_a_fault_in_a_job_is_told_and_the_worker_goes_on(studio: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: Any, **__: Any) -> None:
+        raise ZeroDivisionError("a secret of the source")
+
+    for name in ("score", "fill_together"):
+        monkeypatch.setattr(Narrator, name, broken)
+    answer = post(studio, "score", {"sentences": TOLD})
+    assert (answer.status_code, answer.json()["error"]["status"]) == (500, 500)
+    streamed = post(studio, "fill/stream", {"sentences": STORY})
+    assert "event: error" in streamed.text
+    assert '"status": 500' in streamed.text
+    assert "secret" not in answer.text + streamed.text
+    assert post(studio, "tag", {"sentences": TOLD}).status_code == 200
+
+
 def test_a_stopped_queue_takes_nothing_and_ends_its_workers() -> None:
     gate = Gate()
 

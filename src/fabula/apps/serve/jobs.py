@@ -104,9 +104,7 @@ class Job:
         self.started = self.gathering = False
         self.checks = 0  # how far the job has come between two of its answers
         self.used_seconds, self.waiting_since, self.turn_since = 0.0, time.monotonic(), 0.0
-        self.cpu_start = 0.0
-        self.next_slice = SLICE_SECONDS
-        self.uninterrupted = 0
+        self.cpu_start, self.next_slice, self.uninterrupted = 0.0, SLICE_SECONDS, 0
         self._loop = asyncio.get_running_loop()
         self._answers: asyncio.Queue[tuple[str, Any]] = asyncio.Queue()
 
@@ -139,15 +137,12 @@ class Job:
         """Whether the clients of all members have left."""
         return all(job.left.is_set() for job in self.members)
 
-    def per_member(self, seconds: float) -> float:
-        return seconds / len(self.members)
-
     def level(self, now: float | None = None) -> float:
         """0 below SHORT_SECONDS of time used by each member, one more for each doubling.
 
         With `now` the running turn counts too. Jobs of one level do not interrupt each other.
         """
-        seconds = self.per_member(self.used_seconds + (0.0 if now is None else now - self.turn_since))
+        seconds = (self.used_seconds + (0.0 if now is None else now - self.turn_since)) / len(self.members)
         return float(math.floor(math.log2(seconds / SHORT_SECONDS)) + 1) if seconds >= SHORT_SECONDS else 0.0
 
     def priority(self, now: float) -> float:
@@ -159,7 +154,7 @@ class Job:
         if self.deserted:
             raise LeftError
         # By the thread's own clock: a job is not stopped because the machine is busy.
-        if self.per_member(time.thread_time() - self.cpu_start) > self.pool.limit:
+        if (time.thread_time() - self.cpu_start) / len(self.members) > self.pool.limit:
             message = f"this took more than {self.pool.limit:.0f} seconds of computing: ask for fewer lines or samples"
             raise RefusedError(503, message)
         turn_seconds = time.monotonic() - self.turn_since
@@ -343,7 +338,7 @@ class WorkerPool:
                 if job in self._running:
                     self._end_turn(job)
                 self._threads.discard(threading.current_thread())
-                self._job_seconds += 0.2 * (job.per_member(job.used_seconds) - self._job_seconds)
+                self._job_seconds += 0.2 * (job.used_seconds / len(job.members) - self._job_seconds)
                 if job.work.kind is not None:
                     self._batch_seconds += 0.5 * (job.used_seconds - self._batch_seconds)
                 self._give_turns()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from functools import cache
 from typing import Annotated, Any
 
 from mcp.server import MCPServer
@@ -43,25 +44,23 @@ Candidates = Annotated[int, Field(ge=1, le=10, description="How many stories, th
 
 def create_mcp_server(model: str = "default", device: str = "cpu", threads: int | None = None) -> MCPServer[Any]:
     """The server of one model, which is loaded when a tool is first called; one call at a time."""
-    turn = threading.Lock()
-    held: list[Narrator] = []
+    lock = threading.Lock()
+    loaded = cache(lambda: load(model, device, threads))
 
     def answer(call: Callable[[Narrator], Any]) -> dict[str, Any]:
-        with turn:
+        with lock:
             try:
-                if not held:
-                    held.append(load(model, device, threads))
-                told: dict[str, Any] = call(held[0]).to_json()
-                return told
+                content: dict[str, Any] = call(loaded()).to_json()
             except UserError as error:
                 raise ToolError(str(error)) from error
+        return content
 
     server: MCPServer[Any] = MCPServer("fabula", instructions=INSTRUCTIONS, version=__version__, log_level="WARNING")
 
     @server.tool()
     def fill(sentences: Blanks, arc: Arc = None, candidates: Candidates = 3, seed: Seed = 0) -> dict[str, Any]:
         """Write the missing sentences of a story so that they lead to the given ones. Takes some seconds."""
-        return answer(lambda narrator: narrator.fill(sentences, arc=arc, candidates=candidates, seed=seed))
+        return answer(lambda model: model.fill(sentences, arc=arc, candidates=candidates, seed=seed))
 
     @server.tool()
     def write(
@@ -71,21 +70,21 @@ def create_mcp_server(model: str = "default", device: str = "cpu", threads: int 
         seed: Seed = 0,
     ) -> dict[str, Any]:
         """Write a story from nothing but its length (the arc's, else 5) and its arc."""
-        return answer(lambda narrator: narrator.write(sentences, arc=arc, candidates=candidates, seed=seed))
+        return answer(lambda model: model.write(sentences, arc=arc, candidates=candidates, seed=seed))
 
     @server.tool()
     def tag(sentences: Story) -> dict[str, Any]:
         """Say the mood of every sentence."""
-        return answer(lambda narrator: narrator.tag(sentences))
+        return answer(lambda model: model.tag(sentences))
 
     @server.tool()
     def score(sentences: Story, seed: Seed = 0) -> dict[str, Any]:
         """Say how probable a story is, in nats (larger is more probable)."""
-        return answer(lambda narrator: narrator.score(sentences, seed=seed))
+        return answer(lambda model: model.score(sentences, seed=seed))
 
     @server.tool()
     def explain(sentences: Story, arc: Arc = None, seed: Seed = 0) -> dict[str, Any]:
         """Say how each sentence fits what comes before, what follows and the arc, with the log-probability of words."""
-        return answer(lambda narrator: narrator.explain(sentences, arc=arc, seed=seed))
+        return answer(lambda model: model.explain(sentences, arc=arc, seed=seed))
 
     return server

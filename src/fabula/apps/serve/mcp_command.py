@@ -30,12 +30,12 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 def run(args: argparse.Namespace) -> int:
     try:
-        import mcp  # noqa: F401 (asked for first, so that its absence is told in a line)
+        import mcp  # noqa: F401 (imported first, so that its absence is one line)
     except ModuleNotFoundError as error:
         raise UserError("the MCP server needs mcp: pip install 'fabula-stories[mcp]'") from error
     from fabula.apps.serve.mcp import create_mcp_server
     from fabula.catalogue import find
 
-    find(args.model)  # a wrong name is told now, not at the first call
+    find(args.model)  # a wrong name is an error now, not at the first call
     create_mcp_server(args.model, args.device, args.threads).run("stdio")
     return 0

@@ -75,15 +75,8 @@ def fill_work(models: ModelCache, body: FillBody, *, at_once: bool = False) -> B
     return BatchedWork((length, at_once, body.model_dump_json(exclude=individual)), rows, body, run)
 
 
-def router(models: ModelCache, pool: WorkerPool) -> APIRouter:
-    """The routes over these models and this queue."""
-    routes = APIRouter(prefix="/api", tags=["writing"], responses=REFUSALS)
-
-    async def one(request: Request, body: bodies.ModelBody, call: Callable[[Narrator], Any]) -> JSONResponse:
-        def work() -> Iterator[dict[str, Any]]:
-            yield call(models.get(body.model)).to_json()
-
-        return await last_answer(request, pool.submit(work))
+def add_fill(routes: APIRouter, models: ModelCache, pool: WorkerPool) -> None:
+    """Add the routes that fill in."""
 
     @routes.post("/fill", summary="Fill in the missing sentences", response_model=Filling)
     async def fill(request: Request, body: FillBody) -> JSONResponse:
@@ -103,6 +96,18 @@ def router(models: ModelCache, pool: WorkerPool) -> APIRouter:
         """
         job = pool.submit(fill_work(models, body))
         return event_stream(job, events(job, body.samples or 1))
+
+
+def router(models: ModelCache, pool: WorkerPool) -> APIRouter:
+    """The routes over these models and this queue."""
+    routes = APIRouter(prefix="/api", tags=["writing"], responses=REFUSALS)
+    add_fill(routes, models, pool)
+
+    async def one(request: Request, body: bodies.ModelBody, call: Callable[[Narrator], Any]) -> JSONResponse:
+        def work() -> Iterator[dict[str, Any]]:
+            yield call(models.get(body.model)).to_json()
+
+        return await last_answer(request, pool.submit(work))
 
     @routes.post("/write", summary="Write a story from nothing", response_model=Filling)
     async def write(request: Request, body: bodies.WriteBody) -> JSONResponse:

@@ -53,7 +53,7 @@ class Store:
     """What people wrote. Every method is one transaction, and returns when it is on disk."""
 
     def __init__(self, path: Path) -> None:
-        self.database = Database(path, SCHEMA, own="story")
+        self.database = Database(path, SCHEMA, table="story")
         with self.database.write() as connection:
             columns = {row[1] for row in connection.execute("PRAGMA table_info(story)")}
             for column in ADDED.keys() - columns:

@@ -21,6 +21,7 @@ BRANCH = "/{story}/branches/{branch}"
 def router(store: Store) -> APIRouter:
     """The routes over this store. Plain functions run in threads, so that the disk delays no other request."""
     routes = APIRouter(prefix="/api/stories", tags=["stories"], responses=REFUSALS)
+    add_branches(routes, store)
 
     @routes.get("", summary="Stories, lately changed ones first", response_model=Stories)
     def stories(
@@ -59,6 +60,12 @@ def router(store: Store) -> APIRouter:
     def copy_story(story: PathId) -> JSONResponse:
         return JSONResponse(store.copy_story(story), 201)
 
+    return routes
+
+
+def add_branches(routes: APIRouter, store: Store) -> None:
+    """Add the routes of branches and their versions."""
+
     @routes.get("/{story}/branches", summary="The branches of a story, without their states", response_model=Branches)
     def branches(story: PathId) -> JSONResponse:
         return JSONResponse({"branches": store.story(story)["tree"]})
@@ -89,5 +96,3 @@ def router(store: Store) -> APIRouter:
     @routes.get(BRANCH + "/versions/{version}", summary="A version", response_model=VersionAnswer)
     def version(story: PathId, branch: PathId, version: PathId) -> JSONResponse:
         return JSONResponse(store.version(story, branch, version))
-
-    return routes

@@ -39,10 +39,10 @@ class Database:
     refused, so that nothing is acknowledged that would not be there after a restart.
     """
 
-    def __init__(self, path: Path, schema: str, own: str | None = None) -> None:
+    def __init__(self, path: Path, schema: str, table: str | None = None) -> None:
         """Open or create the file; `schema` is a script of CREATE ... IF NOT EXISTS.
 
-        `own` is a table that the file has unless it is new: without it, it is another command's.
+        `table` is one that the file has unless it is new: without it, the file is another command's.
         """
         self.path = path
         self._lock, self._reading = threading.Lock(), threading.Lock()
@@ -57,7 +57,7 @@ class Database:
             reason = error.strerror if isinstance(error, OSError) and error.strerror else error
             raise UserError(f"cannot open {path}: {reason}; choose another file with --db", field="db") from error
         try:
-            self._prepare(schema, own)
+            self._prepare(schema, table)
         except sqlite3.Error as error:
             self.close()
             raise UserError(self._message(error), field="db") from error
@@ -70,14 +70,14 @@ class Database:
     def _connect(self) -> sqlite3.Connection:
         return sqlite3.connect(self.path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
 
-    def _prepare(self, schema: str, own: str | None) -> None:
+    def _prepare(self, schema: str, table: str | None) -> None:
         run = self._connection.execute
         mark = run("PRAGMA application_id").fetchone()[0]
         tables = [name for (name,) in run("SELECT name FROM sqlite_master")]
         if mark != APPLICATION and (mark or tables):
             raise UserError(f"{self.path} is another program's database; choose another file with --db")
-        if own is not None and tables and own not in tables:
-            maker = next((maker for table, maker in MAKERS.items() if table in tables), "another command")
+        if table is not None and tables and table not in tables:
+            maker = next((maker for made, maker in MAKERS.items() if made in tables), "another command")
             raise UserError(f"{self.path} belongs to {maker}: choose another file with --db")
         # WAL: readers never wait. FULL: a commit returns when it is on disk, and survives a cut in power.
         for pragma in ("journal_mode = WAL", "synchronous = FULL", "foreign_keys = ON"):

@@ -150,8 +150,8 @@ def explain(errors: Sequence[Any]) -> tuple[str, str | None]:
         return "the body is missing: send a JSON object", None
     if kind in ("model_attributes_type", "dict_type") and field is None:
         return "the body has to be a JSON object with Content-Type: application/json", None
-    said = str(first["msg"]).removeprefix("Value error, ").removeprefix("Input ").removeprefix("String ")
-    message = {"missing": "is missing", "extra_forbidden": "is not known here"}.get(kind, said)
+    message = str(first["msg"]).removeprefix("Value error, ").removeprefix("Input ").removeprefix("String ")
+    message = {"missing": "is missing", "extra_forbidden": "is not known here"}.get(kind, message)
     more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
     return (f"{field}: " if field else "") + message + more, field
 
