@@ -211,7 +211,7 @@ def test_the_table_counts_every_answer_once(result: Report) -> None:
     assert one.ties.value == pytest.approx(100 / 6)
     assert slds.paper == {"mean": 1.89, "sd": 0.96, "best": 51.3, "ties": 13.7}
     assert (result.pairs, result.finished, result.wanted) == (3, 3, 2)
-    assert (result.times.first_quartile, result.times.median, result.times.third_quartile) == (22.5, 35.0, 47.5)
+    assert list(result.times.values()) == [22.5, 35.0, 47.5]
     # A tie is half a win for each.
     strength_lm, strength_slds = (one.strength.value or math.nan for one in result.groups[0].strengths)
     assert strength_slds - strength_lm == pytest.approx(math.log(4.5 / 1.5), abs=1e-6)

@@ -60,29 +60,16 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         made.set_defaults(run=run)
         return made
 
+    _add_commands(command)
+
+
+def _add_commands(command: Callable[..., argparse.ArgumentParser]) -> None:
     about = (
         'Begin a study of the pairs in a file of JSON lines: {"id": ..., "systems": ["SLDS", "LM"], "given": [0, 4], '
         '"stories": [[...], [...]]}. Sides and order are drawn from the seed; a study that has answers is never '
         "overwritten."
     )
-    _add_new_options(command("new", run_new, "begin a study", about))
-    about = "Serve a study's pages: / for annotators, /errors for its curator."
-    _add_serve_options(command("serve", run_serve, "let people judge", about))
-    about = "Make invitation codes. From then on only they are let in, and whoever has judged here already."
-    invite = command("invite", run_invite, "codes for annotators", about)
-    invite.add_argument("number", type=int, metavar="N", help="how many codes")
-    about = "The paper's table with intervals, agreement, strengths, times and error counts."
-    _add_report_options(command("report", run_report, "what people said", about))
-    about = "Write hits.csv, one HIT for each pair, and results.csv, the answers so far, in Mechanical Turk's form."
-    export = command("export", run_export, "a study for Mechanical Turk", about)
-    export.add_argument("--out", type=Path, required=True, metavar="DIR", help="the folder to write them into")
-    about = "Add the answers of a file of results (WorkerId, Input.*, Answer.*) to the study that it was exported from."
-    results = command("import", run_import, "answers from Mechanical Turk", about)
-    results.add_argument("results", type=Path, metavar="RESULTS.csv", help="a file of results")
-
-
-def _add_new_options(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
+    add = command("new", run_new, "begin a study", about).add_argument
     add("pairs", type=Path, metavar="PAIRS.jsonl", help="the pairs, one JSON object a line")
     add("--seed", type=int, default=0, metavar="N", help="the same seed gives the same study (0)")
     add("--annotators", type=int, default=3, metavar="N", help="different people for each pair (3)")
@@ -91,19 +78,22 @@ def _add_new_options(parser: argparse.ArgumentParser) -> None:
     about = "also where FILE holds a study without answers, or the studio's stories"
     add("--force", action="store_true", help=about)
 
-
-def _add_serve_options(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
+    about = "Serve a study's pages: / for annotators, /errors for its curator."
+    server = command("serve", run_serve, "let people judge", about)
     about = "the address to listen at; another than this machine's wants a --token"
-    add("--host", default="127.0.0.1", help=about)
-    add("--port", type=int, default=8001, metavar="N", help="0 takes any that is free (default: 8001)")
+    server.add_argument("--host", default="127.0.0.1", help=about)
+    about = "0 takes any that is free (default: 8001)"
+    server.add_argument("--port", type=int, default=8001, metavar="N", help=about)
     about = "a secret of 8 characters or more that every client knows; needed off 127.0.0.1"
-    add("--token", metavar="T", help=about)
-    add_door(parser)
+    server.add_argument("--token", metavar="T", help=about)
+    add_door(server)
 
+    about = "Make invitation codes. From then on only they are let in, and whoever has judged here already."
+    invite = command("invite", run_invite, "codes for annotators", about)
+    invite.add_argument("number", type=int, metavar="N", help="how many codes")
 
-def _add_report_options(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
+    about = "The paper's table with intervals, agreement, strengths, times and error counts."
+    add = command("report", run_report, "what people said", about).add_argument
     add("--out", type=Path, metavar="DIR", help="write report.txt, .csv, .json and .svg there too")
     add("--format", choices=("table", "csv", "json"), default="table", help="what to print (default: table)")
     about = "resampled studies for the intervals, 0 for none (2000)"
@@ -112,6 +102,13 @@ def _add_report_options(parser: argparse.ArgumentParser) -> None:
     add("--pass-share", type=float, default=0.75, metavar="X", help="of the checks that an annotator must pass (0.75)")
     about = "show this model's critic (default's) as one more, marked, annotator with its agreement"
     add("--critic", nargs="?", const="default", metavar="MODEL", help=about)
+
+    about = "Write hits.csv, one HIT for each pair, and results.csv, the answers so far, in Mechanical Turk's form."
+    export = command("export", run_export, "a study for Mechanical Turk", about)
+    export.add_argument("--out", type=Path, required=True, metavar="DIR", help="the folder to write them into")
+    about = "Add the answers of a file of results (WorkerId, Input.*, Answer.*) to the study that it was exported from."
+    results = command("import", run_import, "answers from Mechanical Turk", about)
+    results.add_argument("results", type=Path, metavar="RESULTS.csv", help="a file of results")
 
 
 @contextmanager

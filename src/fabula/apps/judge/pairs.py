@@ -95,7 +95,7 @@ def parse_pair(value: Any) -> Pair:
     for key in ("id", "given", "stories") if is_check else ("id", "systems", "given", "stories"):
         _require(key in value, f"it has no {key!r}")
     better = _better(value["check"]) if is_check else None
-    systems = _systems(value["systems"]) if "systems" in value else None
+    systems = _systems(value["systems"]) if "systems" in value else None  # those of a check are validated only
     stories = _stories(value["stories"])
     return Pair(
         id=_name(value["id"], "its id"),

@@ -12,7 +12,7 @@ import numpy as np
 from fabula.apps.judge import statistics
 from fabula.apps.judge.judgement import SCALE, ErrorCounts, Judgement, count_errors
 from fabula.apps.judge.pairs import Pair
-from fabula.apps.judge.statistics import REPEATS, CriticAgreement, Figure, Floats, Verdict, ratio_figure
+from fabula.apps.judge.statistics import REPEATS, CriticAgreement, Figure, Floats, Strength, Verdict, ratio_figure
 from fabula.apps.judge.store import Store
 from fabula.errors import UserError
 
@@ -59,14 +59,6 @@ class Comparison:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Strength:
-    """A system's Bradley–Terry strength among all systems of the study."""
-
-    system: str
-    strength: Figure
-
-
-@dataclass(frozen=True, kw_only=True)
 class Group:
     """The figures over some of the annotators.
 
@@ -96,17 +88,11 @@ class Annotator:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Times:
-    """Quartiles over judgements of the seconds for a pair."""
-
-    first_quartile: float | None
-    median: float | None
-    third_quartile: float | None
-
-
-@dataclass(frozen=True, kw_only=True)
 class Report:
-    """`wanted` annotators judge each pair; `finished` pairs have all of them. `machine` is the critic."""
+    """`wanted` annotators judge each pair; `finished` pairs have all of them. `machine` is the critic.
+
+    `times` has the quartiles over judgements of the seconds for a pair.
+    """
 
     pairs: int
     wanted: int
@@ -116,7 +102,7 @@ class Report:
     seed: int
     groups: list[Group]
     annotators: list[Annotator]
-    times: Times
+    times: dict[str, float | None]
     errors: list[ErrorCounts]
     paper_errors: dict[str, tuple[int, int]]
     machine: CriticAgreement | None
@@ -155,7 +141,7 @@ def report(
         seed=seed,
         groups=groups,
         annotators=annotators,
-        times=_times([one.seconds for one in judgements]),
+        times=_quartiles([one.seconds for one in judgements]),
         errors=count_errors(list(pairs.values()), judgements, store.error_sheets()),
         paper_errors=PAPER_ERRORS,
         machine=None
@@ -185,17 +171,15 @@ def _annotators(judgements: Sequence[Judgement], pairs: dict[str, Pair], pass_sh
                 checks=len(checks),
                 passed=passed,
                 failed=bool(checks) and passed < pass_share * len(checks),
-                seconds=_times([one.seconds for one in answers if not pairs[one.pair].is_check]).median,
+                seconds=_quartiles([one.seconds for one in answers if not pairs[one.pair].is_check])["median"],
             )
         )
     return annotators
 
 
-def _times(seconds: Sequence[float]) -> Times:
-    if not seconds:
-        return Times(first_quartile=None, median=None, third_quartile=None)
-    first, median, third = np.quantile(seconds, [0.25, 0.5, 0.75]).tolist()
-    return Times(first_quartile=first, median=median, third_quartile=third)
+def _quartiles(seconds: Sequence[float]) -> dict[str, float | None]:
+    values = np.quantile(seconds, [0.25, 0.5, 0.75]).tolist() if seconds else [None] * 3
+    return dict(zip(("first_quartile", "median", "third_quartile"), values, strict=True))
 
 
 def _group(name: str, judgements: Sequence[Judgement], pairs: dict[str, Pair], repeats: int, seed: int) -> Group:
@@ -207,6 +191,7 @@ def _group(name: str, judgements: Sequence[Judgement], pairs: dict[str, Pair], r
         swapped = pairs[id].systems != (first, second)
         compared.setdefault((first, second), []).append([_swap(one) if swapped else one for one in answers])
     totals = {systems: _totals(of_pairs) for systems, of_pairs in compared.items()}
+    wins = {systems: sums[:, [BEST, 3 + BEST]] + sums[:, [TIES]] / 2 for systems, sums in totals.items()}
     units = [[[*one.ratings[0], *one.ratings[1]] for one in answers] for answers in by_pair.values()]
     ratings = [statistics.value_counts(unit, SCALE) for unit in units]
     preferences = [
@@ -217,17 +202,10 @@ def _group(name: str, judgements: Sequence[Judgement], pairs: dict[str, Pair], r
         name=name,
         annotators=len({one.annotator for one in judgements}),
         judgements=len(judgements),
-        comparisons=[_comparison(systems, compared[systems], repeats, rng) for systems in sorted(compared)],
+        comparisons=[_comparison(one, compared[one], totals[one], repeats, rng) for one in sorted(compared)],
         alpha_ratings=statistics.alpha_figure(ratings, "ordinal", repeats, rng),
         alpha_preference=statistics.alpha_figure(preferences, "nominal", repeats, rng),
-        strengths=[
-            Strength(system=system, strength=figure)
-            for system, figure in statistics.strength_figures(
-                {systems: sums[:, [BEST, 3 + BEST]] + sums[:, [TIES]] / 2 for systems, sums in totals.items()},
-                repeats,
-                rng,
-            ).items()
-        ],
+        strengths=statistics.strengths_of_systems(wins, repeats, rng),
     )
 
 
@@ -253,9 +231,12 @@ def _totals(of_pairs: Sequence[Sequence[Judgement]]) -> Floats:
 
 
 def _comparison(
-    systems: tuple[str, str], of_pairs: Sequence[Sequence[Judgement]], repeats: int, rng: np.random.Generator
+    systems: tuple[str, str],
+    of_pairs: Sequence[Sequence[Judgement]],
+    totals: Floats,
+    repeats: int,
+    rng: np.random.Generator,
 ) -> Comparison:
-    totals = _totals(of_pairs)
     draws = statistics.resample(len(totals), repeats, rng)
     paper = PAPER.get((systems[0].upper(), systems[1].upper()))
 

@@ -66,15 +66,6 @@ class AnswerRequest(Strict):
     again: bool = Field(False, description="Whether it replaces the last answer that this annotator gave.")
 
 
-class AnswerAnswer(Strict):
-    kept: bool = Field(description="Always true: the answer is on disk.")
-    new: bool = Field(description="False where the same answer had come before.")
-
-
-class PreviousAnswer(Strict):
-    task: PreviousItem | None
-
-
 class AnnotatorAnswer(Strict):
     code: str
     judged: int = Field(description="Pairs, without attention checks.")
@@ -189,16 +180,15 @@ def _add_annotator_routes(routes: APIRouter, store: Store) -> None:
         return tasks.next_task(store, request.code)
 
     @routes.post("/answers")
-    def answer(request: AnswerRequest) -> AnswerAnswer:
-        """Keep an answer. The same answer sent again is acknowledged again and kept once."""
+    def answer(request: AnswerRequest) -> dict[Literal["kept", "new"], bool]:
+        """Keep an answer. The same answer sent again is acknowledged again and kept once: `new` is then false."""
         content = request.model_dump(exclude={"item", "ratings"})
-        is_new = tasks.answer(store, number=request.item, sides=request.ratings, **content)
-        return AnswerAnswer(kept=True, new=is_new)
+        return {"kept": True, "new": tasks.answer(store, number=request.item, sides=request.ratings, **content)}
 
     @routes.post("/tasks/previous")
-    def previous_task(request: TaskRequest) -> PreviousAnswer:
+    def previous_task(request: TaskRequest) -> dict[Literal["task"], PreviousItem | None]:
         """What this annotator judged last, to be judged again."""
-        return PreviousAnswer(task=tasks.previous_item(store, request.code))
+        return {"task": tasks.previous_item(store, request.code)}
 
 
 def _add_progress_routes(routes: APIRouter, store: Store) -> None:

@@ -55,18 +55,17 @@ def _group(group: Group) -> Iterator[str]:
 
 
 def _annotators(report: Report) -> Iterator[str]:
-    times = report.times
-    if times.median is None:
+    first, median, third = report.times.values()
+    if median is None:
         yield "No judgements yet."
         return
-    quartiles = f"quartiles {times.first_quartile:.0f} and {times.third_quartile:.0f} s"
-    yield f"Time for a pair: median {times.median:.0f} s, {quartiles}"
+    yield f"Time for a pair: median {median:.0f} s, quartiles {first:.0f} and {third:.0f} s"
     yield f"Annotators (failed: fewer than {100 * report.pass_share:.0f} % of their checks passed):"
     width = max(len(one.code) for one in report.annotators) + 2
     for one in report.annotators:
         checks = f"{one.passed} of {one.checks} checks passed" if one.checks else "no checks seen"
-        median = "" if one.seconds is None else f", median {one.seconds:.0f} s"
-        yield f"  {one.code:<{width}}{one.judgements} pairs{median}, {checks}{'   FAILED' if one.failed else ''}"
+        time = "" if one.seconds is None else f", median {one.seconds:.0f} s"
+        yield f"  {one.code:<{width}}{one.judgements} pairs{time}, {checks}{'   FAILED' if one.failed else ''}"
 
 
 def _critic(critic: CriticAgreement) -> Iterator[str]:
@@ -139,9 +138,8 @@ def _rows(report: Report) -> Iterator[Row]:
         yield _row("alpha of preference", group.alpha_preference, group.name)
         for strength in group.strengths:
             yield _row("Bradley-Terry strength", strength.strength, group.name, system=strength.system)
-    yield _row("seconds, first quartile", report.times.first_quartile)
-    yield _row("seconds, median", report.times.median)
-    yield _row("seconds, third quartile", report.times.third_quartile)
+    for name, seconds in report.times.items():
+        yield _row(f"seconds, {name.replace('_', ' ')}", seconds)
     for person in report.annotators:
         yield _row(f"pairs judged by {person.code}", person.judgements)
         yield _row(f"checks passed by {person.code}", person.passed)
@@ -171,9 +169,9 @@ def svg(report: Report) -> str:
     with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "fabula"}):
         drawing = Drawing(figsize=(12, 2 + 0.4 * len(group.comparisons)), layout="constrained")
         preference, coherence, strength = drawing.subplots(1, 3)
-        preference.set_title("better story, per cent")
-        coherence.set_title("coherence of sentences, 0 to 3 (ring: the paper)")
-        strength.set_title("Bradley–Terry strength, log odds")
+        preference.set(title="better story, per cent")
+        coherence.set(title="coherence (ring: the paper)", xlim=(0, 3))
+        strength.set(title="Bradley–Terry strength, log odds")
         for one in group.comparisons:
             first, second = one.rows
             label = f"{first.system} : tie : {second.system}"

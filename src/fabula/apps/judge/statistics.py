@@ -104,9 +104,17 @@ def strengths(wins: Floats) -> Floats | None:
     return np.asarray(log_odds - log_odds.mean(), dtype=np.float64)
 
 
-def strength_figures(
+@dataclass(frozen=True, kw_only=True)
+class Strength:
+    """A system's Bradley–Terry strength among all systems of the study."""
+
+    system: str
+    strength: Figure
+
+
+def strengths_of_systems(
     wins: Mapping[tuple[str, str], Floats], repeats: int, rng: np.random.Generator
-) -> dict[str, Figure]:
+) -> list[Strength]:
     """The strength of every system; `wins` has, for each comparison, a row (wins of either) for each pair.
 
     Pairs are resampled within their comparison.
@@ -122,14 +130,15 @@ def strength_figures(
 
     values = fit({systems: rows.sum(axis=0) for systems, rows in wins.items()}) if names else None
     if values is None:
-        return {name: Figure(value=None) for name in names}
+        return [Strength(system=name, strength=Figure(value=None)) for name in names]
     sums = {systems: resample(len(rows), repeats, rng) @ rows for systems, rows in wins.items()}
     drawn = np.full((repeats, len(names)), np.nan)
     for draw in range(repeats):
         fitted = fit({systems: rows[draw] for systems, rows in sums.items()})
         if fitted is not None:
             drawn[draw] = fitted
-    return {name: _figure(float(values[i]), drawn[:, i]) for i, name in enumerate(names)}
+    figures = [_figure(float(value), drawn[:, i]) for i, value in enumerate(values)]
+    return [Strength(system=name, strength=figure) for name, figure in zip(names, figures, strict=True)]
 
 
 @dataclass(frozen=True, kw_only=True)
