@@ -103,16 +103,10 @@ def test_an_annotator_learns_nothing_of_systems_pairs_and_checks(client: TestCli
     assert study == task(client, "bob")["study"]
 
 
-def test_capitals_make_no_other_person(client: TestClient) -> None:
-    first = task(client, "Ann")
-    assert (first["code"], first["task"]["item"]) == ("ann", task(client, "aNN")["task"]["item"])
-    judged(client, "ANN")
-    assert task(client, "ann")["answered"] == 1
-
-
 def test_only_the_invited_are_let_in(client: TestClient, store: Store) -> None:
-    """And whoever was here before there was a list."""
-    judged(client, "early")
+    """And whoever was here before there was a list. Capitals do not count."""
+    judged(client, "Early")
+    assert task(client, "EARLY").items() >= {"code": "early", "answered": 1}.items()
     store.invite(["Guest1", "guest2"])
     for code in ("GUEST1", "guest2", "early"):
         assert task(client, code)["task"] is not None
@@ -125,21 +119,10 @@ def test_a_side_is_kept_as_the_story_that_stood_there(client: TestClient, store:
         judged(client, "ann")
     items = {item.pair.id: item for item in store.items()}
     assert {item.swapped for item in items.values()} == {False, True}
-    found, _ = store.judgements()
-    for one in found:
+    for one in store.judgements()[0]:
         left = int(items[one.pair].swapped)
         assert one.ratings[left] == (1, 2, 3)
         assert one.better == left
-
-
-def test_the_same_answer_again_is_kept_once_and_another_is_refused(client: TestClient, store: Store) -> None:
-    item = judged(client, "ann")
-    again = client.post("/api/judge/answers", json=answer(item))
-    assert again.json() == {"kept": True, "new": False}
-    assert store.judgements()[1] == 1
-    message = refused(client.post("/api/judge/answers", json=answer(item, choice="tie")), 409, "item")
-    assert "already" in message
-    assert store.judgements()[1] == 1
 
 
 def test_time_is_no_longer_than_since_the_pair_was_shown(client: TestClient, store: Store, clock: Clock) -> None:
@@ -172,59 +155,40 @@ def test_a_late_answer_counts_unless_somebody_else_holds_the_place(tmp_path: Pat
         assert task(client, "bob").items() >= {"task": None, "answered": 0, "ahead": 0, "waiting": False}.items()
 
 
-@pytest.mark.parametrize(
-    ("change", "status", "field"),
-    [
+def test_a_wrong_answer_is_refused_and_leaves_nothing(client: TestClient, store: Store) -> None:
+    item = task(client, "ann")["task"]["item"]
+    changes: list[tuple[dict[str, object], int, str | None]] = [
         ({"item": 99}, 404, "item"),
         ({"item": 10**30}, 404, "item"),
         ({"item": "1"}, 422, "item"),
         ({"code": "no blanks"}, 422, "code"),
-        ({"code": ""}, 422, "code"),
         ({"ratings": [[1, 2, 3], [1, 2, 4]]}, 422, "ratings[1][2]"),
         ({"ratings": [[1, 2, 3], [1, 2, True]]}, 422, "ratings[1][2]"),
         ({"ratings": [[1, 2, 3]]}, 422, "ratings"),
         ({"ratings": [[1, 2], [1, 2]]}, 422, None),
         ({"choice": "both"}, 422, "choice"),
         ({"seconds": -1}, 422, "seconds"),
-        ({"seconds": "long"}, 422, "seconds"),
         ({"more": 1}, 422, "more"),
-    ],
-)
-def test_a_wrong_answer_is_refused_and_leaves_nothing(
-    client: TestClient, store: Store, change: dict[str, object], status: int, field: str | None
-) -> None:
-    item = task(client, "ann")["task"]["item"]
-    refused(client.post("/api/judge/answers", json={**answer(item), **change}), status, field)
+        ({"item": item % 4 + 1}, 409, "item"),
+    ]
+    for change, status, field in changes:
+        refused(client.post("/api/judge/answers", json={**answer(item), **change}), status, field)
     assert store.judgements()[1] == 0
-
-
-def test_a_pair_that_was_not_given_is_refused(client: TestClient) -> None:
-    item = task(client, "ann")["task"]["item"]
-    refused(client.post("/api/judge/answers", json=answer(item % 4 + 1)), 409, "item")
 
 
 # --- the curator -----------------------------------------------------------------------------------------------------
 
 CURATORS = [
-    ("GET", "/progress"),
-    ("GET", "/study"),
-    ("GET", "/judgements"),
-    ("POST", "/judgements"),
-    ("GET", "/judgements/1"),
-    ("PUT", "/judgements/1"),
-    ("DELETE", "/judgements/1"),
-    ("GET", "/errors"),
-    ("PUT", "/errors"),
+    *(("GET", f"/{name}") for name in ("progress", "study", "judgements", "judgements/1", "errors")),
+    *(("PUT", "/judgements/1"), ("PUT", "/errors"), ("POST", "/judgements"), ("DELETE", "/judgements/1")),
 ]
 
 
-@pytest.mark.parametrize(("method", "path"), CURATORS)
-@pytest.mark.parametrize("headers", [{}, {"X-Fabula-Curator": "a-guess"}, {"X-Fabula-Curator": "ké"}])
-def test_the_curators_routes_want_the_key(client: TestClient, method: str, path: str, headers: dict[str, str]) -> None:
-    encoded = [(name.encode(), value.encode("latin-1")) for name, value in headers.items()]
-    response = client.request(method, f"/api/judge{path}", json={}, headers=encoded)
-    assert response.status_code == 403
-    refused(response, 403)
+@pytest.mark.parametrize("key", [None, b"a-guess", "ké".encode("latin-1")])
+def test_the_curators_routes_want_the_key(client: TestClient, key: bytes | None) -> None:
+    headers = [] if key is None else [(b"X-Fabula-Curator", key)]
+    for method, path in CURATORS:
+        refused(client.request(method, f"/api/judge{path}", json={}, headers=headers), 403)
 
 
 def test_every_route_is_an_annotators_or_needs_the_key(client: TestClient) -> None:
@@ -263,24 +227,6 @@ def test_judgements_are_created_read_replaced_and_deleted(client: TestClient, cl
     assert client.get(base, headers=KEY).json() == {"judgements": [], "total": 0}
 
 
-@pytest.mark.parametrize(
-    ("change", "status", "field"),
-    [
-        ({"pair": "nowhere"}, 404, "pair"),
-        ({"annotator": "-"}, 422, "code"),
-        ({"better": 2}, 422, "better"),
-        ({"better": "left"}, 422, "better"),
-        ({"ratings": [[1], [1, 1, 1]]}, 422, "ratings[0]"),
-        ({"id": 3}, 422, "id"),
-    ],
-)
-def test_a_wrong_judgement_is_refused(client: TestClient, change: dict[str, object], status: int, field: str) -> None:
-    response = client.post("/api/judge/judgements", json=new(**change), headers=KEY)
-    assert response.status_code == status
-    assert response.json()["error"]["field"].startswith(field)
-    assert client.get("/api/judge/judgements", headers=KEY).json()["total"] == 0
-
-
 def test_no_door_lets_a_pair_have_too_many_or_the_same_person_twice(client: TestClient) -> None:
     base = "/api/judge/judgements"
     assert client.post(base, json=new(), headers=KEY).status_code == 201
@@ -295,8 +241,8 @@ def test_judgements_are_listed_by_page_person_and_pair(client: TestClient) -> No
         client.post(base, json=new(pair=f"secret-{n}", annotator=code), headers=KEY)
 
     def ids(query: str) -> tuple[list[int], int]:
-        found = client.get(f"{base}?{query}", headers=KEY).json()
-        return [one["id"] for one in found["judgements"]], found["total"]
+        listed = client.get(f"{base}?{query}", headers=KEY).json()
+        return [one["id"] for one in listed["judgements"]], listed["total"]
 
     assert ids("limit=2") == ([1, 2], 3)
     assert ids("limit=2&offset=2") == ([3], 3)
@@ -330,9 +276,9 @@ def test_the_error_sheet_is_of_the_lowest_and_hides_who_wrote_them(client: TestC
     base = "/api/judge/errors"
     assert client.get(base, headers=KEY).json()["stories"] == []
     client.post("/api/judge/judgements", json=new(ratings=[[0, 0, 1], [3, 3, 3]]), headers=KEY)
-    found = client.get(base, headers=KEY).json()
-    assert found["systems"] == list(SYSTEMS)
-    low = found["stories"][0]
+    sheets = client.get(base, headers=KEY).json()
+    assert sheets["systems"] == list(SYSTEMS)
+    low = sheets["stories"][0]
     assert (low["pair"], low["story"], low["written"], low["sheet"]) == ("secret-1", 0, [1, 2], None)
     assert low["mean"] == pytest.approx(1 / 3)
     assert "system" not in low
@@ -393,13 +339,15 @@ def test_without_a_study_every_route_says_how_to_make_one(tmp_path: Path) -> Non
     assert client.get("/api/judge/judgements").json() == {"judgements": [], "total": 0}
 
 
-def test_one_pair_back(client: TestClient, store: Store) -> None:
-    """The last answer comes back by side and may be changed; the one before it may not."""
+def test_one_pair_back_and_the_same_answer_again(client: TestClient, store: Store) -> None:
+    """The same answer again is kept once. The last answer comes back by side and may be changed, no other one."""
     first, second = judged(client, "ann"), judged(client, "ann")
-    told = client.post("/api/judge/tasks/previous", json={"code": "ANN"}).json()["task"]
-    assert (told["item"], told["ratings"], told["choice"]) == (second, [[1, 2, 3], [0, 0, 1]], "left")
+    assert client.post("/api/judge/answers", json=answer(first)).json() == {"kept": True, "new": False}
+    assert "already" in refused(client.post("/api/judge/answers", json=answer(second, choice="tie")), 409, "item")
+    shown = client.post("/api/judge/tasks/previous", json={"code": "ANN"}).json()["task"]
+    assert (shown["item"], shown["ratings"], shown["choice"]) == (second, [[1, 2, 3], [0, 0, 1]], "left")
     changed = client.post("/api/judge/answers", json=answer(second, choice="tie", again=True))
     assert changed.json() == {"kept": True, "new": False}
-    assert [one.better for one in store.judgements()[0]][1] is None
+    assert [one.better for one in store.judgements()[0]][1:] == [None]
     refused(client.post("/api/judge/answers", json=answer(first, choice="tie", again=True)), 409, "item")
     assert client.post("/api/judge/tasks/previous", json={"code": "new"}).json() == {"task": None}
