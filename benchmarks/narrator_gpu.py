@@ -22,10 +22,10 @@ from typing import Any
 
 import numpy as np
 
+from bulk import log_p_lines, write_missing
 from fabula.models.critic import Critic
 from fabula.models.decoders.narrator import NarratorDecoder
 from fabula.models.io.pretrained import load_critic, load_decoder
-from fabula.sampling.tellings import log_p_lines, write_missing
 from fabula.training.critic import cloze_pairs
 from fabula.training.stories import read_text
 from narrator_copying import hashed_ngrams

@@ -12,11 +12,10 @@ from fabula.models.build import build
 from fabula.models.decoders.words import WordTokenizer
 from fabula.models.lm import LM
 from fabula.models.settings import LanguageSettings, ModelSettings
-from fabula.sampling import decode
 from fabula.sampling.batch import InfillBatch, infill_batch
-from fabula.sampling.cast import Cast
+from fabula.sampling.cast import Cast, echoed, repeated
+from fabula.sampling.decode import Writer
 from fabula.sampling.noise import Noise, seeded
-from fabula.sampling.repeats import bar_repeats, echoed, repeated
 from fabula.sampling.rules import WordRules
 from fabula.sampling.settings import DecodingConfig
 
@@ -107,7 +106,7 @@ def test_new_names_are_never_written_unless_an_opening_has_them() -> None:
     names = {}
     for name, told in (("any", blanks), ("given", CAST.without_new_names(blanks))):
         uniform = Noise([seeded(1)], [2], n, "cpu").uniform(decoding.max_words)
-        written = decode.story(model.decoder, RULES, decoding, told.repeat(n), None, None, uniform)
+        written = Writer(model.decoder, RULES, decoding).story(told.repeat(n), None, None, uniform)
         names[name] = {VOCABULARY.words[w] for w in written.X[:, 1].flatten().tolist()} & {"Tom", "Ann", "Bo"}
     assert names == {"any": {"Tom", "Ann", "Bo"}, "given": {"Tom"}}
 
@@ -145,7 +144,7 @@ def test_what_would_complete_a_run_is_ruled_out() -> None:
     story = torch.tensor([[5, 6, 7, 5, 6, 8, 3, 6, 5, 9]])
 
     def barred(written: list[int], run: int) -> list[int]:
-        scores = bar_repeats(torch.zeros(1, 12), RULES.spelling, story, torch.tensor([written]), run)
+        scores = RULES.bar_repeats(torch.zeros(1, 12), story, torch.tensor([written]), run)
         return (scores[0] == float("-inf")).nonzero().squeeze(1).tolist()
 
     assert barred([5, 6], 3) == [7, 8]
@@ -160,7 +159,7 @@ def test_no_run_stands_twice_in_a_written_story() -> None:
     def with_repeats(no_repeat: int) -> int:
         decoding = DecodingConfig(top_k=4, max_words=14, no_repeat=no_repeat)
         uniform = Noise([seeded(2)], [5], n, "cpu").uniform(decoding.max_words)
-        written = decode.story(model.decoder, RULES, decoding, blanks.repeat(n), None, None, uniform)
+        written = Writer(model.decoder, RULES, decoding).story(blanks.repeat(n), None, None, uniform)
         count = 0
         for row, lengths in zip(written.X.tolist(), written.lengths.tolist(), strict=True):
             # The last two places of a sentence may be forced to end it, whatever they repeat.

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fabula.corpus.vocabulary import EOS
-from fabula.sampling.consensus import by_consensus, expected_overlap
 from fabula.sampling.samples import SampledStories
+from fabula_paper.consensus import by_consensus, expected_overlap
 
 
 def slowly(words: list[list[list[int]]], weights: list[list[float]]) -> list[list[float]]:

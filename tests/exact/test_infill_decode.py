@@ -1,4 +1,4 @@
-"""The decoder: its log-probabilities against the model's own, and its law against the enumeration of all sentences."""
+"""The decoder: its log-probabilities against the model, and its distribution against the enumeration of sentences."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from fabula.models.settings import DynamicsSettings, LanguageSettings, ModelSett
 from fabula.models.slds import SLDS
 from fabula.sampling import decode
 from fabula.sampling.batch import InfillBatch, flatten, infill_batch
+from fabula.sampling.decode import Writer
 from fabula.sampling.noise import Noise, seeded
 from fabula.sampling.rules import WordRules
 from fabula.sampling.settings import DecodingConfig
@@ -59,7 +60,7 @@ def test_log_p_of_what_was_written_is_the_models_own(
     wide = mixed().repeat(5)
     noise = Noise([seeded(i) for i in range(3)], mixed().sentences, 5, "cpu")
     Z = noise.normal(2)
-    written = decode.story(model.decoder, RULES, decoding, wide, None, Z, noise.uniform(decoding.max_words))
+    written = Writer(model.decoder, RULES, decoding).story(wide, None, Z, noise.uniform(decoding.max_words))
     truth = model.log_p_X(flatten(written.X, written.lengths), Z)
     assert torch.allclose(written.log_p, truth, atol=1e-4)
     assert torch.equal(written.X[..., : wide.X.shape[2]][wide.given], wide.X[wide.given])
@@ -71,7 +72,7 @@ def test_a_written_sentence_is_a_sentence(model: SLDS, top_k: int) -> None:
     decoding = DecodingConfig(top_k=top_k, max_words=5)
     wide = mixed().repeat(40)
     noise = Noise([seeded(i) for i in range(3)], mixed().sentences, 40, "cpu")
-    written = decode.story(model.decoder, RULES, decoding, wide, None, noise.normal(2), noise.uniform(5))
+    written = Writer(model.decoder, RULES, decoding).story(wide, None, noise.normal(2), noise.uniform(5))
     sentences = [
         row[:n].tolist() for row, n in zip(written.X[wide.missing], written.lengths[wide.missing], strict=True)
     ]
@@ -103,7 +104,7 @@ def every_sentence(max_words: int) -> list[list[int]]:
 @pytest.mark.parametrize(
     "decoding", [DecodingConfig(top_k=0, max_words=4), DecodingConfig(top_k=2, temperature=0.7, max_words=4)]
 )
-def test_the_law_of_written_sentences_sums_to_one(model: SLDS, decoding: DecodingConfig) -> None:
+def test_the_distribution_of_written_sentences_sums_to_one(model: SLDS, decoding: DecodingConfig) -> None:
     """exp(log q) over all sentences is 1, draws have positive q, and `write` and `replay` agree on every draw."""
     z = torch.randn(1, 2)
     start = model.decoder.start(1, z)
@@ -111,13 +112,13 @@ def test_the_law_of_written_sentences_sums_to_one(model: SLDS, decoding: Decodin
     words = torch.tensor([s + [PAD] * (4 - len(s)) for s in sentences])
     rows = torch.zeros(len(words), dtype=torch.int64)
     nothing = torch.zeros(len(words), 0, dtype=torch.int64)
-    _, log_p, log_q = decode.replay(model.language, RULES, decoding, start.select(rows), words, z[rows], nothing)
+    _, log_p, log_q = Writer(model.language, RULES, decoding).replay(start.select(rows), words, z[rows], nothing)
     assert math.isclose(float(log_q.double().exp().sum()), 1.0, abs_tol=1e-5)
     assert float(log_p.double().exp().sum()) < 1
     many = torch.zeros(300, dtype=torch.int64)
     uniform = torch.rand(300, 4, generator=torch.Generator().manual_seed(0))
-    _, new = decode.write(
-        model.language, RULES, decoding, start.select(many), z[many], uniform, nothing.new_zeros(300, 0)
+    _, new = Writer(model.language, RULES, decoding).write(
+        start.select(many), z[many], uniform, nothing.new_zeros(300, 0)
     )
     listed = {tuple(row): number for number, row in enumerate(words.tolist())}
     places = torch.tensor([listed[tuple(row)] for row in new.words.tolist()])
@@ -130,16 +131,16 @@ def test_opening_words_are_kept_and_paid_for(model: SLDS) -> None:
     noise = Noise([seeded(0)], [3], 20, "cpu")
     Z, uniform = noise.normal(2), noise.uniform(6)
     decoding = DecodingConfig(top_k=0, max_words=6)
-    written = decode.story(model.decoder, RULES, decoding, opened, None, Z, uniform)
+    written = Writer(model.decoder, RULES, decoding).story(opened, None, Z, uniform)
     assert torch.equal(written.X[:, 2, :2], torch.tensor([6, 8]).expand(20, 2))
     truth = model.log_p_X(flatten(written.X, written.lengths), Z)
     assert torch.allclose(written.log_p, truth, atol=1e-4)
     state = model.decoder.start(20, Z[:, 0])
     for i in (0, 1):
         state, _ = model.decoder.read(state, written.X[:, i], written.lengths[:, i], Z[:, i])
-    _, new = decode.write(model.language, RULES, decoding, state, Z[:, 2], uniform[:, 2], opened.opening[:, 2])
+    _, new = Writer(model.language, RULES, decoding).write(state, Z[:, 2], uniform[:, 2], opened.opening[:, 2])
     chosen, _ = model.decoder.read(state, new.words, new.lengths, Z[:, 2])
-    again = decode.replay(model.language, RULES, decoding, state, new.words, Z[:, 2], opened.opening[:, 2])
+    again = Writer(model.language, RULES, decoding).replay(state, new.words, Z[:, 2], opened.opening[:, 2])
     assert torch.allclose(new.log_q, again[2], atol=1e-5)
     logits, _ = model.decoder.step(state, Z[:, 2], torch.zeros(20, dtype=torch.bool))
     first = logits.log_softmax(-1)[:, 6]

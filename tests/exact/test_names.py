@@ -35,9 +35,10 @@ def test_the_pronoun_of_somebody(sentences: list[list[str]], pronoun: str | None
 
 def test_a_stand_in_goes_with_the_pronoun_whatever_the_model_prefers() -> None:
     story = [["Aisha", "lost", "her", "keys"], ["Siobhan", "ran"]]
-    assert stand_ins(story, ["Aisha", "Siobhan"], KNOWN, prefers_tom, PEOPLE) == {"Aisha": "Mia", "Siobhan": "Tom"}
-    assert stand_ins(story, ["Aisha"], ["Tom", "Dan"], prefers_tom, PEOPLE) == {"Aisha": "Mia"}, "not among those tried"
-    assert stand_ins(story, ["Aisha"], KNOWN, prefers_tom)["Aisha"] == "Tom", "nothing is known of names"
+    both, one = (story, ["Aisha", "Siobhan"]), (story, ["Aisha"])
+    assert stand_ins([both], KNOWN, prefers_tom, PEOPLE) == [{"Aisha": "Mia", "Siobhan": "Tom"}]
+    assert stand_ins([one], ["Tom", "Dan"], prefers_tom, PEOPLE) == [{"Aisha": "Mia"}], "not among those tried"
+    assert stand_ins([one], KNOWN, prefers_tom)[0]["Aisha"] == "Tom", "nothing is known of names"
 
 
 def test_a_place_is_no_person() -> None:

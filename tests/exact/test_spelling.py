@@ -6,9 +6,8 @@ from collections.abc import Sequence
 
 import torch
 
-from fabula.sampling.repeats import bar_repeats
 from fabula.sampling.rules import WordRules
-from fabula.sampling.spelling import Spelling, hash_of
+from fabula.sampling.spelling import hash_of
 
 TEXTS = ("", "", "", "", ".", "run", "ning", "To", "m", "sat", "he", "Tom")
 STARTS = (True, True, True, True, True, True, False, True, False, True, True, True)
@@ -34,7 +33,8 @@ class Subwords:
         return "".join(("" if not STARTS[t] else " ") + TEXTS[t] for t in tokens).strip()
 
 
-SPELLING = Spelling(Subwords(), "cpu")
+RULES = WordRules.of(Subwords())
+SPELLING = RULES.spelling
 
 
 def row(text: str) -> torch.Tensor:
@@ -42,7 +42,7 @@ def row(text: str) -> torch.Tensor:
 
 
 def barred(story: str, sentence: str, run: int) -> set[str]:
-    scores = bar_repeats(torch.zeros(1, len(TEXTS)), SPELLING, row(story), row(sentence)[:, :-1], run)
+    scores = RULES.bar_repeats(torch.zeros(1, len(TEXTS)), row(story), row(sentence)[:, :-1], run)
     return {TEXTS[i] for i in range(len(TEXTS)) if scores[0, i] == float("-inf")}
 
 
@@ -76,7 +76,7 @@ def test_a_run_is_barred_by_the_last_token_of_its_last_word() -> None:
 
 def test_runs_do_not_cross_sentences() -> None:
     story = torch.cat([row("he sat"), row("running .")], 1)
-    scores = bar_repeats(torch.zeros(1, len(TEXTS)), SPELLING, story, row("he sat run")[:, :-1], 3)
+    scores = RULES.bar_repeats(torch.zeros(1, len(TEXTS)), story, row("he sat run")[:, :-1], 3)
     assert scores.eq(0).all()
 
 

@@ -1,4 +1,4 @@
-"""Samples of a narrator at toy size keep what is given, and training prefers the better ones."""
+"""Expert iteration at toy size: training prefers what it is told to prefer."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 import torch
 
+from bulk import log_p_lines
 from fabula.errors import UserError
 from fabula.models.decoders.base import CACHE_VARIABLE
 from fabula.models.decoders.narrator import NarratorDecoder
 from fabula.models.decoders.rows import END
 from fabula.models.io.pretrained import load_decoder
-from fabula.sampling.tellings import draw, log_p_lines, write_missing
 from fabula.training.loop import train_adapter
 from fabula.training.narrator import read_preferences
 from fabula.training.recipe import NarratorRecipe, PreferenceRecipe
@@ -38,31 +38,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def decoder(folder: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> NarratorDecoder:
     monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path))
     return load_decoder(folder / "run", base=folder / "tiny.gguf")
-
-
-def test_what_is_given_stays_and_no_sentence_is_empty(decoder: NarratorDecoder, folder: Path) -> None:
-    stories = Stories(folder / "train.csv", decoder.tokenizer, 40).X[:5]
-    blanks = [[None if j in MISSING else s for j, s in enumerate(story)] for story in stories[:4]]
-    blanks.append([*stories[4][:4], None])  # another pattern in the same call
-    told = write_missing(decoder, blanks, temperature=1.0, tokens=6, rows=3, seed=4)
-    for story, found, blank in zip(stories, told, blanks, strict=True):
-        for j, sentence in enumerate(found):
-            if blank[j] is None:
-                assert 1 <= len(sentence) <= 6
-                assert END not in sentence
-            else:
-                assert sentence == story[j]
-    assert told == write_missing(decoder, blanks, temperature=1.0, tokens=6, rows=3, seed=4)
-    assert told != write_missing(decoder, blanks, temperature=1.0, tokens=6, rows=3, seed=5)
-
-
-def test_of_one_best_token_the_likeliest_is_drawn() -> None:
-    scores = torch.tensor([[0.0, 1.0, 3.0, 2.0, 0.0, 0.0, 9.0, 0.0]])
-    generator = torch.Generator().manual_seed(0)
-    assert draw(scores, 1.0, 1, generator).item() == 6 == END
-    assert draw(scores, 1.0, 1, generator, end_barred=True).item() == 2
-    assert {draw(scores, 1.0, 2, generator, end_barred=True).item() for _ in range(50)} == {2, 3}
-    assert {draw(scores, 0.01, 0, generator).item() for _ in range(20)} == {6}
 
 
 def test_log_p_of_lines_is_what_the_decoder_reads(decoder: NarratorDecoder, folder: Path) -> None:

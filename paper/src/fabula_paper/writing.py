@@ -21,6 +21,7 @@ from fabula.sampling.rerank import write_left_to_right
 from fabula.sampling.rules import WordRules
 from fabula.sampling.settings import DecodingConfig, FillSettings, GibbsSettings, RerankSettings, SMCSettings
 from fabula_paper.bench import Bench
+from fabula_paper.consensus import by_consensus
 from fabula_paper.plan import BY_NAME, MIDDLE, SENTENCES, SETTINGS, Scale, System, Unit
 
 WRITTEN_AT_ONCE = 2048
@@ -81,7 +82,7 @@ def fill(bench: Bench, system: System, rows: Sequence[int], setting: str, sample
     return fill_batch(
         checkpoint.model, rules, blank, settings_of(sampler, bench.job.scale), [seeded(seed) for seed in seeds],
         cast=cast, gold=gold if sampler.endswith("-peek") else None, memory_gib=bench.job.memory_gib,
-        rank="consensus" if sampler.startswith("consensus") else "score",
+        rescore=by_consensus if sampler.startswith("consensus") else None,
     )  # fmt: skip
 
 

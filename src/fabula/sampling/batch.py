@@ -15,6 +15,7 @@ from fabula.models.batch import Batch
 from fabula.models.gaussian import Potential
 from fabula.models.recognition import Evidence, SentenceEncoder
 from fabula.models.slds import SLDS
+from fabula.shapes import Mask, Tags
 
 
 @dataclass(frozen=True)
@@ -26,23 +27,23 @@ class InfillBatch:
 
     X: Int[Tensor, "batch sent word"]
     """The given sentences, each with its `<eos>`, padded; all `<pad>` where missing."""
-    lengths: Int[Tensor, "batch sent"]
+    lengths: Tags
     """Words of each given sentence with its `<eos>`; 0 where missing or absent."""
     allowed: Bool[Tensor, "batch sent state"]
     """The states that the arc leaves each sentence; a single column where there is no arc, and all are."""
     opening: Int[Tensor, "batch sent opening"]
     """Words a missing sentence has to begin with, padded."""
-    present: Bool[Tensor, "batch sent"]
-    missing: Bool[Tensor, "batch sent"]
+    present: Mask
+    missing: Mask
     barred_names: Bool[Tensor, "batch name"] | None = None
     """Which of the rules' names may not be written; None: all may."""
 
     @property
-    def given(self) -> Bool[Tensor, "batch sent"]:
+    def given(self) -> Mask:
         return self.present & ~self.missing
 
     @property
-    def S(self) -> Int[Tensor, "batch sent"]:
+    def S(self) -> Tags:
         """The tags that are given: the one state that is allowed, -1 where there are more."""
         one = (self.allowed.sum(2) == 1) & (self.allowed.shape[2] > 1)
         return torch.where(one, self.allowed.int().argmax(2), UNKNOWN)
@@ -98,12 +99,9 @@ class InfillBatch:
 
 
 def infill_batch(
-    stories: Sequence[Sequence[Sequence[int] | None]],
-    allowed: Sequence[Tensor] | None = None,
-    openings: Sequence[Mapping[int, Sequence[int]]] | None = None,
-    device: torch.device | str = "cpu",
-    end: int = EOS,
-) -> InfillBatch:
+    stories: Sequence[Sequence[Sequence[int] | None]], allowed: Sequence[Tensor] | None = None,
+    openings: Sequence[Mapping[int, Sequence[int]]] | None = None, device: torch.device | str = "cpu", end: int = EOS,
+) -> InfillBatch:  # fmt: skip
     """Stories as lists of sentences, each a list of tokens without `end`, or None where missing.
 
     `allowed` has the states that every sentence may have, [sent, state] for each story.
@@ -129,7 +127,7 @@ def infill_batch(
     return InfillBatch(X.to(device), lengths.to(device), states.to(device), opening.to(device), present, missing)
 
 
-def flatten(X: Int[Tensor, "batch sent word"], lengths: Int[Tensor, "batch sent"]) -> Batch:
+def flatten(X: Int[Tensor, "batch sent word"], lengths: Tags) -> Batch:
     """Sentences apart to stories in one row: the recognition network's input. Empty sentences take no place."""
     n, N, W = X.shape
     starts = lengths.cumsum(1) - lengths
@@ -144,21 +142,20 @@ def flatten(X: Int[Tensor, "batch sent word"], lengths: Int[Tensor, "batch sent"
     return Batch(tokens, sentence, starts, lengths, torch.full_like(lengths, UNKNOWN), int(lengths.max()))
 
 
-def evidence(model: SLDS, X: Int[Tensor, "batch sent word"], lengths: Int[Tensor, "batch sent"]) -> Evidence:
+def evidence(model: SLDS, X: Int[Tensor, "batch sent word"], lengths: Tags) -> Evidence:
     """phi_i and q(S_i | X) of the sentences that are there; none from those of length 0."""
     if not bool((lengths > 0).any()):
         blank = torch.zeros(*lengths.shape, model.D, device=X.device)
         even = torch.full((*lengths.shape, model.K), 1.0 / model.K, device=X.device).log()
         return Evidence(Potential(blank, blank), even)
     if not isinstance(model.recognition.encoder, SentenceEncoder):
-        found = model.evidence(flatten(X, lengths))
-        return found.where(lengths > 0)
+        return model.evidence(flatten(X, lengths)).where(lengths > 0)
     # Each sentence is read on its own: only those that are there have to be.
     there = (lengths > 0).nonzero(as_tuple=True)
     words = int(lengths.max())
     alone = model.evidence(flatten(X[there][:, None, :words], lengths[there][:, None]))
 
-    def put(values: Float[Tensor, "found 1 width"], default: float) -> Tensor:
+    def put(values: Float[Tensor, "there 1 width"], default: float) -> Tensor:
         return values.new_full((*lengths.shape, values.shape[-1]), default).index_put(there, values[:, 0])
 
     K = alone.log_q_S.shape[-1]

@@ -24,7 +24,7 @@ from fabula.sampling.task import Task
 Pronoun = Literal["he", "she", "they"]
 PRONOUNS: tuple[str, ...] = get_args(Pronoun)
 MOST_WORDS = 120
-"""Words of a context, all told: it takes the place of one line in what a model reads."""
+"""Words of a context, in all: it takes the place of one line in what a model reads."""
 BEFORE_A_PLACE = frozenset(["in", "at", "to", "from", "near", "across", "through", "around", "of", "leaving", "visit"])
 NO_NAMES = re.compile(
     r"(Mon|Tues|Wednes|Thurs|Fri|Satur|Sun)day|January|February|March|April|May|June|July|August|(Sept|Nov|Dec)ember"
@@ -54,10 +54,10 @@ class Context:
     @property
     def line(self) -> str | None:
         """The line that a model reads before the story; None where there is nothing to say."""
-        told = [f"{person.name}, {person.about}" if person.about else person.name for person in self.people]
+        names = [f"{person.name}, {person.about}" if person.about else person.name for person in self.people]
         # With descriptions a comma stands before "and" too, so that the last name does not belong to the description.
         comma = "," if any(person.about for person in self.people) else ""
-        about = f"{', '.join(told[:-1])}{comma} and {told[-1]}" if len(told) > 1 else "".join(told)
+        about = f"{', '.join(names[:-1])}{comma} and {names[-1]}" if len(names) > 1 else "".join(names)
         ended = [note if note[-1] in ".!?" else f"{note}." for note in self.notes]
         return " ".join([f"This is a story about {about}."] * bool(about) + ended) or None
 
@@ -67,7 +67,7 @@ NOTHING = Context()
 
 def read_context(people: Sequence[Person | Mapping[str, Any]] | None, notes: Sequence[str] | None) -> Context:
     """The context as it was typed, checked: every mistake is one line."""
-    told = []
+    persons = []
     for person in people or ():
         fields = asdict(person) if isinstance(person, Person) else dict(person)
         if unknown := fields.keys() - {"name", "pronoun", "about"}:
@@ -77,14 +77,14 @@ def read_context(people: Sequence[Person | Mapping[str, Any]] | None, notes: Seq
             raise UserError("a person needs a name", field="people")
         if pronoun and pronoun not in PRONOUNS:
             raise UserError(f"a pronoun is {', '.join(PRONOUNS)}, not {pronoun!r}", field="people")
-        told.append(Person(name, pronoun or None, about.rstrip(".")))  # type: ignore[arg-type]
+        persons.append(Person(name, pronoun or None, about.rstrip(".")))  # type: ignore[arg-type]
     if isinstance(notes, str):
         raise UserError("notes are a list of sentences", field="notes")
-    found = Context(tuple(told), tuple(note.strip() for note in notes or () if note.strip()))
-    words = len((found.line or "").split())
+    context = Context(tuple(persons), tuple(note.strip() for note in notes or () if note.strip()))
+    words = len((context.line or "").split())
     if words > MOST_WORDS:
         raise UserError(f"people and notes have {words} words together; the most is {MOST_WORDS}", field="notes")
-    return found
+    return context
 
 
 def with_line(task: Task, line: str | None) -> Task:

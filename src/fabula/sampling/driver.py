@@ -6,25 +6,29 @@ again while their samples come. A task's answer depends neither on the tasks bes
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import torch
+from torch import Tensor
 
-import fabula.sampling.samplers  # noqa: F401 (gives settings their samplers)
 from fabula.models.protocol import Model
 from fabula.sampling.batch import InfillBatch
 from fabula.sampling.cast import Cast
-from fabula.sampling.consensus import by_consensus
+from fabula.sampling.protocol import Sampler
 from fabula.sampling.rules import WordRules
-from fabula.sampling.samples import Diagnostics, SampledStories, SampledStory, best_stories
+from fabula.sampling.samples import Diagnostics, Rounds, SampledStories, SampledStory, best_stories
 from fabula.sampling.settings import FillSettings
 
 COPIES_OF_SCORES = 6
 """Arrays of rows x vocabulary alive at once while a word is chosen, at most."""
 MEMORY_GIB = 2.0
 """Scores held at once, at most."""
+
+
+Rescore = Callable[[Sequence[SampledStories], int, Tensor], list[SampledStories]]
+"""Another score for all samples: the rounds, how many stories they are of, and which sentences are missing."""
 
 
 class Answer(NamedTuple):
@@ -39,11 +43,10 @@ class Answer(NamedTuple):
 def draw(
     model: Model, rules: WordRules, batch: InfillBatch, settings: FillSettings, generators: Sequence[torch.Generator],
     gold: InfillBatch | None = None, cast: Cast | None = None,
-) -> Iterator[tuple[SampledStories, Diagnostics | None]]:  # fmt: skip
+) -> Rounds:  # fmt: skip
     """Rounds of complete stories from the sampler that the settings are for."""
-    rounds: Iterator[tuple[SampledStories, Diagnostics | None]]
-    rounds = settings.sampler.run(model, batch, settings, generators, rules=rules, cast=cast, gold=gold)
-    return rounds
+    sampler: Sampler = settings.sampler
+    return sampler.run(model, batch, settings, generators, rules=rules, cast=cast, gold=gold)
 
 
 def fill_stories(
@@ -79,27 +82,23 @@ def _of_story(diagnostics: Diagnostics | None, story: int) -> Diagnostics | None
 @torch.inference_mode()
 def fill_batch(
     model: Model, rules: WordRules, batch: InfillBatch, settings: FillSettings, generators: Sequence[torch.Generator],
-    candidates: int = 1, *, gold: InfillBatch | None = None, cast: Cast | None = None,
-    rank: Literal["score", "consensus"] = "score", memory_gib: float = MEMORY_GIB,
+    candidates: int = 1, *, gold: InfillBatch | None = None, cast: Cast | None = None, rescore: Rescore | None = None,
+    memory_gib: float = MEMORY_GIB,
 ) -> list[Answer]:  # fmt: skip
-    """The best stories for every task of a batch; `generators`: one for each task.
-
-    `rank` says which sample is the answer: the best by the sampler's score, or the one most like the others
-    (`consensus.py`).
-    """
+    """The best stories for every task of a batch; `generators`: one for each task; `rescore` changes the scores."""
     answers: list[Answer] = []
     settings = replace(settings, at_once=True)
     for piece in pieces(len(batch.X), settings.rows, rules, memory_gib):
-        own, stories = batch.rows(piece.start, piece.stop), piece.stop - piece.start
+        part, stories = batch.rows(piece.start, piece.stop), piece.stop - piece.start
         truth = None if gold is None else gold.rows(piece.start, piece.stop)
-        rounds, movement = [], Diagnostics.none(stories, own.X.shape[1])
-        for drawn, diagnostics in draw(model, rules, own, settings, generators[piece], truth, cast):
+        rounds, movement = [], Diagnostics.none(stories, part.X.shape[1])
+        for drawn, diagnostics in draw(model, rules, part, settings, generators[piece], truth, cast):
             rounds.append(drawn.cpu())
             movement = diagnostics or movement
-        if rank == "consensus":
-            rounds = by_consensus(rounds, stories, own.missing)
+        if rescore is not None:
+            rounds = rescore(rounds, stories, part.missing)
         for story in range(stories):
-            best = best_stories(rounds, story, own.missing, candidates)
+            best = best_stories(rounds, story, part.missing, candidates)
             answers.append(Answer(best, _of_story(movement, story), settings.samples))
     return answers
 

@@ -7,11 +7,11 @@ drawn from p(S | Z, X), `score="last"` and `tags="peek"` are the authors' code's
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from fabula.corpus.states import UNKNOWN
@@ -21,14 +21,15 @@ from fabula.models.protocol import Model
 from fabula.models.recognition import Evidence
 from fabula.models.scaffold import clamp, pick
 from fabula.models.slds import SLDS
-from fabula.sampling import decode
 from fabula.sampling.batch import InfillBatch, evidence, flatten
 from fabula.sampling.cast import Cast
+from fabula.sampling.decode import Writer, Written
 from fabula.sampling.noise import Noise
 from fabula.sampling.rules import WordRules
-from fabula.sampling.samples import Diagnostics, SampledStories, changes, score_given, score_last, split_r_hat
+from fabula.sampling.samples import Diagnostics, Rounds, SampledStories, changes, score_given, score_last, split_r_hat
 from fabula.sampling.settings import GibbsSettings
 from fabula.sampling.tags import infer_tags
+from fabula.shapes import Flags, Integers, Latent, Latents, Mask, PerSentence, Tags
 
 
 class LatentConditional:
@@ -51,22 +52,14 @@ class LatentConditional:
         self.pull = self.A.transpose(-1, -2) @ self.precision
         self.gram = self.pull @ self.A
 
-    def q(
-        self, z_prev: Float[Tensor, "batch latent"], s: Int[Tensor, " batch"], phi: Potential
-    ) -> tuple[Float[Tensor, "batch latent latent"], Float[Tensor, "batch latent"]]:
+    def q(self, z_prev: Latent, s: Integers, phi: Potential) -> tuple[Float[Tensor, "batch latent latent"], Latent]:
         """q(Z_i | Z_{i-1}, S_i, X_i) in information form: precision, precision times mean."""
         mean = (self.A[s] @ z_prev.unsqueeze(-1)).squeeze(-1) + self.bias[s]
         Lambda = self.precision[s] + torch.diag_embed(phi.precision)
         return Lambda, (self.precision[s] @ mean.unsqueeze(-1)).squeeze(-1) + phi.precision * phi.mean
 
     def __call__(
-        self,
-        z_prev: Float[Tensor, "batch latent"],
-        s: Int[Tensor, " batch"],
-        phi: Potential,
-        z_next: Float[Tensor, "batch latent"],
-        s_next: Int[Tensor, " batch"],
-        followed: Bool[Tensor, " batch"],
+        self, z_prev: Latent, s: Integers, phi: Potential, z_next: Latent, s_next: Integers, followed: Flags
     ) -> Dense:
         """p(Z_i | everything else); where nothing follows it is q alone."""
         Lambda, eta = self.q(z_prev, s, phi)
@@ -79,13 +72,8 @@ class LatentConditional:
 
 
 def sweep_Z(
-    conditional: LatentConditional,
-    Z: Float[Tensor, "batch sent latent"],
-    S: Int[Tensor, "batch sent"],
-    phi: Potential,
-    present: Bool[Tensor, "batch sent"],
-    noise: Float[Tensor, "batch sent latent"],
-) -> Float[Tensor, "batch sent latent"]:
+    conditional: LatentConditional, Z: Latents, S: Tags, phi: Potential, present: Mask, noise: Latents
+) -> Latents:
     """Every Z_i in order from Eq. (1), each seeing the new Z_{i-1} and the old Z_{i+1}; the last from q alone."""
     N = Z.shape[1]
     S = S.clamp(min=0)
@@ -103,11 +91,11 @@ def sweep_Z(
 class GibbsState(NamedTuple):
     """All variables of every chain, and log p(X_i | X_:i, Z_i) of every sentence."""
 
-    S: Int[Tensor, "batch sent"]
-    Z: Float[Tensor, "batch sent latent"]
+    S: Tags
+    Z: Latents
     X: Int[Tensor, "batch sent word"]
-    lengths: Int[Tensor, "batch sent"]
-    log_p: Float[Tensor, "batch sent"]
+    lengths: Tags
+    log_p: PerSentence
 
 
 def initialise(model: SLDS, rules: WordRules, blanks: InfillBatch, settings: GibbsSettings, noise: Noise) -> GibbsState:
@@ -125,7 +113,7 @@ def initialise(model: SLDS, rules: WordRules, blanks: InfillBatch, settings: Gib
     seen = evidence(model, blanks.X[::P], blanks.lengths[::P])
     seen = Evidence(Potential(*(t.repeat_interleave(P, 0) for t in seen.phi)), seen.log_q_S.repeat_interleave(P, 0))
     Z = model.draw_filtering(seen, model.one_hot(S), present, noise.normal(model.D)).Z
-    written = decode.story(model.decoder, rules, settings.decoding, blanks, S, Z, _words(settings, noise))
+    written = Writer(model.decoder, rules, settings.decoding).story(blanks, S, Z, _words(settings, noise))
     return GibbsState(S, Z, written.X, written.lengths, written.log_p)
 
 
@@ -143,17 +131,16 @@ def sweep(
     log_evidence = clamp(log_evidence, blanks.allowed_of(model.K))
     S = model.scaffold.sample(log_evidence, present, noise.uniform()).masked_fill(~present, UNKNOWN)
     if settings.x_step == "greedy":
-        written = decode.story(model.decoder, rules, settings.decoding, blanks, S, Z, _words(settings, noise))
+        written = Writer(model.decoder, rules, settings.decoding).story(blanks, S, Z, _words(settings, noise))
     else:
         written = sample_X(model, rules, blanks, settings, S, Z, state.X, state.lengths, noise)
     return GibbsState(S, Z, written.X, written.lengths, written.log_p)
 
 
 def sample_X(
-    model: SLDS, rules: WordRules, blanks: InfillBatch, settings: GibbsSettings, S: Int[Tensor, "batch sent"],
-    Z: Float[Tensor, "batch sent latent"], X: Int[Tensor, "batch sent word"], lengths: Int[Tensor, "batch sent"],
-    noise: Noise,
-) -> decode.Written:  # fmt: skip
+    model: SLDS, rules: WordRules, blanks: InfillBatch, settings: GibbsSettings, S: Tags, Z: Latents,
+    X: Int[Tensor, "batch sent word"], lengths: Tags, noise: Noise,
+) -> Written:  # fmt: skip
     """Each missing X_i in order from its conditional, by iterated sampling-importance-resampling.
 
         P(X_i | rest) ∝ p(X_i | X_:i, Z_i) prod_{j>i} p(X_j | X_:j, Z_j)
@@ -167,6 +154,7 @@ def sample_X(
     the Z step (Eq. 1) lets phi_i stand for it: together they sample an approximation (.184 where enumeration has .101).
     """
     decoder, M, device, decoding = model.decoder, settings.proposals, blanks.device, settings.decoding
+    writer = Writer(decoder, rules, decoding)
     X = torch.nn.functional.pad(X, (0, max(0, decoding.max_words - X.shape[2])))
     lengths = lengths.clone()
     rows, N, W = X.shape
@@ -178,13 +166,9 @@ def sample_X(
         who = blanks.missing[:, i].nonzero().squeeze(1).to(device)
         if len(who):
             copies = who.repeat_interleave(M)
-            now, log_p_now, log_q_now = decode.replay(
-                decoder, rules, decoding, at.select(who), X[who, i], Z[who, i], blanks.opening[who, i]
-            )
-            then, proposed = decode.write(
-                decoder, rules, decoding, at.select(copies), Z[copies, i], uniform[who, i].flatten(0, 1),
-                blanks.opening[copies, i],
-            )  # fmt: skip
+            now, log_p_now, log_q_now = writer.replay(at.select(who), X[who, i], Z[who, i], blanks.opening[who, i])
+            drawn, opening = uniform[who, i].flatten(0, 1), blanks.opening[copies, i]
+            then, proposed = writer.write(at.select(copies), Z[copies, i], drawn, opening)
             # The current sentence first, then the proposals, row after row.
             everyone = torch.cat([who, copies])
             words = torch.cat([X[who, i], torch.nn.functional.pad(proposed.words, (0, W - proposed.words.shape[1]))])
@@ -202,13 +186,13 @@ def sample_X(
             taken = table.gather(1, pick(weights, resample[who, i])[:, None]).squeeze(1)
             X[who, i], lengths[who, i] = words[taken], count[taken]
         at, log_p[:, i] = decoder.read(at, X[:, i], lengths[:, i], Z[:, i])
-    return decode.Written(X, lengths, log_p, torch.zeros_like(log_p))
+    return Written(X, lengths, log_p, torch.zeros_like(log_p))
 
 
 def run(
     model: Model, blanks: InfillBatch, settings: GibbsSettings, generators: Sequence[torch.Generator], *,
     rules: WordRules, cast: Cast | None = None, gold: InfillBatch | None = None,
-) -> Iterator[tuple[SampledStories, Diagnostics | None]]:  # fmt: skip
+) -> Rounds:  # fmt: skip
     """All states of all chains, as they come, the initial state being a chain's first; with the last state, how the
     chains moved. The last sweep may have more chains than samples are left to draw."""
     slds, chains = model.latent, settings.rows

@@ -23,13 +23,14 @@ from fabula.models.gaussian import Potential
 from fabula.models.scaffold import Scaffold, clamp
 from fabula.sampling.noise import Noise
 from fabula.sampling.samples import effective_size
+from fabula.shapes import Rows, Tags
 
 MAX_PATHS = 729
 """Tag paths of a story that are enumerated: 3^6. Beyond, paths are sampled."""
 WAVES, WAVE = 4, 81
 """Paths that are sampled: waves of so many each, a wave learning from those before it."""
 KEPT = 0.1
-"""Weight of the prior, beside 1 for what was learnt, in the law that the next wave is drawn from."""
+"""Weight of the prior, beside 1 for what was learnt, in the distribution that the next wave is drawn from."""
 
 MATRICES_AT_ONCE = 1 << 25
 """Numbers held in the matrices of factorised chains (128 MiB); more rows are cut into pieces."""
@@ -38,7 +39,7 @@ MATRICES_AT_ONCE = 1 << 25
 class Latents(NamedTuple):
     """Joint draws, rows = stories x particles."""
 
-    S: Int[Tensor, "batch sent"]
+    S: Tags
     Z: Float[Tensor, "batch sent latent"]
     tag_ess: Float[Tensor, " story"]
     """How many draws of S the sampled paths are worth; NaN where all paths were enumerated."""
@@ -64,41 +65,34 @@ def count_paths(
 
 
 def find_paths(
-    scaffold: Scaffold,
-    dynamics: Dynamics,
-    allowed: Bool[Tensor, "story sent state"],
-    phi: Potential,
-    present: Bool[Tensor, "story sent"],
-    generators: Sequence[torch.Generator],
-) -> list[Paths]:
+    scaffold: Scaffold, dynamics: Dynamics, allowed: Bool[Tensor, "story sent state"], phi: Potential,
+    present: Bool[Tensor, "story sent"], generators: Sequence[torch.Generator],
+) -> list[Paths]:  # fmt: skip
     """All tag paths of every story that has few enough, sampled ones of the others; equally many together."""
     here = present.to(allowed.device)
     groups: dict[int, list[int]] = {}
     for story, count in enumerate(count_paths(allowed, here).tolist()):
         groups.setdefault(int(count) if count <= MAX_PATHS else 0, []).append(story)
-    found = []
+    tables = []
     for count, stories in groups.items():
-        states, own = allowed[stories], Potential(phi.mean[stories], phi.precision[stories])
+        states, evidence = allowed[stories], Potential(phi.mean[stories], phi.precision[stories])
         if not count:
             its = [generators[story] for story in stories]
-            found.append(sample_paths(scaffold, dynamics, states, own, here[stories], its)._replace(stories=stories))
+            paths = sample_paths(scaffold, dynamics, states, evidence, here[stories], its)
+            tables.append(paths._replace(stories=stories))
             continue
         S = _paths(states, here[stories], count)
         weights = phi.mean.new_zeros(len(stories), count)
         if count > 1:
-            weights = _path_weights(scaffold, dynamics, S, own, here[stories])
-        found.append(Paths(stories, S, weights, sampled=False))
-    return found
+            weights = _path_weights(scaffold, dynamics, S, evidence, here[stories])
+        tables.append(Paths(stories, S, weights, sampled=False))
+    return tables
 
 
 def sample_paths(
-    scaffold: Scaffold,
-    dynamics: Dynamics,
-    allowed: Bool[Tensor, "story sent state"],
-    phi: Potential,
-    present: Bool[Tensor, "story sent"],
-    generators: Sequence[torch.Generator],
-) -> Paths:
+    scaffold: Scaffold, dynamics: Dynamics, allowed: Bool[Tensor, "story sent state"], phi: Potential,
+    present: Bool[Tensor, "story sent"], generators: Sequence[torch.Generator],
+) -> Paths:  # fmt: skip
     """Weighted tag paths by adaptive importance sampling, wave after wave.
 
         q_w(S) ∝ p(S) prod_i t_wi(S_i) over the allowed states,        weight of S = p(S) E(S) / mean_w q_w(S)
@@ -121,8 +115,7 @@ def sample_paths(
         uniform = noise.uniform().to(phi.mean.dtype)
         drawn = scaffold.sample(log_t.repeat_interleave(WAVE, 0), here, uniform).masked_fill(~here, UNKNOWN)
         S = torch.cat([S, drawn.view(n, WAVE, N)], 1)
-        new = _path_weights(scaffold, dynamics, S[:, -WAVE:], phi, present)
-        log_target = torch.cat([log_target, new], 1)
+        log_target = torch.cat([log_target, _path_weights(scaffold, dynamics, S[:, -WAVE:], phi, present)], 1)
         log_q = torch.stack([_log_q(scaffold, S, t, present) for t in waves])
         log_weights = log_target - (log_q.logsumexp(0) - math.log(len(waves)))
         states = torch.nn.functional.one_hot(S.clamp(min=0), K).to(prior.dtype)
@@ -154,23 +147,18 @@ def _path_weights(
 ) -> Float[Tensor, "story path"]:
     """What every path of every story weighs, cut into pieces where the chains' matrices would be too many."""
     stories, count, N = S.shape
-    tags, found = S.flatten(0, 1), []
+    tags, log_weights = S.flatten(0, 1), []
     for rows in torch.split(torch.arange(len(tags), device=S.device), _rows_at_once(dynamics.D, N)):
         story = rows // count
-        law = chain(dynamics, tags[rows], Potential(phi.mean[story], phi.precision[story]), present[story])
-        found.append(scaffold.log_prob(tags[rows], present[story]) + law.log_evidence)
-    return torch.cat(found).view(stories, count)
+        chains_of_Z = chain(dynamics, tags[rows], Potential(phi.mean[story], phi.precision[story]), present[story])
+        log_weights.append(scaffold.log_prob(tags[rows], present[story]) + chains_of_Z.log_evidence)
+    return torch.cat(log_weights).view(stories, count)
 
 
 def draw_latents(
-    scaffold: Scaffold,
-    dynamics: Dynamics,
-    allowed: Bool[Tensor, "story sent state"],
-    phi: Potential,
-    present: Bool[Tensor, "story sent"],
-    noise: Noise,
-    paths: Sequence[Paths] | None = None,
-) -> Latents:
+    scaffold: Scaffold, dynamics: Dynamics, allowed: Bool[Tensor, "story sent state"], phi: Potential,
+    present: Bool[Tensor, "story sent"], noise: Noise, paths: Sequence[Paths] | None = None,
+) -> Latents:  # fmt: skip
     """(S, Z) ~ p(S) prod_i p(Z_i | Z_{i-1}, S_i) phi_i(Z_i) over the allowed states.
 
     `paths` is what `find_paths` finds for the same stories: whoever draws more than once finds them once.
@@ -210,16 +198,17 @@ def _smooth(
     limit = _rows_at_once(D, N)
     for begin in range(0, len(unique), limit):
         some = story[begin : begin + limit]
-        law = chain(dynamics, S[begin : begin + limit], Potential(phi.mean[some], phi.precision[some]), present[some])
+        evidence = Potential(phi.mean[some], phi.precision[some])
+        chains_of_Z = chain(dynamics, S[begin : begin + limit], evidence, present[some])
         mine = ((owner >= begin) & (owner < begin + limit)).nonzero().squeeze(1)
         for rows in torch.split(mine, limit):
-            Z[rows] = _pick(law, owner[rows] - begin).sample(eps[rows, None])[:, 0]
+            Z[rows] = _pick(chains_of_Z, owner[rows] - begin).sample(eps[rows, None])[:, 0]
     return Z
 
 
-def _pick(law: Chain, rows: Int[Tensor, " rows"]) -> Chain:
+def _pick(some: Chain, rows: Rows) -> Chain:
     return Chain(
-        law.diagonal[:, rows], law.below[:, rows], law.pulled[:, rows], law.log_evidence[rows], law.present[rows]
+        some.diagonal[:, rows], some.below[:, rows], some.pulled[:, rows], some.log_evidence[rows], some.present[rows]
     )
 
 

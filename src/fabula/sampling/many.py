@@ -89,8 +89,7 @@ def checked(number: int, row: Any) -> Item:
             return item.wrong(f"sentence {i} is not a text")
         # Long texts are left behind here: they are not to wait in memory for their turn.
         if isinstance(sentence, str) and len(sentence) > MAX_CHARACTERS:
-            told = f"sentence {i} has {len(sentence):,} characters; the most is {MAX_CHARACTERS:,}"
-            return item.wrong(told)
+            return item.wrong(f"sentence {i} has {len(sentence):,} characters; the most is {MAX_CHARACTERS:,}")
     return item
 
 
@@ -98,7 +97,7 @@ def fill_rows(
     narrator: FillsTogether, items: Sequence[Item], seed: int = 0, defaults: Mapping[str, Any] | None = None
 ) -> list[dict[str, Any]]:
     """A result for every row of one group; `defaults` are arguments of `fill` for rows that do not say them."""
-    found: dict[int, dict[str, Any]] = {}
+    results: dict[int, dict[str, Any]] = {}
     groups: dict[str, list[tuple[Item, dict[str, Any]]]] = {}
     for item in items:
         try:
@@ -107,13 +106,11 @@ def fill_rows(
             call = _call(item.row, seed, defaults or {})
             groups.setdefault(_alike(call), []).append((item, call))
         except UserError as error:
-            found[item.number] = _failed(item, error)
+            results[item.number] = _failed(item, error)
     for group in groups.values():
-        for (item, _), filling in zip(group, _fill(narrator, [call for _, call in group]), strict=True):
-            found[item.number] = (
-                _failed(item, filling) if isinstance(filling, Exception) else _result(item, filling)
-            )  # fmt: skip
-    return [found[item.number] for item in items]
+        for (item, _), answer in zip(group, _fill(narrator, [call for _, call in group]), strict=True):
+            results[item.number] = _failed(item, answer) if isinstance(answer, Exception) else _result(item, answer)
+    return [results[item.number] for item in items]
 
 
 def fill_many(
@@ -127,21 +124,19 @@ def fill_many(
 
 def _call(row: Mapping[str, Any], seed: int, defaults: Mapping[str, Any]) -> dict[str, Any]:
     """The arguments of `fill` for a row."""
-    settings = row.get("settings")
-    if settings is None:
-        settings = {}
+    settings = {} if row.get("settings") is None else row["settings"]
     if not isinstance(settings, Mapping):
         raise UserError('settings is an object like {"samples": 16}', field="settings")
-    strange = [str(key) for key in settings if key in KEYS]
-    if strange:
-        raise UserError(f"{strange[0]!r} belongs into the row, not into its settings", field="settings")
-    said = {key: value for key, value in row.items() if key not in ("settings", "seed") and value is not None}
-    own = whole_number("seed", seed if row.get("seed") is None else row["seed"])
-    if isinstance(said.get("starts"), Mapping):
+    misplaced = [str(key) for key in settings if key in KEYS]
+    if misplaced:
+        raise UserError(f"{misplaced[0]!r} belongs into the row, not into its settings", field="settings")
+    values = {key: value for key, value in row.items() if key not in ("settings", "seed") and value is not None}
+    job_seed = whole_number("seed", seed if row.get("seed") is None else row["seed"])
+    if isinstance(values.get("starts"), Mapping):
         # In JSON keys are texts.
-        said["starts"] = {int(k) if str(k).isdecimal() else k: v for k, v in said["starts"].items()}
-    own_seed = row_seed(own, said.pop("id"))
-    return {**defaults, **settings, **said, "seed": own_seed}
+        values["starts"] = {int(k) if str(k).isdecimal() else k: v for k, v in values["starts"].items()}
+    story_seed = row_seed(job_seed, values.pop("id"))
+    return {**defaults, **settings, **values, "seed": story_seed}
 
 
 OF_A_STORY = ("sentences", "arc", "starts", "notes", "candidates", "seed")
@@ -171,16 +166,14 @@ def _fill(narrator: FillsTogether, calls: Sequence[Mapping[str, Any]]) -> Sequen
 
 
 def _failed(item: Item, error: Exception) -> dict[str, Any]:
-    told = (
-        str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
-    )
-    return {"row": item.number, "id": item.id, "error": told}
+    crash = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
+    return {"row": item.number, "id": item.id, "error": str(error) if isinstance(error, UserError) else crash}
 
 
 def further(sentences: Sequence[Sentence]) -> dict[str, Any]:
     """The factors after the first, a mapping for each sentence; nothing where the model has none."""
-    told = [dict(sentence.factors) for sentence in sentences]
-    return {"factors": told} if any(told) else {}
+    factors = [dict(sentence.factors) for sentence in sentences]
+    return {"factors": factors} if any(factors) else {}
 
 
 def _result(item: Item, filling: Filling) -> dict[str, Any]:

@@ -30,7 +30,7 @@ PLACES = frozenset(["in", "at", "near", "from", "into", "toward", "towards", "ac
 
 def unknown_names(sentences: Sequence[Sequence[str]], vocabulary: Vocabulary) -> list[str]:
     """The unknown names of tokenised sentences, in the order of their first appearance."""
-    found: dict[str, None] = {}
+    unknown: dict[str, None] = {}
     begin = {words[0] for words in sentences if words}
     for words in sentences:
         for place, word in enumerate(words):
@@ -43,8 +43,8 @@ def unknown_names(sentences: Sequence[Sequence[str]], vocabulary: Vocabulary) ->
                 and word.lower() not in vocabulary.index
                 and before not in NOT_BEFORE_A_NAME
             ):
-                found[word] = None
-    return list(found)
+                unknown[word] = None
+    return list(unknown)
 
 
 def known_names(model: Model, vocabulary: Vocabulary) -> list[str]:
@@ -57,16 +57,16 @@ def known_names(model: Model, vocabulary: Vocabulary) -> list[str]:
 
 def pronoun_of(name: str, sentences: Sequence[Sequence[str]], others: Collection[str]) -> Literal["he", "she"] | None:
     """What is said of somebody: in the sentences with the name, and after them until another name comes; else None."""
-    told: set[str] = set()
+    nearby: set[str] = set()
     about = False
     for words in sentences:
         if name in words or any(word in others for word in words):
             about = name in words
         if about:
-            told |= {word.lower() for word in words}
+            nearby |= {word.lower() for word in words}
     # Pronouns first: "Aisha called her brother" has a man's noun in it, and is about her.
     for he, she in ((HE, SHE), (HE_NOUNS, SHE_NOUNS)):
-        is_he, is_she = not told.isdisjoint(he), not told.isdisjoint(she)
+        is_he, is_she = not nearby.isdisjoint(he), not nearby.isdisjoint(she)
         if is_he or is_she:
             return None if is_he and is_she else "he" if is_he else "she"
     return None
@@ -77,37 +77,30 @@ Fit = Callable[[list[list[list[str]]]], list[float]]
 
 
 def stand_ins(
-    sentences: Sequence[Sequence[str]], unknown: Sequence[str], known: Sequence[str], fit: Fit, people: People = NOBODY
-) -> dict[str, str]:
-    """A known name for each unknown one: of those the story does not use, the one under which `fit` of it is best.
-
-    `people` says which names go with the pronoun that is used of somebody; among those the model's `fit`, the
-    log-probability of the given sentences, decides.
-    """
-    return stand_ins_together([(sentences, unknown)], known, fit, people)[0]
-
-
-def stand_ins_together(
     stories: Sequence[tuple[Sequence[Sequence[str]], Sequence[str]]], known: Sequence[str], fit: Fit,
     people: People = NOBODY,
 ) -> list[dict[str, str]]:  # fmt: skip
-    """The same for several stories and their unknown names; `fit` is asked about all their n-th names at once."""
-    found: list[dict[str, str]] = [{} for _ in stories]
+    """A known name for each unknown one of every story: of those it does not use, the one under which `fit` is best.
+
+    `people` says which names go with the pronoun that is used of somebody; among those the model's `fit`, the
+    log-probability of the given sentences, decides. It is asked about the n-th names of all stories at once.
+    """
+    chosen_names: list[dict[str, str]] = [{} for _ in stories]
     for n in range(max((len(unknown) for _, unknown in stories), default=0)):
-        asked: list[tuple[dict[str, str], str, list[str]]] = []
+        open_names: list[tuple[dict[str, str], str, list[str]]] = []
         tried: list[list[list[str]]] = []
-        for (sentences, unknown), chosen in zip(stories, found, strict=True):
+        for (sentences, unknown), chosen in zip(stories, chosen_names, strict=True):
             used = {word for words in sentences for word in words}
             free = [name for name in known if name not in used]
             if n < min(len(unknown), len(free)):
                 options = _options(unknown[n], sentences, unknown, used | set(chosen.values()), free, people)
-                asked.append((chosen, unknown[n], options))
+                open_names.append((chosen, unknown[n], options))
                 tried += [renamed(sentences, {**chosen, unknown[n]: other}) for other in options]
         figures = fit(tried) if tried else []
-        for chosen, name, options in asked:
+        for chosen, name, options in open_names:
             chosen[name] = options[int(first_best(figures[: len(options)]))]
             figures = figures[len(options) :]
-    return found
+    return chosen_names
 
 
 def _options(

@@ -14,11 +14,10 @@ from fabula.errors import UserError
 from fabula.models.critic import Critic
 from fabula.models.decoders.protocol import Decoder, Given
 from fabula.models.protocol import Model
-from fabula.sampling import decode
 from fabula.sampling.batch import InfillBatch
-from fabula.sampling.rules import WordRules
+from fabula.sampling.decode import Sentences, Uniform, Writer
 from fabula.sampling.samples import effective_size
-from fabula.sampling.settings import DecodingConfig
+from fabula.shapes import Latent, Latents, PerSentence, PerStory, Rows, Tags
 
 
 class Particles(NamedTuple):
@@ -28,19 +27,19 @@ class Particles(NamedTuple):
     """The decoder's, under p."""
     proposal: Any
     """The decoder's, under r; None where sentences are written from p."""
-    S: Int[Tensor, "batch sent"]
-    Z: Float[Tensor, "batch sent latent"] | None
+    S: Tags
+    Z: Latents | None
     X: Int[Tensor, "batch sent word"]
-    lengths: Int[Tensor, "batch sent"]
-    log_p: Float[Tensor, "batch sent"]
-    log_w: Float[Tensor, " batch"]
-    twist: Float[Tensor, " batch"]
+    lengths: Tags
+    log_p: PerSentence
+    log_w: PerStory
+    twist: PerStory
     """What twisting has put into `log_w` so far, to be taken out at the next given sentence."""
 
-    def z(self, i: int) -> Float[Tensor, "batch latent"] | None:
+    def z(self, i: int) -> Latent | None:
         return None if self.Z is None else self.Z[:, i]
 
-    def select(self, rows: Int[Tensor, " rows"]) -> Particles:
+    def select(self, rows: Rows) -> Particles:
         proposal, Z = self.proposal, self.Z
         S, X, lengths, log_p, log_w, twist = (t[rows] for t in (self.S, *self[4:]))
         proposal = None if proposal is None else proposal.select(rows)
@@ -59,11 +58,9 @@ def critic_of(model: Model) -> Critic:
     return model.critic
 
 
-def start(
-    model: Model, blanks: InfillBatch, wide: InfillBatch, S: Tensor, Z: Tensor | None, decoding: DecodingConfig
-) -> Particles:
+def start(writer: Writer, blanks: InfillBatch, wide: InfillBatch, S: Tensor, Z: Tensor | None) -> Particles:
     """Before the first sentence. What a decoder reads ahead it reads once for all particles of a story."""
-    decoder, rows, device = decoder_of(model), len(wide.X), wide.device
+    decoder, decoding, rows, device = writer.decoder, writer.decoding, len(wide.X), wide.device
     state = decoder.start(rows, None if Z is None else Z[:, 0], bf16=decoding.bf16)
     proposal = None
     if decoder.reads_ahead:
@@ -76,17 +73,14 @@ def start(
 
 
 def propose(
-    model: Model, rules: WordRules, decoding: DecodingConfig, particles: Particles, blanks: InfillBatch, i: int,
-    uniform: Float[Tensor, "batch word"] | None,
-) -> tuple[Particles, decode.Sentences]:  # fmt: skip
+    writer: Writer, particles: Particles, blanks: InfillBatch, i: int, uniform: Uniform | None
+) -> tuple[Particles, Sentences]:
     """Sentence i of every particle, written where missing; its `log_p` is under p, its `log_q` under its proposal."""
-    decoder, s, z = decoder_of(model), particles.S[:, i], particles.z(i)
+    decoder, s, z = writer.decoder, particles.S[:, i], particles.z(i)
     # Where nothing is left to write the proposal has served.
     state, proposal = particles.state, particles.proposal if blanks.missing[:, i:].any() else None
     drawn_from = state if proposal is None else proposal
-    drawn_from, sentences = decode.sentence(
-        decoder, rules, decoding, drawn_from, blanks, i, s, z, uniform, particles.X
-    )  # fmt: skip
+    drawn_from, sentences = writer.sentence(drawn_from, blanks, i, s, z, uniform, particles.X)
     if proposal is None:
         state = drawn_from
     else:

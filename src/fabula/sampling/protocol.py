@@ -13,13 +13,14 @@ sampler's file should import it inside `run`: the command line loads all sampler
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
+from importlib import import_module
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 from fabula.errors import UserError
-from fabula.sampling.settings import FillSettings, choose, offered
+from fabula.sampling.settings import FillSettings, GibbsSettings, RerankSettings, SMCSettings, choose, offered
 
 if TYPE_CHECKING:
     import torch
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from fabula.sampling.batch import InfillBatch
     from fabula.sampling.cast import Cast
     from fabula.sampling.rules import WordRules
-    from fabula.sampling.samples import Diagnostics, SampledStories
+    from fabula.sampling.samples import Rounds
 
 DEFAULT = "smc"
 ALIASES = {"bridge": "smc"}
@@ -61,16 +62,9 @@ class Sampler(Protocol):
     def runs_on(self) -> RunsOn: ...
 
     def run(
-        self,
-        model: Model,
-        batch: InfillBatch,
-        settings: Any,
-        generators: Sequence[torch.Generator],
-        *,
-        rules: WordRules,
-        cast: Cast | None = None,
-        gold: InfillBatch | None = None,
-    ) -> Iterator[tuple[SampledStories, Diagnostics | None]]:
+        self, model: Model, batch: InfillBatch, settings: Any, generators: Sequence[torch.Generator], *,
+        rules: WordRules, cast: Cast | None = None, gold: InfillBatch | None = None,
+    ) -> Rounds:  # fmt: skip
         """Rounds of complete stories, `settings.samples` for each task in all; diagnostics come with the last round.
 
         `generators` has one generator for each task, and a task's stories may depend on its own alone. `rules` says
@@ -91,9 +85,7 @@ def register_sampler(sampler: Sampler) -> Sampler:
 
 
 def samplers() -> dict[str, Sampler]:
-    """Every registered sampler by name: Fabula's own first, then those of installed packages."""
-    import fabula.sampling.samplers  # noqa: F401 (registers Fabula's)
-
+    """Every registered sampler by name: those of this file first, then those of installed packages."""
     _load_entry_points()
     return _registered
 
@@ -133,3 +125,19 @@ def shown_settings(sampler: Sampler, defaults: Defaults) -> dict[str, Any]:
     """The value of every setting that Python offers, where nobody chooses: null where the sampler decides itself."""
     values = settings_for(sampler, defaults, {})
     return {name: getattr(values, name) for name in offered(sampler.settings, "python")}
+
+
+class LazySampler:
+    """A sampler whose module, `smc.py`, `gibbs.py` or `rerank.py`, is imported when it runs: it imports torch."""
+
+    def __init__(self, name: str, about: str, settings: type[FillSettings], runs_on: RunsOn) -> None:
+        self.name, self.about, self.settings, self.runs_on = name, about, settings, runs_on
+
+    def run(self, *args: Any, **options: Any) -> Rounds:
+        rounds: Rounds = import_module(f"fabula.sampling.{self.name}").run(*args, **options)
+        return rounds
+
+
+register_sampler(LazySampler("smc", "looks ahead first", SMCSettings, "looks ahead"))
+register_sampler(LazySampler("gibbs", "the paper's", GibbsSettings, "latent"))
+register_sampler(LazySampler("rerank", "models without latents", RerankSettings, "no latent"))

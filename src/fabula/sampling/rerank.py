@@ -6,29 +6,30 @@ probability of the given sentences. Any mask will do: a given sentence is read w
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor
 
 from fabula.corpus.states import UNKNOWN
 from fabula.corpus.vocabulary import BOS, EOS, PAD
 from fabula.models.protocol import Model, StoryDecoder
-from fabula.sampling import decode
 from fabula.sampling.batch import InfillBatch
 from fabula.sampling.cast import Cast
+from fabula.sampling.decode import Writer, Written, choose
 from fabula.sampling.noise import Noise
 from fabula.sampling.rules import WordRules
-from fabula.sampling.samples import Diagnostics, SampledStories, score_following
+from fabula.sampling.samples import Diagnostics, Rounds, SampledStories, score_following
 from fabula.sampling.settings import WAVE, DecodingConfig, RerankSettings
 from fabula.sampling.tags import tags_to_write
+from fabula.shapes import Latents, Tags
 
 
 def run(
     model: Model, blanks: InfillBatch, settings: RerankSettings, generators: Sequence[torch.Generator], *,
     rules: WordRules, cast: Cast | None = None, gold: InfillBatch | None = None,
-) -> Iterator[tuple[SampledStories, Diagnostics | None]]:  # fmt: skip
+) -> Rounds:  # fmt: skip
     """All samples, a wave at a time, ranked by log p of the given sentences that what was written can change."""
     if cast is not None and not settings.allow_new_names:
         blanks = cast.without_new_names(blanks)
@@ -48,20 +49,20 @@ def run(
 
 
 def write_left_to_right(
-    model: Model, rules: WordRules, decoding: DecodingConfig, blanks: InfillBatch, S: Int[Tensor, "batch sent"] | None,
-    Z: Float[Tensor, "batch sent latent"] | None, uniform: Float[Tensor, "batch sent word"],
-) -> decode.Written:  # fmt: skip
+    model: Model, rules: WordRules, decoding: DecodingConfig, blanks: InfillBatch, S: Tags | None, Z: Latents | None,
+    uniform: Float[Tensor, "batch sent word"],
+) -> Written:  # fmt: skip
     """Every missing sentence given those before it and Z, by whichever decoder the model has; top-k 1 is greedy."""
     if model.story_decoder is not None:
         return write_joined(model.story_decoder, rules, decoding, blanks, S, uniform)
     assert model.decoder is not None, "a model without latents writes by a decoder"
-    return decode.story(model.decoder, rules, decoding, blanks, S, Z, None if decoding.top_k == 1 else uniform)
+    return Writer(model.decoder, rules, decoding).story(blanks, S, Z, None if decoding.top_k == 1 else uniform)
 
 
 def write_joined(
-    model: StoryDecoder, rules: WordRules, decoding: DecodingConfig, blanks: InfillBatch,
-    S: Int[Tensor, "batch sent"] | None, uniform: Float[Tensor, "batch sent word"],
-) -> decode.Written:  # fmt: skip
+    model: StoryDecoder, rules: WordRules, decoding: DecodingConfig, blanks: InfillBatch, S: Tags | None,
+    uniform: Float[Tensor, "batch sent word"],
+) -> Written:  # fmt: skip
     """Stories from p(X | S), whose sentences are joined: there is an `<eos>` only at the very end.
 
     A written sentence ends after its first word that ends one (`. ! ?`), with the quotation closed if one is open; near
@@ -87,10 +88,10 @@ def write_joined(
     while True:
         logits, state = model.write(previous[:, None], memory, present, state)
         scores = logits[:, 0, :V].float()
-        own = missing[here, i]
+        written_here = missing[here, i]
         word, log_q_word = X[here, i, t], torch.zeros(len(here), device=device)
-        word = torch.where(own, torch.where(closing, rules.quote, EOS), word)
-        free = own & ~closing & ~ended & ~done
+        word = torch.where(written_here, torch.where(closing, rules.quote, EOS), word)
+        free = written_here & ~closing & ~ended & ~done
         if blanks.opening.shape[2]:
             opening = blanks.opening[here, i, t.clamp(max=blanks.opening.shape[2] - 1)]
             begun = free & (t < blanks.opening.shape[2]) & (opening != PAD)
@@ -99,7 +100,7 @@ def write_joined(
         if len(who):
             rule = (t[who] == 0) + 2 * (t[who] >= decoding.max_words - 2)
             drawn = uniform[here[who], i[who], t[who]]
-            word[who], log_q_word[who] = decode.choose(scores[who] + allowed[rule], decoding, drawn)
+            word[who], log_q_word[who] = choose(scores[who] + allowed[rule], decoding, drawn)
         log_p_word = scores.gather(1, word[:, None]).squeeze(1) - scores.logsumexp(-1)
         log_p[here, i] += log_p_word.masked_fill(done, 0.0)
         log_q[here, i] += log_q_word
@@ -107,10 +108,10 @@ def write_joined(
         t, previous = t + (~done).long(), word
         quotes = quotes + ((word == rules.quote) & ~done).long()
         # Where the sentence now stands: a written one may want its quotation closed, the last one its `<eos>`.
-        final = own & (rules.is_final[word] | closing | (t >= decoding.max_words - 1))
+        final = written_here & (rules.is_final[word] | closing | (t >= decoding.max_words - 1))
         closing = final & (quotes % 2 == 1) & ~closing
-        whole = torch.where(own, final & ~closing, t >= blanks.lengths[here, i] - 1)
-        ended = whole & (i == last) & ~ended & own
+        whole = torch.where(written_here, final & ~closing, t >= blanks.lengths[here, i] - 1)
+        ended = whole & (i == last) & ~ended & written_here
         whole = torch.where(i == last, word == EOS, whole)
         done = done | (whole & (i == last))
         onward = whole & (i < last)
@@ -125,4 +126,4 @@ def write_joined(
             here, last, i, t, quotes, previous = (x[on] for x in (here, last, i, t, quotes, previous))
             done, closing, ended = done[on], closing[on], ended[on]
             memory, present, state = memory[on], present[on], state[:, on].contiguous()
-    return decode.Written(X, (X != PAD).sum(2), log_p, log_q)
+    return Written(X, (X != PAD).sum(2), log_p, log_q)

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from fabula.models.decoders.protocol import Tokenizer
 from fabula.sampling.spelling import Spelling, hash_of
+from fabula.shapes import Integers, Scores, Tokens, Words
 
 FINAL_MARKS = (".", "!", "?")
 QUOTES = ('"', "“", "'", "``")
@@ -59,8 +60,8 @@ class WordRules:
         spelling = Spelling(tokenizer, device)
         spelled = [tokenizer.encode_word(name) for name in names]
 
-        def numbers(found: list[int]) -> Int[Tensor, " name"]:
-            return torch.tensor(found, dtype=torch.int64, device=device)
+        def numbers(values: list[int]) -> Int[Tensor, " name"]:
+            return torch.tensor(values, dtype=torch.int64, device=device)
 
         lasts, last_of_name = numbers([tokens[-1] for tokens in spelled]).unique(return_inverse=True)
         return WordRules(
@@ -78,7 +79,7 @@ class WordRules:
             common=spelling.numbers(tokenizer.common),
         )
 
-    def allowed(self, scores: Tensor, previous: Int[Tensor, " batch"] | None, t: int, limit: int) -> Tensor:
+    def allowed(self, scores: Tensor, previous: Integers | None, t: int, limit: int) -> Tensor:
         """The scores with what may not stand at place t ruled out; a sentence has at most `limit` tokens."""
         if t == limit - 1:
             return scores + self.end
@@ -88,12 +89,7 @@ class WordRules:
             return scores + torch.where(self.is_final[previous].unsqueeze(-1), self.end, self.ending)
         return scores + self.anywhere
 
-    def bar_names(
-        self,
-        scores: Float[Tensor, "batch vocab"],
-        barred: Bool[Tensor, "batch name"],
-        written: Int[Tensor, "batch word"],
-    ) -> Float[Tensor, "batch vocab"]:
+    def bar_names(self, scores: Scores, barred: Bool[Tensor, "batch name"], written: Words) -> Scores:
         """The scores without the tokens that would complete a barred name after those written so far; in place."""
         if not self.spelling.whole:
             barred = barred & (self.name_prefix == self._unfinished(written)) | barred & (self.name_prefix == 0)
@@ -103,7 +99,7 @@ class WordRules:
         scores[:, self.name_last] = scores[:, self.name_last].masked_fill_(worst > 0, float("-inf"))
         return scores
 
-    def _unfinished(self, written: Int[Tensor, "batch word"]) -> Int[Tensor, "batch 1"]:
+    def _unfinished(self, written: Words) -> Int[Tensor, "batch 1"]:
         """The number of the tokens of the last word, which the next token may carry on."""
         if written.shape[1] == 0:
             return written.new_zeros(len(written), 1)
@@ -111,3 +107,12 @@ class WordRules:
         begin = torch.where(self.spelling.starts[written], place, 0).amax(1, keepdim=True)
         longer = torch.cat([written, torch.zeros_like(written[:, :1])], 1)
         return self.spelling.runs(longer, begin.expand(-1, longer.shape[1]))[:, -1:]
+
+    def bar_repeats(self, scores: Scores, story: Tokens, sentence: Int[Tensor, "batch written"], run: int) -> Scores:
+        """The scores without the tokens that would complete a run of `run` words that the story already has; in place,
+        because a copy of the scores of a whole vocabulary costs more than the rule."""
+        met, tokens = self.spelling.followers(story, sentence, run)
+        end = scores[:, self.spelling.end].clone()
+        scores.scatter_(1, torch.where(met, tokens, self.spelling.end), float("-inf"))
+        scores[:, self.spelling.end] = end
+        return scores

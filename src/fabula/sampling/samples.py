@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import torch
@@ -10,6 +10,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from fabula.sampling.batch import InfillBatch
+from fabula.shapes import Mask, PerSentence, PerStory, Tags
 from fabula.ties import RELATIVE, ranking
 
 
@@ -28,16 +29,16 @@ class SampledStories(NamedTuple):
     """One complete story for every row, rows = stories x chains."""
 
     X: Int[Tensor, "batch sent word"]
-    lengths: Int[Tensor, "batch sent"]
-    S: Int[Tensor, "batch sent"]
+    lengths: Tags
+    S: Tags
     """The tags it was written under; -1 for a model that has none."""
-    log_p: Float[Tensor, "batch sent"]
+    log_p: PerSentence
     """log p(X_i | X_:i, Z_i) of every sentence, given or written."""
-    score: Float[Tensor, " batch"]
+    score: PerStory
     """What stories are ranked by, larger is better."""
-    log_weight: Float[Tensor, " batch"]
+    log_weight: PerStory
     """The log of the importance weight that makes the story a draw from the sampler's target; 0 for a Markov chain."""
-    verdict: Float[Tensor, "batch sent"] | None = None
+    verdict: PerSentence | None = None
     """The critic's, if it was asked: first of the whole story, then what each later line did to it."""
 
     def row(self, row: int) -> SampledStory:
@@ -82,20 +83,22 @@ class Diagnostics(NamedTuple):
         return Diagnostics(torch.full((stories, sentences), float("nan")), blank, blank, blank, blank)
 
 
-def score_given(log_p: Float[Tensor, "batch sent"], blanks: InfillBatch) -> Float[Tensor, " batch"]:
+Rounds = Iterator[tuple[SampledStories, Diagnostics | None]]
+"""What a sampler yields: complete stories, and with the last of them how it moved."""
+
+
+def score_given(log_p: PerSentence, blanks: InfillBatch) -> PerStory:
     """log p of all given sentences (the paper)."""
     return (log_p * blanks.given.to(log_p.device)).sum(-1)
 
 
-def score_last(log_p: Float[Tensor, "batch sent"], blanks: InfillBatch) -> Float[Tensor, " batch"]:
+def score_last(log_p: PerSentence, blanks: InfillBatch) -> PerStory:
     """log p of the last sentence alone (the authors' code)."""
     last = (blanks.present.sum(1) - 1).to(log_p.device)
     return log_p.gather(1, last[:, None]).squeeze(1)
 
 
-def score_following(
-    log_p: Float[Tensor, "batch sent"], lengths: Int[Tensor, "batch sent"], blanks: InfillBatch, fluency: float = 0.0
-) -> Float[Tensor, " batch"]:
+def score_following(log_p: PerSentence, lengths: Tags, blanks: InfillBatch, fluency: float = 0.0) -> PerStory:
     """log p of the given sentences that follow a missing one: the others' words do not depend on what was written.
 
     `fluency` adds so many times the writing's own mean log p per word. Where no given sentence follows there is nothing
@@ -109,26 +112,22 @@ def score_following(
 class ScoreParts(NamedTuple):
     """What a ranking is made of."""
 
-    ending: Float[Tensor, " batch"]
+    ending: PerStory
     """log p of the given sentences that follow a missing one; 0 where there is none."""
-    written: Float[Tensor, " batch"]
+    written: PerStory
     """log p of the written sentences."""
-    density: Float[Tensor, " batch"]
+    density: PerStory
     """Mean log p of a written word."""
 
 
-def score_parts(
-    log_p: Float[Tensor, "batch sent"], lengths: Int[Tensor, "batch sent"], blanks: InfillBatch
-) -> ScoreParts:
+def score_parts(log_p: PerSentence, lengths: Tags, blanks: InfillBatch) -> ScoreParts:
     following = (blanks.given & (blanks.missing.cumsum(1) > 0)).to(log_p.device)
     missing = blanks.missing.to(log_p.device)
     written = (log_p * missing).sum(-1)
     return ScoreParts((log_p * following).sum(-1), written, written / (lengths * missing).sum(-1).clamp(min=1))
 
 
-def changes(
-    before: SampledStories, after: SampledStories, missing: Bool[Tensor, "batch sent"]
-) -> Float[Tensor, "batch sent"]:
+def changes(before: SampledStories, after: SampledStories, missing: Mask) -> PerSentence:
     """1 where a missing sentence is another than before, NaN where nothing was missing."""
     moved = (before.X != after.X).any(-1).float()
     return moved.masked_fill(~missing.to(moved.device), float("nan"))
@@ -164,9 +163,9 @@ def best_stories(
     scores: list[float] = []
     for r in rounds:
         chains = len(r.score) // len(missing)
-        own = range(story * chains, (story + 1) * chains)
-        places += [(r, row) for row in own]
-        scores += r.score[own.start : own.stop].tolist()
+        rows = range(story * chains, (story + 1) * chains)
+        places += [(r, row) for row in rows]
+        scores += r.score[rows.start : rows.stop].tolist()
     order = ranking(scores)
     lines = missing[story].nonzero().flatten().tolist()
     texts: set[tuple[bytes, ...]] = set()
@@ -188,6 +187,6 @@ def best_stories(
 
 
 def _alike(one: Sequence[bytes], other: Sequence[bytes]) -> bool:
-    """Whether two tellings begin with the same sentence, or share more than half of all."""
+    """Whether two samples begin with the same sentence, or share more than half of all."""
     same = [a == b for a, b in zip(one, other, strict=True)]
     return same[0] or 2 * sum(same) > len(same)

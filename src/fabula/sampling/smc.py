@@ -17,7 +17,7 @@ sentence is read under p. With `correct=True` a written sentence's weight is p /
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -30,11 +30,12 @@ from fabula.models.protocol import Model
 from fabula.models.slds import SLDS
 from fabula.sampling.batch import InfillBatch, evidence
 from fabula.sampling.cast import Cast
+from fabula.sampling.decode import Writer
 from fabula.sampling.latents import Paths, draw_latents, find_paths
 from fabula.sampling.noise import Noise
-from fabula.sampling.particles import Particles, group_sizes, propose, resample, start
+from fabula.sampling.particles import Particles, decoder_of, group_sizes, propose, resample, start
 from fabula.sampling.rules import WordRules
-from fabula.sampling.samples import Diagnostics, SampledStories
+from fabula.sampling.samples import Diagnostics, Rounds, SampledStories
 from fabula.sampling.settings import SMCSettings, TagSource
 from fabula.sampling.tags import infer_tags, tags_to_write
 from fabula.sampling.weights import guided_here, next_given, rank, twisted, weigh
@@ -60,7 +61,7 @@ def without_latents(blanks: InfillBatch) -> Potential:
 def run(
     model: Model, blanks: InfillBatch, settings: SMCSettings, generators: Sequence[torch.Generator], *,
     rules: WordRules, cast: Cast | None = None, gold: InfillBatch | None = None,
-) -> Iterator[tuple[SampledStories, Diagnostics | None]]:  # fmt: skip
+) -> Rounds:  # fmt: skip
     """The particles' stories, ranked as the settings say.
 
     The particles come in two independent groups, the first a small one: a first answer is there soon. With `at_once`
@@ -117,21 +118,22 @@ def draw_numbers(
 
 
 def draw_groups(
-    model: Model, rules: WordRules, blanks: InfillBatch, phi: Potential, settings: SMCSettings,
-    noises: Sequence[Noise], paths: Sequence[Paths] | None = None, cast: Cast | None = None,
+    model: Model, rules: WordRules, blanks: InfillBatch, phi: Potential, settings: SMCSettings, noises: Sequence[Noise],
+    paths: Sequence[Paths] | None = None, cast: Cast | None = None,
 ) -> tuple[SampledStories, Diagnostics]:  # fmt: skip
     """Particle groups side by side, one for each noise: draw (S, Z); for every sentence propose, weigh and, where the
     effective size of a group is small, resample it; rank."""
     sizes = [noise.chains for noise in noises]
     draws = [draw_numbers(model, blanks, phi, settings, noise, paths) for noise in noises]
     stories, N = blanks.X.shape[:2]
-    P, device, decoding = sum(sizes), blanks.device, settings.decoding
+    P, device = sum(sizes), blanks.device
     S = torch.cat([group.S for group in draws], 1)
     Z, uniform = _rows([group.Z for group in draws]), _rows([group.uniform for group in draws])
     resampling = torch.stack([group.resampling for group in draws], 1)
     wide, following = blanks.repeat(P), next_given(blanks)
     shared = 0 if Z is not None else shared_sentences(blanks, S)
-    particles = start(model, blanks, blanks if shared else wide, S[:, 0] if shared else S.flatten(0, 1), Z, decoding)
+    writer = Writer(decoder_of(model), rules, settings.decoding)
+    particles = start(writer, blanks, blanks if shared else wide, S[:, 0] if shared else S.flatten(0, 1), Z)
     ess = torch.full((stories,), float(min(sizes)))
     for i in range(N):
         if shared and i == shared:
@@ -139,7 +141,7 @@ def draw_groups(
             particles = particles.select(copies)._replace(S=S.flatten(0, 1))
         copies_of_each, batch = (1, blanks) if i < shared else (P, wide)
         drawn = None if uniform is None or i < shared else uniform[:, i]
-        particles, sentences = propose(model, rules, decoding, particles, batch, i, drawn)
+        particles, sentences = propose(writer, particles, batch, i, drawn)
         phi_i = Potential(*(t[:, i].repeat_interleave(copies_of_each, 0) for t in phi))
         ahead = following[:, i].repeat_interleave(copies_of_each)
         particles = weigh(model, settings, particles, sentences, batch, i, phi_i, ahead)

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from fabula.corpus.vocabulary import PAD
 from fabula.models.decoders.protocol import Tokenizer
+from fabula.shapes import Tokens
 
 BASE = 6364136223846793005
 INVERSE = pow(BASE, -1, 1 << 64)
@@ -45,8 +46,8 @@ class Spelling:
     def numbers(self, words: Iterable[str]) -> Int[Tensor, " word"]:
         """The numbers of words as they stand inside a sentence, without those that the tokenizer cannot spell."""
         spelled = [self.tokenizer.encode_word(word) for word in words]
-        found = [hash_of(tokens) for tokens in spelled if self.tokenizer.unknown not in tokens]
-        return torch.tensor(found, dtype=torch.int64, device=self.starts.device)
+        hashes = [hash_of(tokens) for tokens in spelled if self.tokenizer.unknown not in tokens]
+        return torch.tensor(hashes, dtype=torch.int64, device=self.starts.device)
 
     def runs(
         self, tokens: Int[Tensor, "*batch token"], begins: Int[Tensor, "*batch token"]
@@ -75,7 +76,7 @@ class Spelling:
         return torch.cat([onward[..., 1:], torch.zeros_like(onward[..., :1])], -1)
 
     def followers(
-        self, story: Int[Tensor, "batch token"], sentence: Int[Tensor, "batch written"], run: int
+        self, story: Tokens, sentence: Int[Tensor, "batch written"], run: int
     ) -> tuple[Bool[Tensor, "batch place"], Int[Tensor, "batch place"]]:
         """Tokens of `story` that, chosen next in `sentence`, would complete a run of `run` words that it has.
 
@@ -96,10 +97,10 @@ class Spelling:
         return met[:, :-1], tokens[:, :-1]
 
     @staticmethod
-    def _same_as_last(numbers: Int[Tensor, "batch token"]) -> Bool[Tensor, "batch token"]:
+    def _same_as_last(numbers: Tokens) -> Bool[Tensor, "batch token"]:
         return (numbers == numbers[:, -1:]) & (numbers[:, -1:] != 0)
 
-    def _runs_before(self, tokens: Tensor, spelled: Tensor, starts: Tensor, run: int) -> Int[Tensor, "batch token"]:
+    def _runs_before(self, tokens: Tensor, spelled: Tensor, starts: Tensor, run: int) -> Tokens:
         """For every place the number of the run - 1 words before its word, with what stands of that word; 0 without."""
         n = tokens.shape[1]
         place = torch.arange(n, device=tokens.device).expand_as(tokens)

@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 import torch
-from jaxtyping import Int
-from torch import Tensor
 
 from fabula.models.protocol import Model
 from fabula.models.scaffold import Scaffold, allowed_states, clamp
@@ -14,6 +12,7 @@ from fabula.models.slds import SLDS
 from fabula.sampling.batch import InfillBatch, evidence
 from fabula.sampling.noise import Noise
 from fabula.sampling.settings import TagSource
+from fabula.shapes import Tags
 
 
 def infer_tags(model: SLDS, blanks: InfillBatch, source: TagSource, gold: InfillBatch | None = None) -> InfillBatch:
@@ -32,7 +31,7 @@ def infer_tags(model: SLDS, blanks: InfillBatch, source: TagSource, gold: Infill
     return replace(blanks, allowed=torch.where(readable, allowed_states(likeliest, model.K), allowed))
 
 
-def tags_to_write(model: Model, blanks: InfillBatch, noise: Noise) -> Int[Tensor, "batch sent"]:
+def tags_to_write(model: Model, blanks: InfillBatch, noise: Noise) -> Tags:
     """The tags that a model without latents writes under, for every chain of every story.
 
     A tag that is wholly free stays so (-1): the decoder has S_i summed out. Where the arc fixes one factor and leaves

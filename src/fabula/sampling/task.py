@@ -64,12 +64,7 @@ def partial_task(sentences: Sequence[str | None], states: StateSpace, arc: Arc =
     return _task(_stated(sentences), states, arc, None)
 
 
-def _task(
-    sentences: tuple[str | None, ...],
-    states: StateSpace,
-    arc: Arc,
-    starts: Mapping[int, str] | None,
-) -> Task:
+def _task(sentences: tuple[str | None, ...], states: StateSpace, arc: Arc, starts: Mapping[int, str] | None) -> Task:
     N = len(sentences)
     tags = states.parse((None,) * N if arc is None else arc)
     if len(tags) != N:

@@ -20,8 +20,9 @@ from fabula.errors import UserError
 from fabula.models.decoders.protocol import Tokenizer
 from fabula.models.protocol import Model
 from fabula.results import Word
-from fabula.sampling import decode, names
+from fabula.sampling import names
 from fabula.sampling.batch import InfillBatch, evidence, infill_batch
+from fabula.sampling.decode import GREEDY, Writer
 from fabula.sampling.rules import WordRules
 from fabula.sampling.samples import SampledStory
 from fabula.sampling.task import Task
@@ -45,6 +46,22 @@ def close_quotes(text: str) -> str:
     if text[last + 1 : last + 2].strip() and (last == 0 or text[last - 1].isspace()):
         return text + '"'
     return " ".join((text[:last] + text[last + 1 :]).split()) or text + '"'
+
+
+def in_text(text: str, words: Sequence[tuple[str, float, bool]]) -> tuple[Word, ...]:
+    """Words with their log-probabilities and whether they are unknown, each with the blank that follows it in the text.
+
+    Where the text has another word, that word and all that follows are one.
+    """
+    left, spaced = normalise(text), []
+    for word, figure, unknown in words:
+        word = word if word and left.startswith(word) else left
+        left = left[len(word) :]
+        space = " " if left.startswith(" ") else ""
+        left = left[len(space) :]
+        if word:
+            spaced.append(Word(word, space, figure, unknown))
+    return tuple(spaced)
 
 
 class TokenText:
@@ -84,16 +101,9 @@ class TokenText:
     def words(self, text: str, ids: Sequence[int], log_p: Sequence[float]) -> tuple[Word, ...]:
         """The words, each with the blank behind it and the sum over its tokens; the last figure is the end's."""
         starts = [i for i, t in enumerate(ids[:-1]) if i == 0 or self.tokenizer.starts_word[t]]
-        rest, found = normalise(text), []
-        for begin, stop in zip(starts, [*starts[1:], len(ids) - 1], strict=True):
-            word = self.tokenizer.decode(ids[begin:stop])
-            length = len(word) if rest.startswith(word) else 0
-            word, rest = (word, rest[length:]) if length else (rest, "")
-            space = " " if rest.startswith(" ") else ""
-            rest = rest[len(space) :]
-            if word:
-                found.append(Word(word, space, math.fsum(log_p[begin:stop]), False))
-        return tuple(found)
+        bounds = list(zip(starts, [*starts[1:], len(ids) - 1], strict=True))
+        words = [(self.tokenizer.decode(ids[a:b]), math.fsum(log_p[a:b]), False) for a, b in bounds]
+        return in_text(text, words)
 
 
 class WordText:
@@ -114,17 +124,17 @@ class WordText:
     def decode(self, task: Task, story: SampledStory, names: Names) -> list[str]:
         """Every sentence of a sampled story: given ones as they were typed, written ones with the unknown names."""
         typed_name = {known: name for name, known in names.items()}
-        found = []
+        texts = []
         for i, typed in enumerate(task.sentences):
             if typed is None:
                 ids = story.X[i, : int(story.lengths[i])].tolist()
                 words = self.vocabulary.decode(word for word in ids if word != EOS)
                 text = close_quotes(detokenise([typed_name.get(word, word) for word in words]))
                 # Opening words stay as they were typed.
-                found.append(text if i + 1 in task.starts else text[:1].upper() + text[1:])
+                texts.append(text if i + 1 in task.starts else text[:1].upper() + text[1:])
             else:
-                found.append(typed)
-        return found
+                texts.append(typed)
+        return texts
 
     @torch.inference_mode()
     def stand_ins(self, tasks: Sequence[Task]) -> list[dict[str, str]]:
@@ -135,7 +145,7 @@ class WordText:
             stories.append((given, names.unknown_names(given, self.vocabulary)))
         if not any(unknown for _, unknown in stories):
             return [{} for _ in tasks]
-        return names.stand_ins_together(stories, self._known_names, self._log_p_of_versions, self.people)
+        return names.stand_ins(stories, self._known_names, self._log_p_of_versions, self.people)
 
     @cached_property
     def _known_names(self) -> list[str]:
@@ -164,14 +174,8 @@ class WordText:
 
     def words(self, text: str, ids: Sequence[int], log_p: Sequence[float]) -> tuple[Word, ...]:
         """The words as they were typed, each with the blank behind it; the last id and figure are the <eos>'s."""
-        rest, found = normalise(text), []
-        for word, number, figure in zip(tokenise(text), ids[:-1], log_p[:-1], strict=True):
-            assert rest.startswith(word), "the tokeniser keeps every character"
-            rest = rest[len(word) :]
-            space = " " if rest.startswith(" ") else ""
-            rest = rest[len(space) :]
-            found.append(Word(word, space, figure, number == UNK))
-        return tuple(found)
+        figures = zip(tokenise(text), log_p[:-1], ids[:-1], strict=True)
+        return in_text(text, [(word, figure, number == UNK) for word, figure, number in figures])
 
     def _ids(self, text: str, names: Names | None) -> list[int]:
         return self.vocabulary.encode((names or {}).get(word, word) for word in tokenise(text))
@@ -184,5 +188,5 @@ class WordText:
         batch = infill_batch(rows, device=self.rules.anywhere.device)
         latent = self.model.latent
         Z = None if latent is None else evidence(latent, batch.X, batch.lengths).phi.mean
-        read = decode.story(self.model.decoder, self.rules, decode.GREEDY, batch, None, Z)
+        read = Writer(self.model.decoder, self.rules, GREEDY).story(batch, None, Z)
         return read.log_p.sum(1).tolist()

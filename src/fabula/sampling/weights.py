@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Int
 from torch import Tensor
 
 from fabula.corpus.states import UNKNOWN
@@ -13,17 +13,18 @@ from fabula.corpus.taggers.protocol import misses
 from fabula.models.critic import WINDOW, Critic
 from fabula.models.gaussian import Potential
 from fabula.models.protocol import Model
-from fabula.sampling import decode
 from fabula.sampling.batch import InfillBatch
 from fabula.sampling.cast import Cast
+from fabula.sampling.decode import Sentences
 from fabula.sampling.particles import Particles, critic_of, decoder_of
 from fabula.sampling.samples import score_following, score_parts
 from fabula.sampling.settings import SMCSettings
+from fabula.shapes import Flags, Integers, PerSentence, PerStory
 
 
 def weigh(
-    model: Model, settings: SMCSettings, particles: Particles, sentences: decode.Sentences, blanks: InfillBatch, i: int,
-    phi: Potential, following: Int[Tensor, " batch"],
+    model: Model, settings: SMCSettings, particles: Particles, sentences: Sentences, blanks: InfillBatch, i: int,
+    phi: Potential, following: Integers,
 ) -> Particles:  # fmt: skip
     """The weights after sentence i: p / phi of a given one, p / q of a written one if `correct`, and the twist."""
     device = blanks.device
@@ -48,21 +49,19 @@ def weigh(
     return particles._replace(log_w=log_w, twist=twist)
 
 
-def twisted(
-    blanks: InfillBatch, settings: SMCSettings, i: int, following: Int[Tensor, " batch"]
-) -> Bool[Tensor, " batch"]:
+def twisted(blanks: InfillBatch, settings: SMCSettings, i: int, following: Integers) -> Flags:
     """Only where more is to be written before the given sentence: where that comes next it weighs anyway."""
     return blanks.missing[:, i] & (following > i + 1) & (settings.twist_weight > 0)
 
 
-def guided_here(blanks: InfillBatch, settings: SMCSettings, i: int) -> Bool[Tensor, " batch"]:
+def guided_here(blanks: InfillBatch, settings: SMCSettings, i: int) -> Flags:
     """Where the critic weighs the story so far: not after the last written sentence, it judges the whole soon."""
     return blanks.missing[:, i] & blanks.missing[:, i + 1 :].any(1) & (settings.guide > 0)
 
 
 def off_the_arc(
     model: Model, settings: SMCSettings, particles: Particles, blanks: InfillBatch, places: Iterable[int]
-) -> Float[Tensor, " batch"]:
+) -> PerStory:
     """How many tags that a story's sentences were written under they do not have by the model's tagger."""
     wrong = torch.zeros(len(particles.X), device=blanks.device)
     tagger, tokenizer = model.tagger, model.tokenizer
@@ -84,7 +83,7 @@ def words_of(particles: Particles, places: slice, rows: Tensor | slice = slice(N
     ]
 
 
-def value_so_far(critic: Critic, particles: Particles, i: int) -> Float[Tensor, " batch"]:
+def value_so_far(critic: Critic, particles: Particles, i: int) -> PerStory:
     """The critic's value of the last sentences up to i."""
     stories = words_of(particles, slice(max(0, i + 1 - WINDOW), i + 1))
     return critic.values(stories)[:, -1].to(particles.X.device)
@@ -99,9 +98,7 @@ def next_given(blanks: InfillBatch) -> Int[Tensor, "story sent"]:
     return following
 
 
-def log_p_next(
-    model: Model, particles: Particles, blanks: InfillBatch, at: Int[Tensor, " batch"]
-) -> Float[Tensor, " batch"]:
+def log_p_next(model: Model, particles: Particles, blanks: InfillBatch, at: Integers) -> PerStory:
     """log p of the given sentence `at` (0 where -1), were it to come right now."""
     there = (at >= 0).to(blanks.device)
     place, rows = at.clamp(min=0).to(blanks.device), torch.arange(len(at), device=blanks.device)
@@ -113,7 +110,7 @@ def log_p_next(
 
 def rank(
     model: Model, settings: SMCSettings, particles: Particles, blanks: InfillBatch, cast: Cast | None
-) -> tuple[Float[Tensor, " batch"], Float[Tensor, "batch sent"] | None]:
+) -> tuple[PerStory, PerSentence | None]:
     """What finished stories are ranked by, larger is better; and the critic's verdicts, if it was asked."""
     score = score_following(particles.log_p, particles.lengths, blanks, settings.fluency)
     verdicts = None
@@ -133,7 +130,7 @@ def rank(
     return score, verdicts
 
 
-def judged(critic: Critic, particles: Particles, blanks: InfillBatch) -> Float[Tensor, "batch sent"]:
+def judged(critic: Critic, particles: Particles, blanks: InfillBatch) -> PerSentence:
     """A critic's verdicts: in the first column the whole story's, then what each later line did to it."""
     stories = [story[:N] for story, N in zip(words_of(particles, slice(None)), blanks.sentences, strict=True)]
     verdicts = torch.zeros(particles.lengths.shape)
@@ -142,7 +139,7 @@ def judged(critic: Critic, particles: Particles, blanks: InfillBatch) -> Float[T
     return verdicts.to(blanks.device)
 
 
-def context_gain(model: Model, particles: Particles, blanks: InfillBatch) -> Float[Tensor, " batch"]:
+def context_gain(model: Model, particles: Particles, blanks: InfillBatch) -> PerStory:
     """log p(X_i | X_:i, Z_i) - log p(X_i | Z_i) of the written sentences, per word: what the story so far adds.
 
     A sentence that could stand anywhere is as probable without a history.
@@ -161,7 +158,7 @@ def context_gain(model: Model, particles: Particles, blanks: InfillBatch) -> Flo
     return saved / words.clamp(min=1)
 
 
-def distinct(*columns: Tensor) -> tuple[Int[Tensor, " distinct"], Int[Tensor, " batch"]]:
+def distinct(*columns: Tensor) -> tuple[Int[Tensor, " distinct"], Integers]:
     """One of each kind of row, and every row's place among them: resampled particles have much in common."""
     _, kind = torch.cat([column.double() for column in columns], 1).unique(dim=0, return_inverse=True)
     order = torch.arange(len(kind), device=kind.device)

@@ -25,7 +25,7 @@ def write_missing(
     decoder: NarratorDecoder, stories: Sequence[Sequence[Ids | None]], *, temperature: float, top_k: int = 0,
     reads_ahead: bool = True, tokens: int = 32, rows: int = 2048, seed: int = 0,
 ) -> list[list[list[int]]]:  # fmt: skip
-    """One telling of each story, whose missing sentences are None; `tokens` of a sentence at most."""
+    """One sample of each story, whose missing sentences are None; `tokens` of a sentence at most."""
     generator = torch.Generator(decoder.network.device).manual_seed(seed)
     patterns = defaultdict(list)
     for number, story in enumerate(stories):

@@ -41,8 +41,8 @@ def f1_of_sets(
     stories, samples, _ = items.shape
     story, sample, _ = there.nonzero(as_tuple=True)
     # Every story numbers its own items from 0 on.
-    known, number = torch.unique(torch.stack([story, items[there]], 1), dim=0, return_inverse=True)
-    first = torch.searchsorted(known[:, 0].contiguous(), torch.arange(stories, device=items.device))
+    distinct, number = torch.unique(torch.stack([story, items[there]], 1), dim=0, return_inverse=True)
+    first = torch.searchsorted(distinct[:, 0].contiguous(), torch.arange(stories, device=items.device))
     number = number - first[story]
     held = torch.zeros(stories, samples, int(number.max()) + 1 if len(number) else 1, device=items.device)
     held[story, sample, number] = 1.0
