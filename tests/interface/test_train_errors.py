@@ -86,14 +86,12 @@ def other_labels(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def own_labels(folder: Path, labels: tuple[str, ...]) -> Path:
-    lines = [
-        {"sentences": [f"Tom saw {n} dogs.", "He ran home."], "tags": [labels[n % len(labels)], labels[-1]]}
-        for n in range(12)
-    ]
     file = folder / "own.jsonl"
-    file.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    splits = {"valid": file, "test": file}
-    prepare([file], folder / "corpus", **splits, own_tags=True, cutoff=1, jobs=1, progress=False)  # type: ignore[arg-type]
+    stories = [
+        {"sentences": [f"Tom saw {n} dogs.", "He ran."], "tags": [labels[n % len(labels)]] * 2} for n in range(12)
+    ]
+    file.write_text("".join(json.dumps(story) + "\n" for story in stories))
+    prepare([file], folder / "corpus", valid=file, test=file, own_tags=True, cutoff=1, jobs=1, progress=False)
     return folder / "corpus"
 
 
@@ -162,8 +160,7 @@ def test_no_cuda_where_asked_for(refused: Refused, written: Path, copied: Path, 
 def test_an_existing_run_is_not_overwritten(refused: Refused, written: Path, copied: Path, toy_corpus: Path) -> None:
     before = {path: path.read_bytes() for path in copied.rglob("*") if path.is_file()}
     said = refused("train", written, "--data", toy_corpus, "--out", copied)
-    assert "--resume" in said
-    assert "--force" in said
+    assert "continue it with --resume or replace it with --force" in said
     assert {path: path.read_bytes() for path in copied.rglob("*") if path.is_file()} == before
 
 
@@ -334,37 +331,24 @@ def test_a_damaged_checkpoint(
     assert says in refused("evaluate", "likelihood", "--model", copied, "--data", toy_corpus, "--json")
 
 
-def test_a_corpus_that_is_not_the_checkpoints(
-    refused: Refused, trained: Path, other_labels: Path, tmp_path: Path
+def test_mistakes_of_evaluate(
+    refused: Refused, trained: Path, toy_corpus: Path, other_labels: Path, tmp_path: Path
 ) -> None:
-    """Other labels, or the same labels in other words: said before anything is measured."""
-    said = refused("evaluate", "likelihood", "--model", trained, "--data", other_labels)
-    assert "the corpus has the labels bright, dark, the checkpoint negative, neutral, positive" in said
+    """Another corpus, options out of range, stories that cannot be read: found before anything is measured."""
+    evaluate = ("evaluate", "likelihood", "--model", trained)
+    labels = "the corpus has the labels bright, dark, the checkpoint negative, neutral, positive"
+    assert labels in refused(*evaluate, "--data", other_labels)
     words = own_labels(tmp_path, ("negative", "neutral", "positive"))
-    said = refused("evaluate", "likelihood", "--model", trained, "--data", words)
-    assert "the corpus's vocabulary" in said
-    assert "--stories" in said
-
-
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        (["--samples", "0"], "--samples must be at least 1, not 0"),
-        (["--limit", "0"], "--limit must be at least 1, not 0"),
-        (["--split", "practice"], "has no split 'practice', only train, valid, test"),
-    ],
-)
-def test_bad_options_of_evaluate(
-    arguments: list[str], says: str, refused: Refused, trained: Path, toy_corpus: Path
-) -> None:
-    assert says in refused("evaluate", "likelihood", "--model", trained, "--data", toy_corpus, *arguments)
-
-
-def test_stories_that_cannot_be_read(refused: Refused, trained: Path, tmp_path: Path) -> None:
-    (tmp_path / "empty.txt").write_text("")
+    assert "the corpus's vocabulary" in refused(*evaluate, "--data", words)
+    for option, value, says in (
+        ("--samples", 0, "--samples must be at least 1, not 0"),
+        ("--limit", 0, "--limit must be at least 1, not 0"),
+        ("--split", "practice", "has no split 'practice', only train, valid, test"),
+    ):
+        assert says in refused(*evaluate, "--data", toy_corpus, option, value)
     (tmp_path / "one.txt").write_text("Only one sentence.\n")
-    for name in ("empty.txt", "one.txt", "none.txt"):
-        assert name in refused("evaluate", "likelihood", "--model", trained, "--stories", tmp_path / name)
+    for name in ("one.txt", "none.txt"):
+        assert name in refused(*evaluate, "--stories", tmp_path / name)
 
 
 REQUIRED = {
@@ -383,29 +367,26 @@ def measured(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
 
 def test_json_of_a_latent_model(capsys: pytest.CaptureFixture[str], trained: Path, toy_corpus: Path) -> None:
     """Every required key; each figure says exact, bound or estimate; the same seed gives the same bytes."""
-    arguments = ("--model", trained, "--data", toy_corpus, "--samples", 3, "--limit", 6)
+    arguments = ("--model", trained, "--data", toy_corpus, "--samples", 4, "--limit", 6)
     texts = [measured(capsys, *arguments, "--seed", seed) for seed in (4, 4, 5)]
     assert texts[0] == texts[1] != texts[2]
-    record, other = json.loads(texts[0]), json.loads(texts[2])
+    record = json.loads(texts[0])
     assert record.keys() >= REQUIRED
-    assert record["ppl_iw"] != other["ppl_iw"]
     assert record["data_hash"] == Corpus.open(toy_corpus).hash
-    assert (record["n"], record["samples"], record["seed"], record["recipe"]) == (6, 3, 4, "least")
+    assert (record["n"], record["samples"], record["seed"], record["recipe"]) == (6, 4, 4, "least")
     figures = {name for name, value in record.items() if isinstance(value, int | float)} - COUNTS
     assert {name for name in figures if not name.endswith("_se")} == set(record["kinds"])
-    assert set(record["kinds"].values()) == {"exact", "bound", "estimate"}
     assert {name for name in LATENT if record[name] is None} == set()
     assert record["ppl_iw"] <= record["ppl_elbo"]
     assert record["kinds"]["ppl_iw"] == record["kinds"]["ppl_elbo"] == record["kinds"]["nll_story"] == "bound"
     assert record["kinds"]["ppl_authors"] == "estimate"
-    # The run has no calibrated q, so one is fitted now; four samples are enough to tell what the bound still lacks.
-    assert 0 < record["q_precision"] <= 1
-    assert json.loads(measured(capsys, *arguments[:-4], "--samples", 4, "--limit", 6))["slack"] >= 0
-    again = measure_likelihood(trained, data=toy_corpus, samples=3, seed=4, limit=6)
+    assert 0 < record["q_precision"] <= 1  # fitted now: the run has no calibrated q
+    assert record["slack"] >= 0
+    again = measure_likelihood(trained, data=toy_corpus, samples=4, seed=4, limit=6)
     assert json.loads(json.dumps(again)) == record
 
 
-@pytest.mark.parametrize(("kind", "has"), [("lm", set()), ("s2s", set()), ("lds", LATENT - {"f1_s", "accuracy_s"})])
+@pytest.mark.parametrize(("kind", "has"), [("s2s", set()), ("lds", LATENT - {"f1_s", "accuracy_s"})])
 def test_json_is_null_where_a_figure_has_no_meaning(
     kind: str, has: set[str], capsys: pytest.CaptureFixture[str], tmp_path: Path, toy_corpus: Path,
     recipe: dict[str, Any],

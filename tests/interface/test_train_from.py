@@ -36,10 +36,8 @@ def test_words_are_matched_by_spelling_and_training_goes_on(
     tiny_recipe["train"]["average"] = 0.0
     (tmp_path / "tiny.toml").write_text(to_toml(tiny_recipe))
     rest = ["--device", "cpu", "--quiet"]
-    assert (
-        main(["train", str(tmp_path / "tiny.toml"), "--data", str(toy_corpus), "--out", str(tmp_path / "a"), *rest])
-        == 0
-    )
+    words = ["train", str(tmp_path / "tiny.toml"), "--data", str(toy_corpus)]
+    assert main([*words, "--out", str(tmp_path / "a"), *rest]) == 0
     still = {**tiny_recipe, "train": {**tiny_recipe["train"], "epochs": 1, "learning_rate": 1e-9}}
     still["train"]["learning_rate_dynamics"] = 1e-9
     (tmp_path / "still.toml").write_text(to_toml(still))
