@@ -6,9 +6,10 @@
 # DATA holds train.csv and valid.csv with their tags (training/stories.py: save_tags), cloze_valid.csv, cloze_test.csv,
 # union_roc.txt, and negatives-small.jsonl (`narrator_gpu.py small`, made where the whole package is installed).
 # RUNS/default is then a narrator with its critic; benchmarks/narrator_preferred.sh goes on from there.
-# A stage whose output lies in RUNS is not run again. RUNS/log says what each one printed.
+# A stage whose output lies in RUNS is not run again. RUNS/log says what each one printed. DEVICE=cpu NUMBER=8 tries it
+# out on a few stories.
 set -u
-data=$FABULA_DATA runs=$1
+data=$FABULA_DATA runs=$1 device=${DEVICE:-cuda}
 here=$(cd "$(dirname "$0")/.." && pwd)
 export PYTHONPATH=$here/src:$here/paper/src:${PYTHONPATH:-} PYTHONUNBUFFERED=1 TOKENIZERS_PARALLELISM=true
 mkdir -p "$runs"
@@ -20,13 +21,13 @@ stage() { # NAME OUTPUT COMMAND...
 }
 train() { # NAME RECIPE SED: a recipe with changes
     sed "$3" "$here/recipes/$2.toml" > "$runs/$1.toml"
-    stage "$1" "$runs/$1/config.json" python3 -m fabula train "$runs/$1.toml" --data "$data" --out "$runs/$1" --device cuda --quiet
+    stage "$1" "$runs/$1/config.json" python3 -m fabula train "$runs/$1.toml" --data "$data" --out "$runs/$1" --device "$device" --quiet
 }
 
 # 1. The narrator, and what the critics learn from.
 train narrator narrator ""
 stage negatives "$data/negatives-narrator.jsonl" python3 "$here/benchmarks/narrator_gpu.py" negatives --narrator "$runs/narrator" \
-    --data "$data" --number 40000 --out "$data/negatives-narrator.jsonl"
+    --data "$data" --number "${NUMBER:-40000}" --device "$device" --out "$data/negatives-narrator.jsonl"
 
 # 2. Two critics (other negatives, another seed) beside one more epoch of the narrator with tokens for emotion and verb.
 train critic-first critic "" &
@@ -39,7 +40,7 @@ python3 "$here/benchmarks/adapters.py" join "$runs/critic-first" "$runs/critic-s
 [ -e "$data/readings.jsonl" ] || python3 "$here/benchmarks/reading.py" unpack "$data"
 train critic-readings critic-readings "s|^start.*|start = \"$runs/critic-joined\"|"
 [ -e "$runs/critic" ] || python3 "$here/benchmarks/adapters.py" cut "$runs/critic-readings" "$runs/critic" --rank 8
-stage ratings "$runs/ratings" python3 "$here/benchmarks/narrator_gpu.py" ratings --critic "$runs/critic" --stories "$data/union_roc.txt" --data "$data"
+stage ratings "$runs/ratings" python3 "$here/benchmarks/narrator_gpu.py" ratings --critic "$runs/critic" --stories "$data/union_roc.txt" --data "$data" --device "$device"
 
 # 4. As they ship: one folder.
 [ -e "$runs/default" ] || { cp -r "$runs/factors" "$runs/default" && cp -r "$runs/critic" "$runs/default/critic"; }

@@ -6,14 +6,13 @@ Both have terms of their own (NRC: research), so they are read from their packag
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import re
 from dataclasses import dataclass
 from functools import lru_cache
-from pathlib import Path
 
 from fabula.errors import UserError
+from fabula_paper.scores.external import package_file
 
 LEXICONS = {"afinn": ("afinn", "data/AFINN-en-165.txt"), "nrc": ("nrclex", "data/nrc_en.json")}
 NEGATIONS = frozenset(
@@ -62,13 +61,7 @@ def valence(sentence: str, valences: dict[str, float]) -> float:
 @lru_cache(maxsize=2)
 def read_lexicon(name: str) -> dict[str, float]:
     """The valence of each word of a list."""
-    package, inside = LEXICONS[name]
-    spec = importlib.util.find_spec(package)
-    path = Path(spec.origin).parent / inside if spec is not None and spec.origin is not None else None
-    if path is None or not path.is_file():
-        how = "pip install 'fabula-stories[eval]'" if name == "afinn" else "pip install --no-deps -r scorers.txt"
-        raise UserError(f"the lexicon {name} is not installed: {how}")
-    text = path.read_text(encoding="utf-8")
+    text = package_file(*LEXICONS[name]).read_text(encoding="utf-8")
     if name == "afinn":
         rows = (line.rsplit("\t", 1) for line in text.splitlines() if "\t" in line)
         return {word.lower(): float(worth) for word, worth in rows}

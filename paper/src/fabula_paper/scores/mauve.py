@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from fabula.errors import UserError
 from fabula.metrics.bootstrap import Interval
-from fabula_paper.scores.quiet import no_stderr
+from fabula_paper.scores.external import no_stderr
 
 Features = NDArray[np.float32]
 FloatArray = NDArray[np.float64]

