@@ -36,6 +36,7 @@ def test_the_core_commands_come_first() -> None:
 
 @pytest.mark.parametrize("name", PAGES)
 def test_every_option_says_what_it_does(name: str) -> None:
+    PAGES[name].format_help()  # completes the help of settings, whose defaults are the model's
     silent = [
         a.option_strings or a.dest for a in PAGES[name]._actions if not a.help and a.dest not in ("command", "what")
     ]

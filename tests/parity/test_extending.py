@@ -90,9 +90,9 @@ def commands(section: str) -> Iterator[list[str]]:
 
 
 def test_every_file_of_the_page_is_registered_or_run() -> None:
-    assert set(SECTIONS) == {f"Add a {what}" for what in ("decoder", "tagger", "sampler", "measure")}
-    assert len(blocks(PAGE, "toml")) == 4
-    assert len(files()) == 5
+    assert set(SECTIONS) == {f"Add a {what}" for what in ("decoder", "tagger", "sampler", "measure", "command")}
+    assert len(blocks(PAGE, "toml")) == 5
+    assert len(files()) == 6
 
 
 def test_the_decoder(package: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -163,3 +163,16 @@ def test_the_measure(package: Path, toy_corpus: Path) -> None:
     assert found.shares["exclaimed"].value == 0.5
     assert found.to_json(draws=10)["exclaimed"]["of"] == 4
     assert "unended" in found.shares
+
+
+def test_the_command(package: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It is listed in the help, and its answer is one of `fill`'s."""
+    list(commands("Add a decoder"))
+    (call,) = commands("Add a command")
+    assert main(call) == 0
+    text = json.loads(capsys.readouterr().out)["text"]
+    filling = fabula.load(package / "runs" / "letters").fill(["Tom ran.", None, "Tom was glad."], candidates=5)
+    assert text == max((candidate.text for candidate in filling.candidates), key=len)
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    assert "fill in a story as long as possible" in capsys.readouterr().out

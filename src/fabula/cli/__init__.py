@@ -79,6 +79,16 @@ def build_parser(command: str | None = None) -> argparse.ArgumentParser:
     return parser
 
 
+def add_command(
+    subparsers: argparse._SubParsersAction[argparse.ArgumentParser], name: str, description: str, examples: str
+) -> argparse.ArgumentParser:
+    """The parser of one command of this folder; the examples keep their lines."""
+    form = argparse.RawDescriptionHelpFormatter
+    return subparsers.add_parser(
+        name, help=COMMANDS[name], description=description, epilog=examples, formatter_class=form
+    )
+
+
 def further_commands() -> dict[str, str]:
     """The module of every command that is installed beside those of this folder, by name."""
     from importlib import metadata

@@ -10,11 +10,11 @@ from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fabula.cli import COMMANDS, options, show
+from fabula.cli import add_command, options, show
 from fabula.errors import UserError
 
 if TYPE_CHECKING:
-    from fabula.api import Narrator
+    from fabula.api import StoryModel
     from fabula.training.recipe import Recipe
 
 NAME = "demo"
@@ -38,14 +38,11 @@ EXAMPLES = """examples:
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    parser = subparsers.add_parser(
-        "demo",
-        help=COMMANDS["demo"],
-        description="Fill in a story from its first and last sentence. Where no model is installed, a toy model is "
-        "trained first (about a minute, once) and kept under FABULA_MODELS (else ~/.cache/fabula/models).",
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+    description = (
+        "Fill in a story from its first and last sentence. Where no model is installed, a toy model is "
+        "trained first (about a minute, once) and kept under FABULA_MODELS (else ~/.cache/fabula/models)."
     )
+    parser = add_command(subparsers, "demo", description, EXAMPLES)
     parser.add_argument("--seed", type=int, default=9, metavar="N", help="another seed, another story (default: 9)")
     parser.add_argument("--force", action="store_true", help="train the toy model again, and use it")
     parser.add_argument(
@@ -59,10 +56,10 @@ def run(args: argparse.Namespace) -> int:
     from fabula.device import use_threads
 
     use_threads(args.threads)
-    narrator = ready(force=args.force, threads=args.threads)
-    first, last = TOY_STORY if narrator.checkpoint.name == toy_recipe().name else STORY
+    model = ready(force=args.force, threads=args.threads)
+    first, last = TOY_STORY if model.checkpoint.name == toy_recipe().name else STORY
     blanks = [None] * (SENTENCES - 2)
-    answers = narrator.fill_iter([first, *blanks, last], candidates=1, seed=args.seed, at_once=True)
+    answers = model.fill_iter([first, *blanks, last], candidates=1, seed=args.seed, at_once=True)
     filling = show.watch(answers, quiet=False)
     colour = show.coloured(args.color)
     print(show.show_filling(filling, colour=colour, verbose=False))
@@ -75,22 +72,22 @@ def run(args: argparse.Namespace) -> int:
 def command() -> str:
     """How to call this `fabula` from here: by its name where the shell finds it, else by its place."""
     here = Path(sys.executable).parent / "fabula"
-    found = shutil.which("fabula")
-    if not here.exists() or (found is not None and Path(found).resolve() == here.resolve()):
+    on_path = shutil.which("fabula")
+    if not here.exists() or (on_path is not None and Path(on_path).resolve() == here.resolve()):
         return "fabula"
     return str(here.relative_to(Path.cwd())) if here.is_relative_to(Path.cwd()) else str(here)
 
 
-def ready(*, force: bool = False, threads: int | None = None) -> Narrator:
+def ready(*, force: bool = False, threads: int | None = None) -> StoryModel:
     """The default model; the toy model, trained now, where there is none or where the one that is there is outdated."""
-    from fabula import api
+    from fabula.api import installed, load, models_folder
 
-    own = api.models_folder() / NAME
-    found = None if force else api.installed().get("default")
-    if found is not None and (found != own or _is_current(own)):
-        return api.load("default", threads=threads)
-    train_toy(own)
-    return api.load(NAME, threads=threads)
+    toy = models_folder() / NAME
+    default = None if force else installed().get("default")
+    if default is not None and (default != toy or _is_current(toy)):
+        return load("default", threads=threads)
+    train_toy(toy)
+    return load(NAME, threads=threads)
 
 
 def train_toy(folder: Path) -> None:
@@ -106,8 +103,8 @@ def train_toy(folder: Path) -> None:
     epochs = recipe.train.epochs
 
     def report(entry: dict[str, Any]) -> None:
-        told = f"  epoch {entry['epoch']} of {epochs}: {entry['valid_nll']:.1f} nats a story on stories not seen"
-        print(told, file=sys.stderr, flush=True)
+        progress = f"epoch {entry['epoch']} of {epochs}: {entry['valid_nll']:.1f} nats a story on stories not seen"
+        print(f"  {progress}", file=sys.stderr, flush=True)
 
     try:
         folder.mkdir(parents=True, exist_ok=True)

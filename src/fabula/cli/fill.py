@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from fabula.cli import COMMANDS, options, show
+from fabula.cli import add_command, options, show
 
 EXAMPLES = """examples:
   fabula fill "Mia's car would not start." _ _ _ "Mia made it to work on time."
@@ -16,13 +16,8 @@ EXAMPLES = """examples:
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    parser = subparsers.add_parser(
-        "fill",
-        help=COMMANDS["fill"],
-        description="Write the missing sentences of a story (_), given the others and, if you like, an arc.",
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    description = "Write the missing sentences of a story (_), given the others and, if you like, an arc."
+    parser = add_command(subparsers, "fill", description, EXAMPLES)
     options.add_story(parser, blanks=True)
     options.add_sampling(parser)
     options.add_model(parser)
@@ -31,11 +26,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 def run(args: argparse.Namespace) -> int:
     sentences, chosen = options.story(args), options.chosen(args)
-    narrator = options.narrator(args)
-    filling = show.watch(narrator.fill_iter(sentences, at_once=True, **chosen), quiet=args.json)
-    if args.json:
-        show.print_json(filling.to_json())
-    else:
-        factors = options.factors(narrator, chosen["arc"])
-        print(show.show_filling(filling, colour=show.coloured(args.color), verbose=args.verbose, factors=factors))
+    model = options.load_model(args)
+    filling = show.watch(model.fill_iter(sentences, at_once=True, **chosen), quiet=args.json)
+    show.print_filling(filling, args, options.factors(model, chosen["arc"]))
     return 0

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from fabula.cli import COMMANDS
+from fabula.cli import add_command
 
 EXAMPLES = """examples:
   fabula models
@@ -20,14 +20,11 @@ EXAMPLES = """examples:
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    parser = subparsers.add_parser(
-        "models",
-        help=COMMANDS["models"],
-        description="List the installed models: those that came with Fabula and those under FABULA_MODELS "
-        "(else ~/.cache/fabula/models).",
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+    description = (
+        "List the installed models: those that came with Fabula and those under FABULA_MODELS "
+        "(else ~/.cache/fabula/models)."
     )
+    parser = add_command(subparsers, "models", description, EXAMPLES)
     parser.add_argument("--labels", action="store_true", help="also every factor's labels, with the verbs of a class")
     parser.add_argument("--settings", action="store_true", help="also what each sampler's settings are for a model")
     parser.add_argument("--json", action="store_true", help="print the list as JSON")
@@ -37,18 +34,17 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 def run(args: argparse.Namespace) -> int:
     from fabula.catalogue import describe, installed, models_fault, models_folder
 
-    found = [describe(name, folder) for name, folder in sorted(installed().items())]
-    fault = models_fault()
-    if fault:
+    models = [describe(name, folder) for name, folder in sorted(installed().items())]
+    if fault := models_fault():
         print(f"note: {fault}", file=sys.stderr)
     if args.json:
-        json.dump(found, sys.stdout, ensure_ascii=False, indent=1)
+        json.dump(models, sys.stdout, ensure_ascii=False, indent=1)
         print()
         return 0
-    if not found:
+    if not models:
         print(f"no model is installed (looked in the package and in {models_folder()}); `fabula demo` trains a toy one")
         return 0
-    for model in found:
+    for model in models:
         print(_line(model))
         if args.labels and "damaged" not in model:
             print(_labels(model))
@@ -61,9 +57,9 @@ def run(args: argparse.Namespace) -> int:
 def _labels(model: dict[str, Any]) -> str:
     lines = []
     for factor in model.get("factors", [{"name": "", "labels": model["labels"]}]):
-        told = factor.get("meanings", {})
-        lines.append(f"{factor['name'] or 'labels'}:" + ("" if told else f" {', '.join(factor['labels'])}"))
-        lines += [f"  {label:<9} {told.get(label, '')}" for label in factor["labels"] if told]
+        meanings = factor.get("meanings", {})
+        lines.append(f"{factor['name'] or 'labels'}:" + ("" if meanings else f" {', '.join(factor['labels'])}"))
+        lines += [f"  {label:<9} {meanings.get(label, '')}" for label in factor["labels"] if meanings]
     return "\n".join(f"{'':<12} {line}" for line in lines)
 
 

@@ -24,7 +24,7 @@ from fabula.sampling.settings import (
 )  # fmt: skip
 
 if TYPE_CHECKING:
-    from fabula.api import Narrator
+    from fabula.api import StoryModel
 
 
 def add_model(parser: argparse.ArgumentParser) -> None:
@@ -138,12 +138,12 @@ def _kind(hint: Any) -> dict[str, Any]:
 
 
 def chosen(args: argparse.Namespace) -> dict[str, Any]:
-    """What the arguments of `add_sampling` say, as `Narrator.fill` and `Narrator.write` take it; None: not said."""
+    """What the arguments of `add_sampling` say, as `StoryModel.fill` and `StoryModel.write` take it; None: not said."""
     said = {key: getattr(args, key) for key in ("candidates", "sampler", "seed", *args.settings)}
     return {**said, "arc": None if args.arc is None else ";".join(args.arc), "starts": starts(args)}
 
 
-def narrator(args: argparse.Namespace) -> Narrator:
+def load_model(args: argparse.Namespace) -> StoryModel:
     """The model the arguments name, loaded for one answer."""
     from fabula.cli.begin import start_torch
 
@@ -153,20 +153,20 @@ def narrator(args: argparse.Namespace) -> Narrator:
     return load(args.model, args.device, threads)
 
 
-def factors(narrator: Narrator, arc: str | None) -> list[str]:
+def factors(model: StoryModel, arc: str | None) -> list[str]:
     """The factors that an arc speaks of: those that are shown beside the lines."""
-    return [] if arc is None else narrator.states.spoken(narrator.states.parse(arc))
+    return [] if arc is None else model.states.spoken(model.states.parse(arc))
 
 
 def starts(args: argparse.Namespace) -> dict[int, str]:
     """`2:"She thought"` as a number and its words."""
-    found: dict[int, str] = {}
+    openings: dict[int, str] = {}
     for entry in args.starts:
         match = re.fullmatch(r"\s*(\d+)\s*:(.*)", entry, re.DOTALL)
         if match is None:
             raise UserError(f'--starts wants N:"WORDS", not {entry!r}', field="starts")
-        found[int(match[1])] = match[2].strip()
-    return found
+        openings[int(match[1])] = match[2].strip()
+    return openings
 
 
 def add_story(parser: argparse.ArgumentParser, blanks: bool) -> None:
@@ -199,11 +199,11 @@ def story(args: argparse.Namespace) -> list[str]:
         args.paragraph = True  # "Tom was sad. _ Tom smiled." in one pair of quotes is a paragraph with a blank
     words = [line for line in lines if line != "_"]
     if not args.paragraph and args.file is None and len(words) > 2 and not any(" " in line for line in words):
-        told = f'every sentence is a single word; put each one in quotes: fabula {args.command} "Tom was sad." ...'
-        raise UserError(told, field="sentences")
+        fault = f'every sentence is a single word; put each one in quotes: fabula {args.command} "Tom was sad." ...'
+        raise UserError(fault, field="sentences")
     if "_" in lines and not args.blanks:
-        told = f"_ is a sentence that is missing, and fabula {args.command} reads whole stories: fill it in first"
-        raise UserError(told, field="sentences")
+        fault = f"_ is a sentence that is missing, and fabula {args.command} reads whole stories: fill it in first"
+        raise UserError(fault, field="sentences")
     if not args.paragraph:
         return lines
     from fabula.corpus.tokenize import split_paragraph

@@ -8,7 +8,7 @@ import sys
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
-from fabula.cli import COMMANDS
+from fabula.cli import add_command
 from fabula.corpus.read import FORMATS, MAX_SENTENCES, MAX_WORDS, MIN_SENTENCES
 from fabula.errors import UserError
 
@@ -41,13 +41,7 @@ examples:
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    parser = subparsers.add_parser(
-        "prepare",
-        help=COMMANDS["prepare"],
-        description=DESCRIPTION,
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = add_command(subparsers, "prepare", DESCRIPTION, EXAMPLES)
 
     def add(name: str, help: str, **how: Any) -> None:
         parser.add_argument(name, help=help, **how)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from fabula.cli import COMMANDS, options, show
+from fabula.cli import add_command, options, show
 from fabula.results import plain
 
 EXAMPLES = """examples:
@@ -16,14 +16,11 @@ EXAMPLES = """examples:
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    parser = subparsers.add_parser(
-        "score",
-        help=COMMANDS["score"],
-        description="Say how expected a story is to the model, and how each sentence fits before and after; "
-        "--verbose has the figures: log p in nats, exact, or for a model with latents a lower bound.",
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+    description = (
+        "Say how expected a story is to the model, and how each sentence fits before and after; "
+        "--verbose has the figures: log p in nats, exact, or for a model with latents a lower bound."
     )
+    parser = add_command(subparsers, "score", description, EXAMPLES)
     options.add_story(parser, blanks=False)
     parser.add_argument("--samples", type=int, default=100, metavar="N", help="importance samples of the bound (100)")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="the same seed gives the same bound (0)")
@@ -39,23 +36,23 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 
 def run(args: argparse.Namespace) -> int:
-    sentences, narrator = options.story(args), options.narrator(args)
-    score = narrator.score(sentences, samples=args.samples, seed=args.seed)
-    explained = args.words or (not args.json and narrator.model.decoder is not None)
+    sentences, model = options.story(args), options.load_model(args)
+    score = model.score(sentences, samples=args.samples, seed=args.seed)
+    explained = args.words or (not args.json and model.model.decoder is not None)
     chosen = {"samples": args.samples} if args.words else {}
-    why = narrator.explain(sentences, seed=args.seed, **chosen).sentences if explained else ()
-    verdict = narrator.judge(sentences) if args.critic else None
+    why = model.explain(sentences, seed=args.seed, **chosen).sentences if explained else ()
+    verdict = model.judge(sentences) if args.critic else None
     if args.json:
-        told = score.to_json() | ({"why": [plain(reasons, decimals=4) for reasons in why]} if args.words else {})
-        told |= {} if verdict is None else {"critic": verdict.to_json()}
-        show.print_json(told)
+        answer = score.to_json() | ({"why": [plain(reasons, decimals=4) for reasons in why]} if args.words else {})
+        answer |= {} if verdict is None else {"critic": verdict.to_json()}
+        show.print_json(answer)
         return 0
     figures = args.words or args.verbose
     for i, text in enumerate(score.sentences):
         print(f"{score.log_p_sentences[i]:9.2f}  {text}" if figures else f"  {text}")
-        said = show.verdict(why[i], first=i == 0, last=i + 1 == len(score.sentences)) if why else ""
-        if said:
-            print(" " * (11 if figures else 4) + said)
+        fit = show.verdict(why[i], first=i == 0, last=i + 1 == len(score.sentences)) if why else ""
+        if fit:
+            print(" " * (11 if figures else 4) + fit)
         if args.words:
             after = "" if why[i].fits_after is None else f", after {why[i].fits_after:+.2f}"
             print(f"{'':11}{'  '.join(f'{word.text} {word.log_p:.1f}' for word in why[i].words)}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import sys
@@ -10,7 +11,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from fabula.api import Candidate, Filling, Reasons
+    from fabula.results import Candidate, Filling, Reasons
 
 GREY, BOLD, GREEN, RED, CYAN = "90", "1", "32", "31", "36"
 SCALE = ("negative", "neutral", "positive")
@@ -21,6 +22,14 @@ def print_json(answer: Any) -> None:
     """An answer as the same bytes for the same seed."""
     json.dump(answer, sys.stdout, ensure_ascii=False, indent=1)
     print()
+
+
+def print_filling(filling: Filling, args: argparse.Namespace, factors: Collection[str]) -> None:
+    """As JSON, or as people read it, by the options `--json`, `--color` and `--verbose`."""
+    if args.json:
+        print_json(filling.to_json())
+    else:
+        print(show_filling(filling, colour=coloured(args.color), verbose=args.verbose, factors=factors))
 
 
 def coloured(choice: str) -> bool:
@@ -39,8 +48,8 @@ def show_filling(filling: Filling, *, colour: bool, verbose: bool, factors: Coll
     ]
     notes = [paint(f"note: {note}", GREY, colour) for note in filling.notes]
     if filling.names:
-        told = ", ".join(f"{name} (as {known})" for name, known in filling.names.items())
-        notes.append(paint(f"note: names new to the model: {told}", GREY, colour))
+        names = ", ".join(f"{name} (as {stand_in})" for name, stand_in in filling.names.items())
+        notes.append(paint(f"note: names new to the model: {names}", GREY, colour))
     if verbose:
         notes.append(show_movement(filling))
     return "\n\n".join(blocks + (["\n".join(notes)] if notes else []))
@@ -104,7 +113,7 @@ def watch(answers: Iterator[Filling], *, quiet: bool, doing: str = "filling in")
     )  # fmt: skip
     done = threading.Event()
 
-    def tick() -> None:  # a long story gives no answer for a minute: the time goes on, so that nobody takes it for dead
+    def tick() -> None:  # a long story gives no answer for a minute, and the time must go on
         while not done.wait(1):
             bar.refresh()
 
@@ -125,11 +134,11 @@ def watch(answers: Iterator[Filling], *, quiet: bool, doing: str = "filling in")
 
 def verdict(reasons: Reasons, *, first: bool, last: bool) -> str:
     """What the figures say, in a writer's words; the bounds are the studio's (`studio/page/why.js`)."""
-    said = []
+    phrases = []
     if not first:
         before = ("follows from", "could follow from", "comes as a surprise after")
-        said.append(f"{before[(reasons.fits_before <= -2.5) + (reasons.fits_before <= -4.5)]} what came before")
+        phrases.append(f"{before[(reasons.fits_before <= -2.5) + (reasons.fits_before <= -4.5)]} what came before")
     if not last and reasons.fits_after is not None:
         leads = "leads to" if reasons.fits_after > 0.5 else "does not lead to" if reasons.fits_after < -0.5 else None
-        said.append(f"{leads or 'neither helps nor hinders'} what follows")
-    return " and ".join(said)
+        phrases.append(f"{leads or 'neither helps nor hinders'} what follows")
+    return " and ".join(phrases)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from fabula.cli import COMMANDS, options, show
+from fabula.cli import add_command, options, show
 
 EXAMPLES = """examples:
   fabula tag "Tom lost his dog." "He cried." "The dog came home."
@@ -16,13 +16,8 @@ EXAMPLES = """examples:
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    parser = subparsers.add_parser(
-        "tag",
-        help=COMMANDS["tag"],
-        description="Say the tag of every sentence of a story, or of one alone: q(S_i | X), the model's own reading.",
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    description = "Say the tag of every sentence of a story, or of one alone: q(S_i | X), the model's own reading."
+    parser = add_command(subparsers, "tag", description, EXAMPLES)
     options.add_story(parser, blanks=False)
     parser.add_argument(
         "--factors", default="", metavar="NAMES", help="also factors that need a parser: verb; joined by commas"
@@ -33,7 +28,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 def run(args: argparse.Namespace) -> int:
     sentences = options.story(args)
-    tagging = options.narrator(args).tag(sentences, factors=[name for name in args.factors.split(",") if name])
+    tagging = options.load_model(args).tag(sentences, factors=[name for name in args.factors.split(",") if name])
     if args.json:
         show.print_json(tagging.to_json())
         return 0

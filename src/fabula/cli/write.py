@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from fabula.cli import COMMANDS, options, show
+from fabula.cli import add_command, options, show
 
 EXAMPLES = """examples:
   fabula write --sentences 7
@@ -14,13 +14,8 @@ EXAMPLES = """examples:
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    parser = subparsers.add_parser(
-        "write",
-        help=COMMANDS["write"],
-        description="Write a story from nothing but its length and, if you like, its arc.",
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    description = "Write a story from nothing but its length and, if you like, its arc."
+    parser = add_command(subparsers, "write", description, EXAMPLES)
     parser.add_argument("--sentences", type=int, metavar="N", help="how many sentences (the arc's length, else 5)")
     options.add_sampling(parser, write=True)
     options.add_model(parser)
@@ -29,12 +24,8 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 def run(args: argparse.Namespace) -> int:
     chosen = options.chosen(args)
-    narrator = options.narrator(args)
-    written = (narrator.write(args.sentences, **chosen) for _ in range(1))
-    story = show.watch(written, quiet=args.json, doing="writing")
-    if args.json:
-        show.print_json(story.to_json())
-    else:
-        factors = options.factors(narrator, chosen["arc"])
-        print(show.show_filling(story, colour=show.coloured(args.color), verbose=args.verbose, factors=factors))
+    model = options.load_model(args)
+    stories = (model.write(args.sentences, **chosen) for _ in range(1))
+    story = show.watch(stories, quiet=args.json, doing="writing")
+    show.print_filling(story, args, options.factors(model, chosen["arc"]))
     return 0
