@@ -135,8 +135,7 @@ def test_a_bound_measured_again_on_some_stories_decides(records: Records, saved:
     records.write("bound/default", {"system": "default", "stage": "bound", "rows": rows, "n": 10, "stories": stories})
     measured = calibrated_bound(Results(records, FULL), "default", "lm-1024")
     assert measured is not None
-    assert measured.nats.value == pytest.approx(3.0 - saved, abs=1e-6)
-    assert measured.slack == pytest.approx(0.3)
+    assert (measured[0].value, measured[1]) == pytest.approx((3.0 - saved, 0.3), abs=1e-6)
     assert verdict(records, "a well-trained SLDS beats a well-trained LM") == word
 
 
@@ -189,30 +188,12 @@ def test_a_winner_is_chosen_on_other_stories_than_it_is_judged_on(records: Recor
     assert verdict(records, family.replace("the SLDS family", "SLDS with all labels")) != claims.FAILS
 
 
-def test_lds_is_a_rival_too(records: Records) -> None:
-    for name, sampler, value in (("slds", "gibbs-peek", 20.0), ("lm", "rerank", 18.0), ("lds", "gibbs", 21.0)):
-        overlap(records, name, sampler, value + NOISE / 9)
-    family = "the SLDS family wins when the first sentence is given, against LM"
-    assert verdict(records, f"{family}, S2S and LDS") == claims.FAILS
-    assert verdict(records, f"{family} and S2S alone") == claims.HOLDS
-
-
 @pytest.mark.parametrize(("few", "word"), [(50.0, claims.HOLDS), (95.5, claims.INCONCLUSIVE), (99.0, claims.FAILS)])
 def test_control_is_decided_by_the_difference(records: Records, few: float, word: str) -> None:
     control(records, "slds", 96.5)
     for name in ("slds-1", "slds-10", "slds-25", "slds-50"):
         control(records, name, few)
     assert verdict(records, "less supervision loses control") == word
-
-
-def test_softness_explains_only_if_it_fits_better_and_controls_worse(records: Records) -> None:
-    title = "the soft Gumbel-Softmax is why: it fits better and controls worse than a hard one"
-    likelihood(records, "slds-1-hard", authors=155.0)
-    control(records, "slds-1-hard", 80.0)
-    for nll, f1, word in ((150.0, 50.0, claims.HOLDS), (150.0, 90.0, claims.FAILS), (160.0, 50.0, claims.FAILS)):
-        likelihood(records, "slds-1", authors=nll)
-        control(records, "slds-1", f1)
-        assert verdict(records, title) == word
 
 
 def test_most_cells_inconclusive_leave_a_claim_inconclusive() -> None:

@@ -51,24 +51,20 @@ class Job:
     memory_gib: float = 2.0
     """Memory for the scores of a sampler."""
 
+    def out_of_time(self) -> bool:
+        return self.deadline is not None and time.time() >= self.deadline
+
     def check_time(self) -> None:
-        if self.deadline is not None and time.time() >= self.deadline:
+        if self.out_of_time():
             raise OutOfTimeError
 
 
-@dataclass
 class Bench:
     """Corpus, stories and models of one process."""
 
-    job: Job
-
-    @cached_property
-    def records(self) -> Records:
-        return Records(self.job.out)
-
-    @cached_property
-    def device(self) -> torch.device:
-        return pick_device(self.job.device)
+    def __init__(self, job: Job) -> None:
+        self.job, self.records, self.device = job, Records(job.out), pick_device(job.device)
+        self._loaded: dict[str, Checkpoint] = {}
 
     @cached_property
     def corpus(self) -> Corpus:
@@ -86,6 +82,10 @@ class Bench:
     @cached_property
     def rules(self) -> WordRules:
         return WordRules.of(WordTokenizer(self.corpus.vocabulary), self.device)
+
+    @property
+    def device_name(self) -> str:
+        return torch.cuda.get_device_name() if self.device.type == "cuda" else "cpu"
 
     def words(self, row: int) -> list[list[int]]:
         """A test story as word ids."""
@@ -116,8 +116,6 @@ class Bench:
         content["name"] = system.name if system.changes else content["name"]
         return recipe_from(content)
 
-    _loaded: dict[str, Checkpoint] = field(default_factory=dict)
-
     def checkpoint(self, system: System) -> Checkpoint:
         """The system's model; the two loaded last stay in memory, a system and the judge."""
         if system.name not in self._loaded:
@@ -139,13 +137,9 @@ class Bench:
             "recipe": None if system is None else self.checkpoint(system).name,
             "weights": None if system is None else weights_of(self.folder(system)),
             "seed": self.job.seed, "n": n, "kind": kind, "data_hash": self.corpus.hash,
-            "device": device_name(self.device),
+            "device": self.device_name,
             "seconds": round(time.perf_counter() - began, 2),
         }  # fmt: skip
-
-
-def device_name(device: torch.device) -> str:
-    return torch.cuda.get_device_name() if device.type == "cuda" else "cpu"
 
 
 def weights_of(folder: Path) -> str:

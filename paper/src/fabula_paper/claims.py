@@ -91,7 +91,7 @@ def compare_nats(results: Results, ours: str, theirs: str) -> Comparison | None:
     title = f"{BY_NAME[a].title} - {BY_NAME[b].title}"
     measured_again = calibrated_bound(results, a, b) if a_estimate == "iw" and EXACT_RIVALS.get(a) == b else None
     if measured_again is not None:
-        gap, lacks = measured_again.nats, measured_again.slack
+        gap, lacks = measured_again
         text = f"{title}: {shown(gap, ' nats a story')} by a calibrated q on {gap.n} stories (slack {lacks:.2f})"
         return Comparison(text, negated(gap), slack_against=lacks)
     difference = results.nats_difference((a, a_estimate), (b, b_estimate))

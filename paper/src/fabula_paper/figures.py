@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import tomllib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from importlib import resources
@@ -294,42 +294,20 @@ def cross_fitted(candidates: Sequence[tuple[str, FloatArray]]) -> tuple[list[str
     return list(dict.fromkeys(names)), scores
 
 
-@dataclass(frozen=True)
-class CalibratedBound:
-    """A bound measured again by a calibrated q(Z | X) on a random part of the test stories (`bound/<system>`).
+def calibrated_bound(results: Results, system: str, rival: str | None = None) -> tuple[Interval, float] | None:
+    """Nats per story, minus the rival's, by a bound that was measured again on a random part of the stories; its slack.
 
     The mean over all test stories is estimated without bias from what the new bound saves on that part:
         mean over all of (old bound - rival) - mean over the part of (old bound - new bound)
     """
-
-    nats: Interval
-    """Nats per story, minus the rival's if there is one."""
-    slack: float
-    tokens: float
-    """Per story."""
-    record: dict[str, Any]
-
-    def on_scale(self, scale: Callable[[float], float]) -> Interval:
-        """The nats as a perplexity, or as a ratio of perplexities, on an increasing scale."""
-        value, low, high = (scale(math.exp(n / self.tokens)) for n in (self.nats.value, self.nats.low, self.nats.high))
-        return replace(self.nats, value=value, low=low, high=high)
-
-
-def calibrated_bound(results: Results, system: str, rival: str | None = None) -> CalibratedBound | None:
-    """The bound measured again, on all test stories."""
     part, whole = results.get(f"bound/{system}"), results.get(f"likelihood/{system}")
     exact = results.get(f"likelihood/{rival}") if rival else None
     if part is None or whole is None or (rival and exact is None):
         return None
-    old = np.asarray(whole["stories"]["iw"], dtype=np.float64)
-    saved = old[part["rows"]] - np.asarray(part["stories"]["iw"], dtype=np.float64)
+    stories, old = part["stories"], np.asarray(whole["stories"]["iw"], dtype=np.float64)
+    saved = old[part["rows"]] - np.asarray(stories["iw"], dtype=np.float64)
     gap = old - (np.asarray(exact["stories"]["nll"]) if exact else 0.0)
     value = float(gap.mean() - saved.mean())
     se = math.hypot(float(gap.std()) / math.sqrt(len(gap)), float(saved.std(ddof=1)) / math.sqrt(len(saved)))
-    stories = part["stories"]
-    return CalibratedBound(
-        Interval(value, value - 1.96 * se, value + 1.96 * se, se, len(saved)),
-        slack(stories["iw_quarter"], stories["iw_half"], stories["iw"]),
-        float(np.mean(whole["tokens"])),
-        part,
-    )
+    interval = Interval(value, value - 1.96 * se, value + 1.96 * se, se, len(saved))
+    return interval, slack(stories["iw_quarter"], stories["iw_half"], stories["iw"])

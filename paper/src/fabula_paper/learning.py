@@ -21,7 +21,7 @@ from fabula.models.protocol import Model
 from fabula.models.slds import SLDS
 from fabula.training.loop import train
 from fabula.training.resume import read_log
-from fabula_paper.bench import Bench, OutOfTimeError, weights_of
+from fabula_paper.bench import Bench, weights_of
 from fabula_paper.plan import BY_NAME, Unit
 from fabula_paper.records import rounded_list
 
@@ -49,11 +49,9 @@ def train_system(bench: Bench, unit: Unit) -> None:
         recipe, stopped = bench.recipe(system), "epochs"
 
         def report(entry: dict[str, Any]) -> None:
-            now = time.time()
-            if job.train_until is not None and now >= job.train_until:
+            if job.train_until is not None and time.time() >= job.train_until:
                 raise EnoughError
-            if job.deadline is not None and now >= job.deadline:
-                raise OutOfTimeError
+            job.check_time()
 
         try:
             resume = (folder / "resume" / "state.json").exists()

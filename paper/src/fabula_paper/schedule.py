@@ -10,8 +10,8 @@ import os
 import threading
 import time
 import traceback
-from collections.abc import Callable
-from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, wait
+from collections.abc import Callable, Iterable
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
 
@@ -91,98 +91,69 @@ def perform_in_worker(unit: Unit) -> float:
             torch.cuda.empty_cache()
 
 
-class UnitRunner:
-    """Submits ready units to an executor and collects what becomes of them."""
-
-    def __init__(self, job: Job, units: list[Unit], jobs: int, say: Say) -> None:
-        self.job, self.jobs, self.say = job, jobs, say
-        self.records, self.outcome = Records(job.out), Outcome()
-        self.outcome.skipped = [unit.name for unit in units if self.records.done(unit.name)]
-        self.waiting = [unit for unit in units if unit.name not in set(self.outcome.skipped)]
-        self.running: dict[Future[float], Unit] = {}
-        self.died: set[str] = set()
-
-    def run_here(self) -> None:
-        """One unit after the other, in this process; an error ends the call."""
-        bench = Bench(self.job)
-        while (unit := self.next_unit()) is not None:
-            try:
-                self.finish(unit, perform(bench, unit))
-            except OutOfTimeError:
-                return
-
-    def executor(self) -> Executor:
-        context, arguments = multiprocessing.get_context("spawn"), (self.job, os.getpid())
-        workers = min(self.jobs, len(self.waiting))
-        return ProcessPoolExecutor(workers, mp_context=context, initializer=start_worker, initargs=arguments)
-
-    def run_in_pool(self) -> None:
-        while self.waiting and not self.out_of_time():
-            with self.executor() as executor:  # a pool that broke is replaced
-                try:
-                    while self.submit(executor):
-                        for future in wait(self.running, return_when=FIRST_COMPLETED).done:
-                            self.collect(future)
-                    return
-                except BrokenProcessPool:
-                    for unit in self.running.values():
-                        self.retry_once(unit)
-                    self.running.clear()
-
-    def out_of_time(self) -> bool:
-        return self.job.deadline is not None and time.time() >= self.job.deadline
-
-    def next_unit(self) -> Unit | None:
-        """The ready unit of the highest priority; a timing runs alone, after everything else that is ready."""
-        ready = [unit for unit in self.waiting if all(self.records.done(name) for name in unit.needs)]
-        together = [unit for unit in ready if not unit.alone]
-        if self.out_of_time() or any(unit.alone for unit in self.running.values()):
-            return None
-        return together[0] if together else ready[0] if ready and not self.running else None
-
-    def submit(self, executor: Executor) -> bool:
-        """Fill the executor with ready units; returns whether anything runs."""
-        while len(self.running) < self.jobs and (unit := self.next_unit()) is not None:
-            self.running[executor.submit(perform_in_worker, unit)] = unit
-            self.waiting.remove(unit)
-        return bool(self.running)
-
-    def collect(self, future: Future[float]) -> None:
-        error = future.exception()
-        if isinstance(error, BrokenProcessPool):
-            raise error
-        unit = self.running.pop(future)
-        if isinstance(error, OutOfTimeError):
-            self.waiting.append(unit)
-        elif error is not None:
-            self.fail(unit, str(error))
-        else:
-            self.finish(unit, future.result())
-
-    def finish(self, unit: Unit, seconds: float) -> None:
-        self.waiting = [other for other in self.waiting if other is not unit]
-        self.outcome.done.append(unit.name)
-        self.say(f"{unit.name}  {seconds:.1f} s")
-
-    def retry_once(self, unit: Unit) -> None:
-        """Where processes share a card through one server, the fault of one ends them all: each may try again."""
-        if unit.name in self.died and not self.out_of_time():
-            self.fail(unit, "its process died")
-        else:
-            self.died.add(unit.name)
-            self.waiting.insert(0, unit)
-
-    def fail(self, unit: Unit, reason: str) -> None:
-        self.outcome.failed[unit.name] = reason
-        self.say(f"{unit.name}  FAILED: {reason}")
+def next_unit(waiting: list[Unit], running: Iterable[Unit], records: Records, job: Job) -> Unit | None:
+    """The ready unit of the highest priority; a timing runs alone, after everything else that is ready."""
+    busy = list(running)
+    if job.out_of_time() or any(unit.alone for unit in busy):
+        return None
+    ready = [unit for unit in waiting if all(records.done(name) for name in unit.needs)]
+    together = [unit for unit in ready if not unit.alone]
+    return together[0] if together else ready[0] if ready and not busy else None
 
 
 def run_units(job: Job, units: list[Unit], *, jobs: int = 1, say: Say = print) -> Outcome:
     """Do everything that is not done yet and can be done."""
-    runner = UnitRunner(job, units, jobs, say)
+    records, outcome = Records(job.out), Outcome()
+    outcome.skipped = [unit.name for unit in units if records.done(unit.name)]
+    waiting = [unit for unit in units if unit.name not in set(outcome.skipped)]
+
+    def finish(unit: Unit, seconds: float) -> None:
+        outcome.done.append(unit.name)
+        say(f"{unit.name}  {seconds:.1f} s")
+
     if jobs == 1:
-        runner.run_here()
-    else:
-        runner.run_in_pool()
-    runner.outcome.waiting = [unit.name for unit in runner.waiting]
-    return runner.outcome
+        bench = Bench(job)
+        while (unit := next_unit(waiting, (), records, job)) is not None:
+            try:
+                finish(unit, perform(bench, unit))
+            except OutOfTimeError:
+                break
+            waiting.remove(unit)
+    elif waiting:
+        waiting = run_in_pool(job, waiting, records, outcome, jobs, finish)
+        for name, reason in outcome.failed.items():
+            say(f"{name}  FAILED: {reason}")
+    outcome.waiting = [unit.name for unit in waiting]
+    return outcome
+
+
+def run_in_pool(
+    job: Job, units: list[Unit], records: Records, outcome: Outcome, jobs: int, finish: Callable[[Unit, float], None]
+) -> list[Unit]:
+    """Do units in worker processes; returns those that wait for a later call."""
+    waiting, running, broken = list(units), dict[Future[float], Unit](), False
+    context, arguments = multiprocessing.get_context("spawn"), (job, os.getpid())
+    workers = min(jobs, len(units))
+    with ProcessPoolExecutor(workers, mp_context=context, initializer=start_worker, initargs=arguments) as pool:
+        while True:
+            while len(running) < workers and not broken:
+                unit = next_unit(waiting, running.values(), records, job)
+                if unit is None:
+                    break
+                try:
+                    running[pool.submit(perform_in_worker, unit)] = unit
+                    waiting.remove(unit)
+                except BrokenProcessPool:
+                    broken = True
+            if not running:
+                return waiting
+            for future in wait(running, return_when=FIRST_COMPLETED).done:
+                unit, error = running.pop(future), future.exception()
+                # A process that dies breaks the pool; what ran in it waits for the next call.
+                broken = broken or isinstance(error, BrokenProcessPool)
+                if error is None:
+                    finish(unit, future.result())
+                elif isinstance(error, OutOfTimeError) or job.out_of_time():
+                    waiting.append(unit)
+                else:
+                    outcome.failed[unit.name] = "a worker process died" if broken else str(error)

@@ -20,7 +20,7 @@ import numpy as np
 
 from fabula.errors import UserError
 from fabula.metrics.record import rounded
-from fabula_paper.bench import Bench, OutOfTimeError, device_name
+from fabula_paper.bench import Bench, OutOfTimeError
 from fabula_paper.plan import BY_NAME, HUMAN, MIDDLE, SETTINGS, TABLE_SETTINGS, protocol
 from fabula_paper.records import rounded_list
 from fabula_paper.schedule import Outcome, Say
@@ -74,7 +74,7 @@ class Scorer:
         return {
             "stage": kind, "system": system, "detail": detail, "scale": self.job.scale.name, "seed": self.job.seed,
             "data_hash": self.bench.corpus.hash, "kind": "estimate",
-            "device": device_name(self.bench.device) if kind == "surprise" else "cpu",
+            "device": self.bench.device_name if kind == "surprise" else "cpu",
         }  # fmt: skip
 
     def candidates(self, kind: str) -> list[str]:

@@ -9,30 +9,11 @@ from dataclasses import dataclass
 from importlib import resources
 from typing import Any
 
-from fabula_paper.figures import (
-    DASH,
-    LOOKAHEAD_JUDGES,
-    METRICS,
-    NOT_RUN,
-    ROUGE_L_SENTENCES,
-    Figure,
-    Results,
-    calibrated_bound,
-    interval_figure,
-    paper,
-)
-from fabula_paper.plan import (
-    BY_NAME,
-    HUMAN,
-    MIDDLE,
-    PLAIN,
-    SETTINGS,
-    TABLE_SETTINGS,
-    Scale,
-    protocol,
-    samplers_of,
-    timed,
-)
+import numpy as np
+
+from fabula_paper import figures, plan
+from fabula_paper.figures import DASH, METRICS, NOT_RUN, Figure, Results, interval_figure, paper
+from fabula_paper.plan import BY_NAME, HUMAN, MIDDLE, PLAIN, SETTINGS, TABLE_SETTINGS, protocol, samplers_of
 
 SETTING_NAMES = {
     "2": "2nd missing", "4": "4th missing", "12": "1st and 2nd missing", "34": "3rd and 4th missing",
@@ -70,7 +51,7 @@ class Table:
         return [any(row.figures[m].paper is not None for row in self.rows) for m in range(len(self.columns))]
 
 
-def sampler_name(sampler: str, scale: Scale) -> str:
+def sampler_name(sampler: str, scale: plan.Scale) -> str:
     return SAMPLER_NAMES[sampler].format(more=scale.more, samples=scale.samples)
 
 
@@ -93,10 +74,9 @@ def metrics_of(setting: str) -> dict[str, str]:
     """The metrics that compare with the paper's: ROUGE-L of two sentences keeps them apart."""
     if len(SETTINGS[setting]) == 1:
         return METRICS
-    return {
-        ROUGE_L_SENTENCES if metric == "rougeL" else metric: f"{name}, sentences apart" if metric == "rougeL" else name
-        for metric, name in METRICS.items()
-    }
+    names = [*METRICS.values()]
+    keys = ["rouge1", "rouge2", figures.ROUGE_L_SENTENCES, "meteor"]
+    return dict(zip(keys, [*names[:2], f"{names[2]}, sentences apart", names[3]], strict=True))
 
 
 def infilling(results: Results, setting: str) -> Iterator[Row]:
@@ -108,8 +88,8 @@ def infilling(results: Results, setting: str) -> Iterator[Row]:
         tags = "gold tags" if system.reads_tags else "peeks" if sampler.endswith("-peek") else "no"
         n = counts(results.trainings("overlap", system.name, f".{setting}.{sampler}"))
         metrics = {**METRICS, **metrics_of(setting)}
-        figures = tuple(results.overlap(system.name, setting, sampler, metric) for metric in metrics)
-        yield Row((results.title(system), sampler_name(sampler, results.scale), tags, *n), figures)
+        cells = tuple(results.overlap(system.name, setting, sampler, metric) for metric in metrics)
+        yield Row((results.title(system), sampler_name(sampler, results.scale), tags, *n), cells)
 
 
 def programs(results: Results) -> Iterator[Row]:
@@ -118,11 +98,11 @@ def programs(results: Results) -> Iterator[Row]:
         for system in (s for s in results.systems if s.paper):
             name = f"overlap/{system.name}.{setting}.{protocol(system)}"
             record, printed = results.get(name) or {}, paper()["infilling"][setting][system.name]
-            figures = tuple(
+            cells = tuple(
                 Figure(value=record.get(metric), paper=theirs, record=name)
                 for metric, theirs in zip(metrics_of(setting), printed, strict=True)
             )
-            yield Row((SETTING_NAMES[setting], results.title(system)), figures)
+            yield Row((SETTING_NAMES[setting], results.title(system)), cells)
 
 
 def perplexity(results: Results) -> Iterator[Row]:
@@ -135,7 +115,7 @@ def perplexity(results: Results) -> Iterator[Row]:
         nll, ppl = paper()["perplexity"].get(name, (None, None))
         lacks = results.slack(name, honest)
         slack = Figure() if not measured or math.isinf(lacks) else Figure(value=lacks, record=f"likelihood/{name}")
-        figures = (
+        cells = (
             results.likelihood(name, theirs, perplexity=False, paper=nll),
             results.likelihood(name, theirs, paper=ppl),
             results.likelihood(name, "elbo", bound=bound) if system.latent else DASH,
@@ -145,23 +125,27 @@ def perplexity(results: Results) -> Iterator[Row]:
             results.latent(name, "kl_z") if system.latent else DASH,
             results.latent(name, "f1_s", digits=1) if system.has_tags else DASH,
         )
-        yield Row((results.title(system), *counts(measured)), figures)
+        yield Row((results.title(system), *counts(measured)), cells)
 
 
 def calibrated(results: Results) -> Iterator[Row]:
     """Systems whose bound was measured again by a calibrated q."""
     for name, rival in EXACT_RIVALS.items():
-        new, behind = calibrated_bound(results, name), calibrated_bound(results, name, rival)
-        if new is not None:
-            above = None if behind is None else behind.on_scale(lambda value: 100 * (value - 1))
-            figures = (
-                results.likelihood(name, "iw", bound="≤ "),
-                interval_figure(new.on_scale(lambda value: value), f"bound/{name}", bound="≤ "),
-                Figure(value=new.slack, record=f"bound/{name}"),
-                results.likelihood(rival, "nll"),
-                interval_figure(above, f"bound/{name}"),
+        new, behind = figures.calibrated_bound(results, name), figures.calibrated_bound(results, name, rival)
+        if new is not None and behind is not None:
+            tokens, where = float(np.mean(results.trainings("likelihood", name)[0]["tokens"])), f"bound/{name}"
+            ppl, above = (
+                [factor * (math.exp(nats / tokens) - less) for nats in (gap.value, gap.low, gap.high)]
+                for gap, factor, less in ((new[0], 1, 0), (behind[0], 100, 1))
             )
-            yield Row((results.title(BY_NAME[name]), f"{new.record['n']:,}"), figures)
+            cells = (
+                results.likelihood(name, "iw", bound="≤ "),
+                Figure(value=ppl[0], low=ppl[1], high=ppl[2], record=where, bound="≤ "),
+                Figure(value=new[1], record=where),
+                results.likelihood(rival, "nll"),
+                Figure(value=above[0], low=above[1], high=above[2], record=where),
+            )
+            yield Row((results.title(BY_NAME[name]), str(new[0].n)), cells)
 
 
 def control(results: Results) -> Iterator[Row]:
@@ -169,7 +153,7 @@ def control(results: Results) -> Iterator[Row]:
     for system in (s for s in results.systems if s.has_tags or s.reads_tags):
         records = results.trainings("control", system.name)
         record, where = (records or [{}])[0], f"control/{system.name}"
-        figures = (
+        cells = (
             results.control(system.name),
             results.control(system.name, greedy=True),
             Figure(value=record.get("distinct_2"), record=where, digits=3),
@@ -177,7 +161,7 @@ def control(results: Results) -> Iterator[Row]:
             *(results.control(system.name, lex, greedy=greedy) for lex in ("afinn", "nrc") for greedy in (False, True)),
             results.latent(system.name, "f1_s", digits=1) if system.latent else DASH,
         )
-        yield Row((results.title(system), *counts(records)), figures)
+        yield Row((results.title(system), *counts(records)), cells)
 
 
 def human(results: Results) -> Iterator[Row]:
@@ -196,15 +180,15 @@ def errors(results: Results) -> Iterator[Row]:
 
 def middle(results: Results) -> Iterator[Row]:
     """Measures beyond the paper on the middle three sentences."""
-    names = {f"{a}{s}": False for s in LOOKAHEAD_JUDGES for a in (HUMAN, PLAIN)}
+    names = {f"{a}{s}": False for s in figures.LOOKAHEAD_JUDGES for a in (HUMAN, PLAIN)}
     names = {name: False for name in names if "." not in name or results.get(f"lookahead/{name}")}
     for system in results.systems:
         if "sample" in system.stages:
-            names |= {f"{system.name}.{sampler}": sampler in timed(system) for sampler in samplers_of(system)}
+            names |= {f"{system.name}.{sampler}": sampler in plan.timed(system) for sampler in samplers_of(system)}
     for name, is_timed in names.items():
         judge = results.lookahead_judge(name)
-        figures = tuple(middle_figures(results, name, NOT_RUN if is_timed else "–"))
-        yield Row((*way_name(results, name), BY_NAME[judge].title if judge else "–"), figures)
+        cells = tuple(middle_figures(results, name, NOT_RUN if is_timed else "–"))
+        yield Row((*way_name(results, name), BY_NAME[judge].title if judge else "–"), cells)
 
 
 def middle_figures(results: Results, name: str, untimed: str) -> Iterator[Figure]:
@@ -237,17 +221,17 @@ def whole_stories(results: Results) -> Iterator[Row]:
     for system in (s for s in results.systems if "write" in s.stages):
         name, record = f"mauve/{system.name}", results.get(f"mauve/{system.name}") or {}
         low, high = record.get("low"), record.get("high")
-        figures = [Figure(value=record.get("mauve"), low=low, high=high, record=name, digits=3)]
+        cells = [Figure(value=record.get("mauve"), low=low, high=high, record=name, digits=3)]
         cloze = results.get(f"cloze/{system.name}")
         for part in ("story", "ending_only", "difference"):
             if system.reads_tags or "cloze" not in system.stages:
-                figures.append(DASH)
+                cells.append(DASH)
             elif cloze is None or results.loose(system.name):
-                figures.append(Figure(text=NOT_RUN if cloze is None else "bound too loose"))
+                cells.append(Figure(text=NOT_RUN if cloze is None else "bound too loose"))
             else:
                 interval = results.mean(cloze["correct"][part])
-                figures.append(interval_figure(interval, f"cloze/{system.name}", factor=100, digits=1))
-        yield Row((results.title(system),), tuple(figures))
+                cells.append(interval_figure(interval, f"cloze/{system.name}", factor=100, digits=1))
+        yield Row((results.title(system),), tuple(cells))
 
 
 def ratings(results: Results) -> Iterator[Row]:
