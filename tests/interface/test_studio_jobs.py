@@ -19,7 +19,7 @@ import httpx
 import pytest
 
 import fabula
-from fabula.api import Narrator
+from fabula.api import StoryModel
 from fabula.apps.serve import jobs
 from fabula.apps.studio.app import create_app
 from fabula.apps.studio.settings import StudioSettings
@@ -50,13 +50,13 @@ def studio(server: str) -> str:
 @pytest.fixture
 def gate(monkeypatch: pytest.MonkeyPatch) -> Gate:
     """Before every tagging."""
-    made, tag = Gate(), Narrator.tag
+    made, tag = Gate(), StoryModel.tag
 
-    def waiting(self: Narrator, *args: Any, **settings: Any) -> Any:
+    def waiting(self: StoryModel, *args: Any, **settings: Any) -> Any:
         made.wait()
         return tag(self, *args, **settings)
 
-    monkeypatch.setattr(Narrator, "tag", waiting)
+    monkeypatch.setattr(StoryModel, "tag", waiting)
     return made
 
 
@@ -106,15 +106,15 @@ def test_beyond_the_queue_comes_429_and_everybody_else_the_right_answer(
 @pytest.mark.parametrize("path", ["fill", "fill/stream"])
 def test_who_leaves_ends_the_job(studio: str, monkeypatch: pytest.MonkeyPatch, path: str) -> None:
     """A fill without an end, in the real sampler: it stops in the middle of a round, and the next is served."""
-    begun, fill_together = threading.Event(), Narrator.fill_together
+    begun, fill_together = threading.Event(), StoryModel.fill_together
 
-    def endless(self: Narrator, calls: Any, at_once: bool) -> Iterator[Any]:
+    def endless(self: StoryModel, calls: Any, at_once: bool) -> Iterator[Any]:
         while True:
             for _ in fill_together(self, calls):
                 begun.set()
         yield
 
-    monkeypatch.setattr(Narrator, "fill_together", endless)
+    monkeypatch.setattr(StoryModel, "fill_together", endless)
     leave_in_the_middle(studio, path, {"sentences": STORY, "samples": 50}, lambda: begun.wait(SECONDS))
     assert begun.is_set()
     until(lambda: counts(studio) == (0, 0))
@@ -123,14 +123,14 @@ def test_who_leaves_ends_the_job(studio: str, monkeypatch: pytest.MonkeyPatch, p
 
 def test_candidates_come_before_the_end(studio: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first answer is with the client while the sampler is still at work on the second."""
-    gate, fill_together = Gate(), Narrator.fill_together
+    gate, fill_together = Gate(), StoryModel.fill_together
 
-    def held(self: Narrator, calls: Any, at_once: bool) -> Iterator[Any]:
+    def held(self: StoryModel, calls: Any, at_once: bool) -> Iterator[Any]:
         for fillings in fill_together(self, calls):
             yield fillings
             gate.wait()
 
-    monkeypatch.setattr(Narrator, "fill_together", held)
+    monkeypatch.setattr(StoryModel, "fill_together", held)
     body = {"sentences": STORY, "samples": 10}
     with httpx.stream("POST", f"{studio}/api/fill/stream", json=body, timeout=SECONDS) as answer:
         named = (line.removeprefix("event: ") for line in answer.iter_lines() if line.startswith("event: "))
@@ -147,7 +147,7 @@ def test_a_fault_in_a_job_is_told_and_the_worker_goes_on(studio: str, monkeypatc
         raise ZeroDivisionError("a secret of the source")
 
     for name in ("score", "fill_together"):
-        monkeypatch.setattr(Narrator, name, broken)
+        monkeypatch.setattr(StoryModel, name, broken)
     answer = post(studio, "score", {"sentences": TOLD})
     assert (answer.status_code, answer.json()["error"]["status"]) == (500, 500)
     streamed = post(studio, "fill/stream", {"sentences": STORY})
@@ -263,13 +263,13 @@ def test_fills_that_wait_together_are_one_batch_and_each_has_its_own_answer(
 ) -> None:
     """Six alike in one call, another number of samples in a call of its own, a mistake told to its sender alone."""
     sizes: list[int] = []
-    fill_together = Narrator.fill_together
+    fill_together = StoryModel.fill_together
 
-    def counted(self: Narrator, calls: Any, at_once: bool) -> Iterator[Any]:
+    def counted(self: StoryModel, calls: Any, at_once: bool) -> Iterator[Any]:
         sizes.append(len(calls))
         return fill_together(self, calls, at_once)
 
-    monkeypatch.setattr(Narrator, "fill_together", counted)
+    monkeypatch.setattr(StoryModel, "fill_together", counted)
     narrator = fabula.load(random_models / "default")
     asked: list[dict[str, Any]] = [{"sentences": STORY, "seed": n, "samples": 4} for n in range(5)]
     asked += [{"sentences": [None, *TOLD], "seed": 5, "samples": 4}, {"sentences": STORY, "samples": 3}]

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, TypeVar, cast
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, create_model
 
-from fabula.api import Narrator
+from fabula.api import StoryModel
 from fabula.apps.serve.settings import CANDIDATES, CHARACTERS, PIECES, SAMPLES, SEEDS, SENTENCES, USUAL_SAMPLES, WORDS
 from fabula.sampling.protocol import ALIASES, DEFAULT, samplers
 from fabula.sampling.settings import CANDIDATES as SHOWN
@@ -115,11 +115,11 @@ class FillBody(Sampling):
         None, ge=1, le=SAMPLES, description="Stories to draw and choose from; null: the model's own number, at most 50."
     )
 
-    def arguments_for(self, narrator: Narrator) -> dict[str, Any]:
+    def arguments_for(self, model: StoryModel) -> dict[str, Any]:
         """The keyword arguments of this model's `fill`."""
         arguments = self.arguments()
         if self.samples is None:
-            arguments["samples"] = min(narrator.usual_samples(arguments["sampler"]), USUAL_SAMPLES)
+            arguments["samples"] = min(model.usual_samples(arguments["sampler"]), USUAL_SAMPLES)
         return arguments
 
 

@@ -1,6 +1,6 @@
 """An MCP server: the model's five uses as tools for assistants that speak the Model Context Protocol.
 
-Each tool is a method of `Narrator` and answers what the command prints with --json. Schemas come from signatures.
+Each tool is a method of `StoryModel` and answers what the command prints with --json. Schemas come from signatures.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from mcp.server.mcpserver.exceptions import ToolError
 from pydantic import Field
 
 from fabula import __version__
-from fabula.api import Narrator, load
+from fabula.api import StoryModel, load
 from fabula.corpus.read import MAX_SENTENCES, MIN_SENTENCES
 from fabula.errors import UserError
 
@@ -47,7 +47,7 @@ def create_mcp_server(model: str = "default", device: str = "cpu", threads: int 
     lock = threading.Lock()
     loaded = cache(lambda: load(model, device, threads))
 
-    def answer(call: Callable[[Narrator], Any]) -> dict[str, Any]:
+    def answer(call: Callable[[StoryModel], Any]) -> dict[str, Any]:
         with lock:
             try:
                 content: dict[str, Any] = call(loaded()).to_json()

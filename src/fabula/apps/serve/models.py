@@ -6,7 +6,7 @@ import threading
 from collections import OrderedDict
 from typing import Any
 
-from fabula.api import Narrator, describe, find, installed, load
+from fabula.api import StoryModel, describe, find, installed, load
 from fabula.apps.serve.jobs import uninterrupted
 from fabula.errors import UserError
 
@@ -17,10 +17,10 @@ class ModelCache:
     def __init__(self, default: str, device: str = "cpu", loaded: int = 2, threads: int | None = None) -> None:
         self.default, self.device, self.loaded, self.threads = default, device, loaded, threads
         self._folder = find(default)
-        self._models: OrderedDict[str, Narrator] = OrderedDict()
+        self._models: OrderedDict[str, StoryModel] = OrderedDict()
         self._lock = threading.Lock()
 
-    def get(self, name: str | None) -> Narrator:
+    def get(self, name: str | None) -> StoryModel:
         """The loaded model of this name. A request may name an installed model, never a path."""
         name = self.default if name is None else name
         if name != self.default and name not in installed():

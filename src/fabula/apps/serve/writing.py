@@ -15,7 +15,7 @@ from pydantic import Field
 from sse_starlette import EventSourceResponse, ServerSentEvent
 from starlette.types import Message
 
-from fabula.api import Explanation, Filling, Narrator, Score, Tagging
+from fabula.api import Explanation, Filling, Score, StoryModel, Tagging
 from fabula.apps.serve import bodies
 from fabula.apps.serve.bodies import FillBody
 from fabula.apps.serve.jobs import ROWS, BatchedWork, Job, WorkerPool
@@ -103,7 +103,7 @@ def router(models: ModelCache, pool: WorkerPool) -> APIRouter:
     routes = APIRouter(prefix="/api", tags=["writing"], responses=REFUSALS)
     add_fill(routes, models, pool)
 
-    async def one(request: Request, body: bodies.ModelBody, call: Callable[[Narrator], Any]) -> JSONResponse:
+    async def one(request: Request, body: bodies.ModelBody, call: Callable[[StoryModel], Any]) -> JSONResponse:
         def work() -> Iterator[dict[str, Any]]:
             yield call(models.get(body.model)).to_json()
 
