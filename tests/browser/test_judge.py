@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-import re
-import subprocess
-import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe  # type: ignore[import-untyped]
@@ -15,61 +14,48 @@ from machinery import Watch
 from playwright.sync_api import Browser, Page, Route, expect
 
 from fabula import cli
+from fabula.apps.judge.pairs import Pair
+from fabula.apps.judge.routes import create_app
 from fabula.apps.judge.store import Store
+from fabula.apps.judge.study import StudySettings, lay_out
 
 pytestmark = pytest.mark.system
 SCRIPT = "<script>document.title = 'taken'</script><img src=x onerror=\"document.title='taken'\">"
 PAIRS = 5
 
 
-def line(n: int) -> dict[str, object]:
-    """A pair whose first system writes of red things; one of its sentences would like to be a program."""
-    stories = [
-        [f"Kim found box {n}.", f"It was {colour}. {SCRIPT if n == 0 else ''}", f"Kim sang {n}.", f"Kim kept box {n}."]
+def pair(n: int) -> Pair:
+    """A pair whose first system writes of red things; a sentence of the first pair holds a script."""
+    red, blue = (
+        (f"Kim found box {n}.", f"It was {colour}. {SCRIPT if n == 0 else ''}", f"Kim sang {n}.", f"Kim kept box {n}.")
         for colour in ("red", "blue")
-    ]
-    return {"id": f"pair-{n}", "systems": ["SLDS", "LM"], "given": [0, 3], "stories": stories}
+    )
+    return Pair(id=f"pair-{n}", systems=("SLDS", "LM"), given=(0, 3), stories=(red, blue))
 
 
-class Judge:
-    """`fabula judge serve` of a fresh study for two people a pair."""
+class Judge(NamedTuple):
+    """A served study for two people a pair."""
 
-    def __init__(self, folder: Path) -> None:
-        self.db = folder / "study.db"
-        pairs = folder / "pairs.jsonl"
-        pairs.write_text("".join(json.dumps(line(n)) + "\n" for n in range(PAIRS)))
-        assert cli.main(["judge", "new", str(pairs), "--db", str(self.db), "--annotators", "2", "--seed", "4"]) == 0
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "fabula", "judge", "serve", "--db", str(self.db), "--port", "0"],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        assert self.process.stdout is not None
-        told = self.process.stdout.readline()
-        found = re.search(r"/errors: (\S+)\): (http://\S+)/", told)
-        assert found, told
-        self.key, self.url = found[1], found[2]
-        self.store = Store(self.db)
-
-    def stop(self) -> None:
-        self.store.close()
-        self.process.terminate()
-        self.process.wait()
+    url: str
+    store: Store
+    key: str = "the-key"
 
 
 @pytest.fixture
-def judge(tmp_path: Path) -> Iterator[Judge]:
-    judge = Judge(tmp_path)
-    yield judge
-    judge.stop()
+def judge(tmp_path: Path, serving: Callable[[Any], AbstractContextManager[str]]) -> Iterator[Judge]:
+    settings = StudySettings(annotators=2, seed=4)
+    store, server_store = Store(tmp_path / "study.db"), Store(tmp_path / "study.db")
+    store.create_study(lay_out([pair(n) for n in range(PAIRS)], settings), settings)
+    with serving(create_app(server_store, curator="the-key")) as url:
+        yield Judge(url, store)
+    store.close()
 
 
 def story_of(page: Page, colour: str) -> str:
     """The side on which a colour's story stands."""
     sides = {side: page.locator(f"#name-{side} + ol").inner_text() for side in ("left", "right")}
-    (found,) = (side for side, text in sides.items() if f"It was {colour}." in text)
-    return found
+    (side,) = (side for side, text in sides.items() if f"It was {colour}." in text)
+    return side
 
 
 def rate(page: Page, side: str, ratings: list[int]) -> None:
@@ -124,7 +110,7 @@ def test_two_judges_finish_five_pairs_and_the_report_counts_them(
     context.close()
 
     capsys.readouterr()
-    assert cli.main(["judge", "report", "--db", str(judge.db), "--format", "json", "--bootstrap", "20"]) == 0
+    assert cli.main(["judge", "report", "--db", str(judge.store.path), "--format", "json", "--bootstrap", "20"]) == 0
     report = json.loads(capsys.readouterr().out)
     (group,) = report["groups"]
     (comparison,) = group["comparisons"]

@@ -144,9 +144,7 @@ def report(
         times=_quartiles([one.seconds for one in judgements]),
         errors=count_errors(list(pairs.values()), judgements, store.error_sheets()),
         paper_errors=PAPER_ERRORS,
-        machine=None
-        if critic is None
-        else statistics.critic_agreement(*critic, _by_pair(judgements), pairs, repeats, seed),
+        machine=critic and statistics.critic_agreement(*critic, _by_pair(judgements), pairs, repeats, seed),
     )
 
 
