@@ -19,28 +19,8 @@ from fabula.sampling.noise import Noise, seeded
 from fabula.sampling.rules import WordRules
 from fabula.sampling.settings import DecodingConfig
 
-WORDS = [
-    "Tom",
-    "Ann",
-    "Bo",
-    "He",
-    "he",
-    "She",
-    "she",
-    "her",
-    "I",
-    "my",
-    "dog",
-    "mother",
-    "ran",
-    "sat",
-    "the",
-    ".",
-    "Then",
-    "Friday",
-    "friday",
-    "on",
-]
+TYPES = "Tom Ann Bo He he She she her I my dog mother ran sat the . Then Friday friday on"
+WORDS = TYPES.split()
 VOCABULARY = Vocabulary((*SPECIALS, *WORDS))
 PEOPLE = People(("Tom", "Bo"), ("Ann",))
 RULES = WordRules.of(WordTokenizer(VOCABULARY), "cpu", PEOPLE.names)

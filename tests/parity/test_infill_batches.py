@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 import torch
 
@@ -14,7 +12,7 @@ from fabula.models.protocol import Model
 from fabula.models.scaffold import allowed_states
 from fabula.models.settings import DynamicsSettings, LanguageSettings, ModelSettings, RecognitionSettings
 from fabula.models.slds import SLDS
-from fabula.sampling import latents, smc
+from fabula.sampling import smc
 from fabula.sampling.batch import InfillBatch, infill_batch
 from fabula.sampling.driver import Answer, draw, fill_batch
 from fabula.sampling.noise import Noise, seeded
@@ -119,14 +117,6 @@ def test_the_seed_decides(kind: str, encoder: str, settings: FillSettings) -> No
     assert not same(first, other)
 
 
-def test_candidates_are_distinct_and_ranked() -> None:
-    model = a_model("slds", "sentence")
-    for found, *_ in fill(model, range(6), WAYS[3][2], SEEDS, 5):
-        scores = [f.score for f in found]
-        assert scores == sorted(scores, reverse=True)
-        assert len({f.X.numpy().tobytes() for f in found}) == len(found)
-
-
 @pytest.mark.parametrize("particles", [1, 2, 5, 12])
 def test_smc_says_how_it_moved_with_its_last_round_only(particles: int) -> None:
     """Two particle groups, the first a fifth; with fewer than five particles there is only one of them."""
@@ -134,19 +124,6 @@ def test_smc_says_how_it_moved_with_its_last_round_only(particles: int) -> None:
     rounds = list(draw(a_model("slds", "sentence"), RULES, a_page(range(1)), settings, [seeded(0)]))
     assert [len(r.score) for r, _ in rounds] == {1: [1], 2: [2], 5: [1, 4], 12: [2, 10]}[particles]
     assert [movement is not None for _, movement in rounds] == [False] * (len(rounds) - 1) + [True]
-
-
-def test_smc_finds_its_tag_paths_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    calls = []
-    real = latents.find_paths
-
-    def counted(*arguments: Any) -> list[latents.Paths]:
-        calls.append(len(arguments))
-        return real(*arguments)
-
-    monkeypatch.setattr(smc, "find_paths", counted)
-    fill(a_model("slds", "sentence"), range(6), WAYS[4][2], SEEDS)
-    assert len(calls) == 1
 
 
 def test_resampling_keeps_the_total_weight_of_a_group() -> None:

@@ -138,9 +138,9 @@ def _kind(hint: Any) -> dict[str, Any]:
 
 
 def chosen(args: argparse.Namespace) -> dict[str, Any]:
-    """What the arguments of `add_sampling` say, as `StoryModel.fill` and `StoryModel.write` take it; None: not said."""
-    said = {key: getattr(args, key) for key in ("candidates", "sampler", "seed", *args.settings)}
-    return {**said, "arc": None if args.arc is None else ";".join(args.arc), "starts": starts(args)}
+    """The arguments of `add_sampling` as `fill` and `write` of a model take them; None where nobody chose a value."""
+    values = {key: getattr(args, key) for key in ("candidates", "sampler", "seed", *args.settings)}
+    return {**values, "arc": None if args.arc is None else ";".join(args.arc), "starts": starts(args)}
 
 
 def load_model(args: argparse.Namespace) -> StoryModel:

@@ -50,7 +50,10 @@ function render(doc, ui) {
   if (![...bold.options].some((option) => option.value === value)) bold.append(h("option", { value }, value));
   keep(bold, { value });
   const name = ui.models.some((one) => one.name === doc.model) ? doc.model : ui.model;
-  const { labels, factors } = ui.models.find((one) => one.name === name) ?? {};
+  const { labels, factors, settings } = ui.models.find((one) => one.name === name) ?? {};
+  const usual = (settings?.smc ?? settings?.rerank)?.temperature;
+  const asUsual = [...bold.options].find((option) => option.value === "");
+  keep(asUsual, { textContent: usual === undefined ? "as usual" : `as usual (${usual})` });
   if (labels?.length && labels.join() !== ui.labels.join()) ui.labels = labels;
   ui.factors = factors ?? null;
   $("model-field").hidden = ui.models.length < 2;
