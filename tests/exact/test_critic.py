@@ -17,7 +17,7 @@ from fabula.models.decoders.fuse import fuse
 from fabula.models.decoders.gguf import read_gguf
 from fabula.models.decoders.narrator import NarratorDecoder
 from fabula.models.decoders.network import Network
-from fabula.models.decoders.rows import END, FREE, row
+from fabula.models.decoders.rows import END, FREE, MOOD_TOKENS, row
 from fabula.models.decoders.transformer import Sizes
 from fabula.models.io.pretrained import ABOUT_CRITIC, load_adapter, load_critic
 from fabula.models.narrator import NarratorModel
@@ -201,7 +201,9 @@ def test_a_critic_that_could_not_be_loaded_is_tried_again() -> None:
             raise UserError("not there")
         return found
 
-    model = NarratorModel(NarratorDecoder.__new__(NarratorDecoder), Scaffold.__new__(Scaffold), load)
+    decoder = NarratorDecoder.__new__(NarratorDecoder)
+    decoder.tags = MOOD_TOKENS
+    model = NarratorModel(decoder, Scaffold.__new__(Scaffold), load)
     with pytest.raises(UserError, match="not there"):
         _ = model.critic
     assert model.critic is found

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import pytest
 import torch
@@ -31,9 +30,7 @@ class ByFirstLetter:
 
 
 class Tagged(ToyModel):
-    @property
-    def tagger(self) -> Any:
-        return ByFirstLetter()
+    tagger = ByFirstLetter()
 
 
 @pytest.mark.parametrize("asked", [0, 1])

@@ -3,9 +3,9 @@
     q(Z | S, phi) ∝ prod_i p(Z_i | Z_{i-1}, S_i) phi_i(Z_i),      Z_0 = 0
 
 Z is jointly Gaussian with a block-tridiagonal precision Λ (D x D blocks) and information vector h. One Cholesky
-factorisation Λ = L Lᵀ, block by block, gives everything: joint draws solve Lᵀ Z = L⁻¹ h + eps, their density needs only
-eps and the diagonal of L, and the integral of all potentials comes along. A missing sentence has a potential of
-precision zero and simply adds nothing to Λ.
+factorisation Λ = L Lᵀ, block by block, gives everything: joint draws solve Lᵀ Z = L⁻¹ h + eps, and their density needs
+only eps and the diagonal of L. The integral of all potentials follows too. A missing sentence has a potential of
+precision zero and adds nothing to Λ.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ wrote it so far:
 
 where b_i is the mean of v_i over people's stories: after one line nothing can have gone wrong, so values begin high.
 
-It was trained to distinguish people's stories from a narrator's samples and from corrupted stories, each paired with
+It was trained to distinguish people's stories from a narrator's samples and from corrupted stories. Each is paired with
 the same story by a person, so that neither length nor subject decides (`training/losses/critic.py`). Training stories
 have five sentences: a longer story is read five at a time, and its value is the mean of these readings.
 """

@@ -76,9 +76,9 @@ class MixedDynamics(Dynamics):
 
         A[s] = 1/F sum_f sum_r w_f[v_f(s), r] A_r,   w_f[v] a point of the simplex,   A_r = diag(a_r) + U_r V_r^T
 
-    and bias and Sigma likewise, where v_f(s) is factor f's value in the state s. Every value has a point and no state
-    has a matrix of its own, so a product of factors has as many parameters as its factors. With one factor, one
-    primitive for each state and the points in the corners these are the dynamics of the paper.
+    and bias and Sigma likewise, where v_f(s) is factor f's value in the state s. Every value has a point, and no state
+    has its own matrix: parameters grow with the factors, not with their product. With one factor, one primitive for
+    each state and the points in the corners these are the dynamics of the paper.
     """
 
     V: Tensor | None

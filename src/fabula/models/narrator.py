@@ -15,7 +15,6 @@ from threading import Lock
 import torch
 from torch import Tensor
 
-from fabula.corpus.states import StateSpace
 from fabula.corpus.taggers.protocol import Tagger
 from fabula.models.batch import Batch
 from fabula.models.critic import Critic
@@ -36,15 +35,12 @@ class NarratorModel(Model):
         critic: Callable[[], Critic] | None = None,
         tagger: Tagger | None = None,
     ) -> None:
-        """`critic` loads it: not before somebody asks for it. `tagger` gave the tags of the training stories."""
+        """`critic` loads the critic when it is first needed; `tagger` gave the tags of the training stories."""
         super().__init__()
-        self._decoder, self.scaffold, self._load_critic, self._tagger = decoder, scaffold, critic, tagger
+        self._decoder, self.scaffold, self._load_critic, self.tagger = decoder, scaffold, critic, tagger
+        self.partial_states = decoder.tags.states
         self._loading: Future[Critic] | None = None
         self._lock = Lock()
-
-    @property
-    def tagger(self) -> Tagger | None:
-        return self._tagger
 
     def expect_critic(self) -> None:
         with self._lock:
@@ -60,20 +56,12 @@ class NarratorModel(Model):
         try:
             return None if loading is None else loading.result()
         except Exception:
-            self._loading = None  # whoever asks again has it tried again
+            self._loading = None  # the next use tries again
             raise
-
-    @property
-    def K(self) -> int:
-        return self.scaffold.K
 
     @property
     def p_S(self) -> Scaffold:
         return self.scaffold
-
-    @property
-    def partial_states(self) -> StateSpace:
-        return self._decoder.tags.states
 
     @property
     def decoder(self) -> NarratorDecoder:

@@ -77,13 +77,17 @@ class Model(nn.Module, ABC):
     """Whether the model is p(X | S): it can neither score nor write without a tag for every sentence."""
     sampling_defaults: Mapping[str, Mapping[str, Any]] = {}
     """By sampler: settings that suit this model better than the sampler's defaults (`sampling` in its config.json)."""
+    tagger: Tagger | None = None
+    """What checks the tags of written sentences; None: nothing does."""
+    partial_states: StateSpace | None = None
+    """The states whose factors the decoder reads one by one (`StateSpace.number`); None: whole states only."""
     renamed: ClassVar[Mapping[str, str]] = {}
     """Prefixes of weights that older checkpoints call otherwise: their name -> today's."""
 
     @property
     def K(self) -> int:
         """States of S_i; 1 where there are no tags."""
-        return 1
+        return 1 if self.p_S is None else self.p_S.K
 
     @property
     def D(self) -> int:
@@ -120,11 +124,6 @@ class Model(nn.Module, ABC):
         return None
 
     @property
-    def tagger(self) -> Tagger | None:
-        """What checks the tags of written sentences; None: nothing does."""
-        return None
-
-    @property
     def critic(self) -> Critic | None:
         """What judges how well a story holds together; None: nothing does."""
         return None
@@ -145,11 +144,6 @@ class Model(nn.Module, ABC):
     @property
     def p_S(self) -> Scaffold | None:
         """p(S), a Markov chain over states; None for a model that only conditions on tags, or has none."""
-        return None
-
-    @property
-    def partial_states(self) -> StateSpace | None:
-        """The states whose factors the decoder reads one by one (`StateSpace.number`); None: whole states only."""
         return None
 
     @abstractmethod

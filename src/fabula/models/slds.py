@@ -62,10 +62,6 @@ class SLDS(Model):
         return self.language
 
     @property
-    def K(self) -> int:
-        return self.scaffold.K
-
-    @property
     def D(self) -> int:
         return self.dynamics.D
 

@@ -56,8 +56,8 @@ class Cache:
     def of_rows(self, slot: Int[Tensor, " row"], lengths: Int[Tensor, " row"], room: int) -> Cache:
         """A copy whose slots are these rows, each with its first tokens, and room for `room` of them.
 
-        Rows at one slot and of one length are a group from now on, whose tokens so far are its prefix, if groups are
-        of one size. (On a GPU one product over all places is faster.)
+        Rows at one slot and of one length become a group, if groups are of one size: their tokens so far are its
+        prefix. (On a GPU one product over all places is faster.)
         """
         places = int(lengths.max())
         if self.entries.device.type == "cpu" and places:

@@ -1,14 +1,14 @@
 """The weights of the inference network from a base and its adapter: merged, norms folded in, and turned.
 
-A weight vector of a norm is folded into the maps that read it. Then the network's inner vector x may be turned by any
-orthogonal matrix R without a change to the function, because rms_norm(x R) = rms_norm(x) R:
+A norm's weight vector is folded into the maps that read it. Then any orthogonal matrix R may turn the inner vector x
+without a change to the function, because rms_norm(x R) = rms_norm(x) R:
 
     x' = x R;   maps that read x: W' = W diag(norm) R;   maps that write it: W' = R^T W
 
 SmolLM2 keeps a few very large numbers in x, beside which 7 bits leave little for the others; turned, they are spread
 over all places, and quantising costs a tenth of what it did (benchmarks/README.md). Values are turned in the same way
-between their map and attention's output map, and so are the inputs of the map down, thirty-two at a time: no map stands
-before them that could do it, so the network does (`Network.turn`).
+between their map and attention's output map. The inputs of the map down are turned thirty-two at a time: no map stands
+before them, so the network does it (`Network.turn`).
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
     x = x + attention(rms_norm(x)),  x = x + W_down (silu(W_gate h) * W_up h),  h = rms_norm(x)
 
-Grouped-query attention with rotary positions; the output layer is the embedding. GGUF keeps the rows of the query and
-key maps so that rotary pairs are neighbours (2i, 2i + 1), which is how they are rotated here.
+Grouped-query attention with rotary positions; the output layer is the embedding. GGUF orders the rows of the query and
+key maps so that rotary pairs are neighbours (2i, 2i + 1).
 """
 
 from __future__ import annotations
