@@ -81,7 +81,7 @@ def test_an_adapters_recipe(to_toml: Callable[[dict[str, Any]], str], tmp_path: 
 
 
 def test_parts_are_shared_out_whole() -> None:
-    assert [list(Processes(rank, 2).own(6)) for rank in (0, 1)] == [[0, 2, 4], [1, 3, 5]]
+    assert [list(Processes(rank, 2).share(6)) for rank in (0, 1)] == [[0, 2, 4], [1, 3, 5]]
     assert Processes(1, 4).parts(0) == 4
     with pytest.raises(UserError, match=r"train.parts is 3, which 2 processes cannot share"):
         Processes(0, 2).parts(3)

@@ -9,11 +9,8 @@ from fabula.corpus.read import Story
 from fabula.corpus.taggers.sentiment import VaderTagger
 from fabula.corpus.tokenize import tokenise_many
 from fabula.corpus.toy import (
-    ARCS,
     HEROES,
-    LENGTHS,
     SCENARIOS,
-    draw_slots,
     toy_splits,
     toy_stories,
 )
@@ -44,14 +41,6 @@ def test_vader_agrees_with_every_sentence(stories: list[Story]) -> None:
         assert labels == story.tags
         found.update(tag for tag in story.tags or () if tag is not None)
     assert min(found.values()) > 0.15 * found.total()
-
-
-def test_every_arc_fills_every_length() -> None:
-    for arc in ARCS:
-        for length in LENGTHS:
-            slots = draw_slots(arc, length)
-            assert len(slots) == length
-            assert (slots[0], slots[-1]) == ("opening", "ending")
 
 
 def test_hero_and_pronoun_agree(stories: list[Story]) -> None:

@@ -38,8 +38,8 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser.add_argument("recipe", nargs="?", type=Path, metavar="RECIPE.toml", help="what to train, and how")
     parser.add_argument("--data", type=Path, metavar="DIR", help="a folder made by fabula prepare")
     parser.add_argument("--out", type=Path, metavar="RUN", help="where the checkpoint and the log go")
-    own = "begin from this model's weights, on stories of your own; without RECIPE.toml, by its own recipe"
-    parser.add_argument("--from", dest="start", metavar="NAME|RUN", help=own)
+    begin = "begin from this model's weights, on stories of your own; without RECIPE.toml, by its own recipe"
+    parser.add_argument("--from", dest="start", metavar="NAME|RUN", help=begin)
     options.add_device(parser, "auto")
     parser.add_argument("--resume", action="store_true", help="continue the run in RUN, exactly where it stopped")
     parser.add_argument("--force", action="store_true", help="start again over a run that is already in RUN")

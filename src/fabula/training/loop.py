@@ -111,7 +111,7 @@ class Run:
         for group in self.optimiser.param_groups:
             group["lr"] = group["full_rate"] * rate
         self.optimiser.zero_grad(set_to_none=True)
-        for part in self.processes.own(self.parts):
+        for part in self.processes.share(self.parts):
             if self.parts > 1:
                 seed_part(self.settings.seed, p.step, part)
             if len(examples := batch[part :: self.parts]):
@@ -141,10 +141,10 @@ class Run:
         """Bring the sums to the host, and stop if the loss is not finite in any process."""
         self.first_bad = self.processes.largest(self.first_bad)
         if int(self.first_bad) >= 0:
-            kept = f"the last good checkpoint is kept in {self.out}"
-            kept = kept if self.progress.best_epoch >= 0 else "no epoch had ended, so nothing is kept"
-            lower = "lower the learning rate or the gradient norm (clip) and train again"
-            raise UserError(f"the loss became NaN or infinite at step {int(self.first_bad)}; {kept}: {lower}")
+            saved = f"the last good checkpoint is kept in {self.out}"
+            saved = saved if self.progress.best_epoch >= 0 else "no epoch had ended, so nothing is kept"
+            advice = "lower the learning rate or the gradient norm (clip) and train again"
+            raise UserError(f"the loss became NaN or infinite at step {int(self.first_bad)}; {saved}: {advice}")
         for name, value in zip(self.learner.terms, self.processes.total(self.sums).tolist(), strict=True):
             self.progress.sums[name] = self.progress.sums.get(name, 0.0) + value
         self.sums.zero_()

@@ -41,7 +41,7 @@ class Processes:
             raise UserError(message, field="parts")
         return wanted or self.count
 
-    def own(self, parts: int) -> range:
+    def share(self, parts: int) -> range:
         """The parts that this process works on."""
         return range(self.rank, parts, self.count)
 

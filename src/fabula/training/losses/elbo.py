@@ -68,8 +68,8 @@ def terms(
         if posterior == "switching":
             s = gumbel_softmax(evidence.log_q_S, 1.0, True, generator).detach().round()
     noise = model.noise_for(batch, generator)
-    heard = evidence._replace(phi=evidence.phi.where(observed))
-    draw = model.draw(heard, s, present, noise, posterior or settings.posterior)
+    evidence = evidence._replace(phi=evidence.phi.where(observed))
+    draw = model.draw(evidence, s, present, noise, posterior or settings.posterior)
     with networks:
         paper = settings.kind == "paper"
         log_p_X = model.log_p_X_mixed(batch, draw.Z, s) if paper else model.log_p_X(batch, draw.Z, seen).sum(-1)
