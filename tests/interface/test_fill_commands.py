@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import fabula
-from fabula.cli import Parser, evaluate, fill, models, score, tag, write
+from fabula.cli import Parser, fill, models, score, tag, write
 from fabula.corpus.vocabulary import SPECIALS, Vocabulary
 from fabula.errors import UserError
 from fabula.models.build import build
@@ -108,12 +108,6 @@ def test_a_missing_sentence_is_for_fill(command: Any) -> None:
         run(command, "Tom was sad.", "_")
 
 
-def test_no_model_says_what_to_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("FABULA_MODELS", str(tmp_path))
-    with pytest.raises(UserError, match="fabula demo"):
-        run(fill, *STORY)
-
-
 @pytest.mark.parametrize(
     ("place", "what"), [("none", "is no folder"), ("file", "is no folder"), ("empty", "holds no model")]
 )
@@ -161,17 +155,6 @@ def test_the_same_seed_gives_the_same_bytes(command: Any, capsys: pytest.Capture
         "candidates", "model", "sampler", "samples", "drawn", "seed", "diagnostics", "notes", "names"
     }  # fmt: skip
     assert len(answer["candidates"][0]["sentences"]) == 4
-
-
-def test_command_line_and_python_give_the_same_answer(capsys: pytest.CaptureFixture[str]) -> None:
-    run(
-        fill, *STORY, "--arc=-?.+", "--candidates", "2", "--samples", "8", "--sampler", "gibbs", "--seed", "5", "--json"
-    )
-    told = json.loads(capsys.readouterr().out)
-    filling = fabula.load("default").fill(
-        STORY, arc="- ? . +", candidates=2, samples=8, sampler="gibbs", seed=5
-    )  # fmt: skip
-    assert told == json.loads(json.dumps(filling.to_json()))
 
 
 @pytest.mark.parametrize("kind", ["lm", "s2s"])
@@ -234,23 +217,6 @@ def test_the_usual_temperature_is_the_one_the_help_names(capsys: pytest.CaptureF
         with pytest.raises(SystemExit):
             run(command, "--help", "--model", "lds")
         assert f"({TEMPERATURE}; for gibbs 1)" in " ".join(capsys.readouterr().out.split())
-
-
-def test_evaluate_draws_its_bar_in_a_terminal_only(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    asked = []
-
-    def measured(*_: Any, bar: bool, **__: Any) -> dict[str, Any]:
-        asked.append(bar)
-        return {"recipe": "r", "n": 1, "samples": 1, "kinds": {}}
-
-    monkeypatch.setattr("fabula.metrics.measure.measure_likelihood", measured)
-    for terminal, extra in ((True, []), (False, []), (True, ["--json"])):
-        monkeypatch.setattr("sys.stderr.isatty", lambda terminal=terminal: terminal)
-        run(evaluate, "likelihood", "--stories", str(tmp_path / "s.jsonl"), *extra)
-    assert asked == [True, False, False]
-    assert "\r" not in capsys.readouterr().err
 
 
 def test_what_is_printed_tells_given_from_written(capsys: pytest.CaptureFixture[str]) -> None:
@@ -383,15 +349,3 @@ def test_models_lists_what_is_installed(folder: Path, capsys: pytest.CaptureFixt
     printed = capsys.readouterr()
     assert "ppl 12.5" in printed.out
     assert printed.err == ""
-
-
-@pytest.mark.parametrize("command", [fill, write, tag, score, models])
-def test_every_option_is_documented(command: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    parser = Parser()
-    command.add_parser(parser.add_subparsers())
-    with pytest.raises(SystemExit):
-        parser.parse_args([command.__name__.rsplit(".", 1)[-1], "--help"])
-    assert "examples:" in capsys.readouterr().out
-    (action,) = parser._subparsers._group_actions  # type: ignore[union-attr]
-    (own,) = action.choices.values()  # type: ignore[union-attr]
-    assert all(option.help for option in own._actions)

@@ -65,18 +65,6 @@ def trained(prepared: Path, kind: str) -> Path:
     return run
 
 
-def test_its_tags_are_prepared_trained_and_asked_for(prepared: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    corpus = Corpus.open(prepared)
-    assert (corpus.labels, corpus.tagger) == (("short", "long"), {"tagger": "length", "limit": 5})
-    assert {int(tag) for tag in corpus.split("train").tags} == {0, 1}
-    run = trained(prepared, "slds")
-    capsys.readouterr()
-    call = ["fill", "--model", str(run), "--arc", "? long ?", "--samples", "4", "--json", *GIVEN]
-    assert main(call) == 0
-    answer = json.loads(capsys.readouterr().out)
-    assert {c["sentences"][1]["tag"] for c in answer["candidates"]} == {"long"}
-
-
 def test_a_model_without_a_posterior_of_tags_asks_its_own_tagger(prepared: Path) -> None:
     """The checkpoint names the tagger and its settings: another limit gives other tags."""
     narrator = load(trained(prepared, "s2s"))

@@ -46,12 +46,6 @@ def client(
         ),
         (
             "fill",
-            {"sentences": STORY, "seed": 6},
-            lambda n: n.fill(STORY, seed=6),
-            ["fill", *GIVEN, "--seed", "6"],
-        ),
-        (
-            "fill",
             {
                 "sentences": STORY,
                 "arc": ["negative", None, "neutral", "positive"],
@@ -75,7 +69,6 @@ def client(
             lambda _: fabula.load("lm").fill(STORY, samples=8),
             ["fill", *GIVEN, "--model", "lm", "--samples", "8"],
         ),
-        ("write", {"seed": 3}, lambda n: n.write(seed=3), ["write", "--seed", "3"]),
         (
             "write",
             {"sentences": 3, "arc": ["negative", "neutral", None], "candidates": 2, "samples": 4},
@@ -83,21 +76,19 @@ def client(
             ["write", "--sentences", "3", "--arc=-.?", "--candidates", "2", "--samples", "4"],
         ),
         ("tag", {"sentences": TOLD}, lambda n: n.tag(TOLD), ["tag", *TOLD]),
-        ("tag", {"sentences": TOLD[:1]}, lambda n: n.tag(TOLD[:1]), ["tag", *TOLD[:1]]),
         (
             "score",
             {"sentences": TOLD, "seed": 4, "samples": 7},
             lambda n: n.score(TOLD, seed=4, samples=7),
             ["score", *TOLD, "--seed", "4", "--samples", "7"],
         ),
-        ("score", {"sentences": TOLD}, lambda n: n.score(TOLD), ["score", *TOLD]),
     ],
 )
 def test_command_line_python_and_http_agree(
     client: httpx.Client,
     path: str,
     body: dict[str, Any],
-    call: Callable[[fabula.api.Narrator], Any],
+    call: Callable[[fabula.StoryModel], Any],
     words: list[str],
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -110,11 +101,11 @@ def test_command_line_python_and_http_agree(
 
 
 def test_what_only_python_and_http_have_agrees(client: httpx.Client) -> None:
-    narrator = fabula.load("default")
+    model = fabula.load("default")
     why = client.post("/api/explain", json={"sentences": TOLD, "arc": [None, None, "positive"], "seed": 8}).json()
-    assert why == json.loads(json.dumps(narrator.explain(TOLD, arc="??+", seed=8).to_json()))
+    assert why == json.loads(json.dumps(model.explain(TOLD, arc="??+", seed=8).to_json()))
     moods = client.post("/api/posterior", json={"sentences": STORY, "seed": 8}).json()
-    told = narrator.posterior(STORY, seed=8).to_json()
+    told = model.posterior(STORY, seed=8).to_json()
     assert moods == {name: told[name] for name in ("tags", "samples", "seed", "model")}
 
 

@@ -187,17 +187,19 @@ def _prepare(
            "version": {"fabula": __version__, **made_with}}  # fmt: skip
     with faults_of(target), work_folder(target, job, settings.force) as work:
         encoded: dict[str, Split] = {}
-        own: tuple[str, ...] | None = None
+        own_labels: tuple[str, ...] | None = None
         with Encoders(processes) as encoders:
             for name, items in splits.items():
                 split = encoded[name] = Split(work, name, settings.shard_rows)
-                split.encode(_check_labels(items, own), encoders, None if settings.own_tags else tagger)
+                split.encode(_check_labels(items, own_labels), encoders, None if settings.own_tags else tagger)
                 _check_usable(split, provenance)
-                own = _own_labels(encoded["train"], settings)
+                own_labels = _own_labels(encoded["train"], settings)
         folder = work / "corpus"
         shutil.rmtree(folder, ignore_errors=True)  # of a run that was killed
         folder.mkdir()
-        report = _write(folder, encoded, settings, own, {"provenance": provenance, "made_with": made_with}, str(out))
+        report = _write(
+            folder, encoded, settings, own_labels, {"provenance": provenance, "made_with": made_with}, str(out)
+        )
         move_into_place(folder, target)
     return report
 
@@ -206,21 +208,23 @@ def _write(
     folder: Path,
     splits: Mapping[str, Split],
     settings: PrepareSettings,
-    own: tuple[str, ...] | None,
+    own_labels: tuple[str, ...] | None,
     about: dict[str, Any],
     out: str,
 ) -> Report:
     """All files of the prepared folder, the manifest last."""
-    labels = settings.tagger.labels if own is None else own
-    tagging = settings.tagger.settings if own is None else {"tagger": OWN}
-    states = states_of(settings.tagger) if own is None else StateSpace.single(OWN, own)
+    labels = settings.tagger.labels if own_labels is None else own_labels
+    tagging = settings.tagger.settings if own_labels is None else {"tagger": OWN}
+    states = states_of(settings.tagger) if own_labels is None else StateSpace.single(OWN, own_labels)
     vocabulary = Vocabulary.from_counts(splits["train"].words, settings.cutoff)
     write(folder / VOCABULARY, vocabulary.to_json().encode())
     files = {VOCABULARY: file_entry(folder / VOCABULARY)}
     reports: dict[str, SplitReport] = {}
     transitions = {}
     for name, split in splits.items():
-        entries, tags, transitions[name] = split.write(folder, vocabulary, labels, own is not None, settings.smoothing)
+        entries, tags, transitions[name] = split.write(
+            folder, vocabulary, labels, own_labels is not None, settings.smoothing
+        )
         files |= entries
         by_label = dict(zip(labels, tags[1:].tolist(), strict=True))
         reports[name] = SplitReport(*split.totals, split.unknown, by_label, int(tags[0]), split.rejections)
