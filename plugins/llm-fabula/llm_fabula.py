@@ -20,7 +20,7 @@ def register_models(register: Any) -> None:
 
 
 @cache
-def _narrator(name: str) -> Any:
+def _model(name: str) -> Any:
     import fabula
 
     return fabula.load(name)
@@ -50,18 +50,19 @@ class FabulaModel(llm.Model):
 
         if prompt.system:
             raise llm.ModelError("Fabula follows no instructions: it takes no system prompt")
-        chosen = prompt.options
-        settings = {} if chosen.temperature is None else {"temperature": chosen.temperature}
+        options = prompt.options
+        settings = {} if options.temperature is None else {"temperature": options.temperature}
         try:
-            found = complete(
-                _narrator(self.name), prompt.prompt or "", chosen.ending or "", sentences=chosen.sentences,
-                arc=chosen.arc, seed=chosen.seed or 0, **settings,
+            completion = complete(
+                _model(self.name), prompt.prompt or "", options.ending or "", sentences=options.sentences,
+                arc=options.arc, seed=options.seed or 0, **settings,
             )  # fmt: skip
         except UserError as error:
             raise llm.ModelError(str(error)) from error
-        best = found.passages[0]
-        response.set_usage(input=found.prompt_tokens, output=best.tokens)
-        response.response_json = {"tags": list(best.tags), "seed": chosen.seed or 0, "notes": list(found.filling.notes)}
+        best = completion.passages[0]
+        response.set_usage(input=completion.prompt_tokens, output=best.tokens)
+        notes = list(completion.filling.notes)
+        response.response_json = {"tags": list(best.tags), "seed": options.seed or 0, "notes": notes}
         pieces = [best.pieces[0].lstrip(), *best.pieces[1:-1], *(piece.rstrip() for piece in best.pieces[1:][-1:])]
         yield from pieces if stream else ["".join(pieces)]
 
