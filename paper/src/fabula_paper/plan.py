@@ -98,8 +98,6 @@ class Scale:
     """Samples of the baselines. The paper's value."""
     more: int = 500
     """Samples of bridge-more and bridge-sharp."""
-    agreeing: int = 400
-    """Samples of consensus."""
     written: int | None = None
     """Stories written from their tags; None: the whole test split."""
     runs: int = 5
@@ -123,7 +121,7 @@ class Scale:
 
 FULL = Scale()
 SMALL = Scale(
-    name="small", stories=24, samples=6, reranked=24, more=30, agreeing=24, written=24, runs=2,
+    name="small", stories=24, samples=6, reranked=24, more=30, written=24, runs=2,
     bound_samples=4, read=4, timed=4, resamples=200, shown=3, pairs=6, toy=900,
     changes={
         "model.language.embedding": 24, "model.language.hidden": 48, "model.dynamics.latent": 6,
@@ -161,7 +159,7 @@ def samplers_of(system: System) -> tuple[str, ...]:
     if system.repeats:
         return ("gibbs-peek",)
     if system.name == SHIPPED:
-        return ("gibbs-peek", "gibbs", "bridge", "bridge-more", "bridge-sharp", "fill", "consensus-peek", "consensus")
+        return ("gibbs-peek", "gibbs", "bridge", "bridge-more", "bridge-sharp", "fill")
     return ("gibbs-peek", "gibbs", "bridge") if system.has_tags else ("gibbs", "bridge")
 
 
@@ -174,7 +172,7 @@ def timed(system: System) -> tuple[str, ...]:
     """The samplers whose time is taken."""
     if system.name not in ("slds", "lm", SHIPPED, "lm-1024"):
         return ()
-    return tuple(s for s in samplers_of(system) if not s.endswith("-peek") and not s.startswith("consensus"))
+    return tuple(sampler for sampler in samplers_of(system) if not sampler.endswith("-peek"))
 
 
 def units_of_system(system: System, judged: bool) -> Iterator[tuple[int, Unit]]:

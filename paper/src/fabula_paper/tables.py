@@ -23,7 +23,6 @@ SAMPLER_NAMES = {
     "rerank": "best of many", "gibbs-peek": "gibbs, tags peeked at", "rerank-few": "best of {samples}",
     "gibbs": "gibbs, no peeking", "bridge": "bridge", "bridge-more": "bridge, {more} samples, asking ahead",
     "bridge-sharp": "bridge, {more} samples, sharp words", "fill": "as fabula fill writes",
-    "consensus-peek": "bridge, chosen by consensus, tags peeked at", "consensus": "bridge, chosen by consensus",
 }  # fmt: skip
 """In the order of the infilling tables, after the paper's protocol."""
 EXACT_RIVALS = {"default": "lm-1024", "slds": "lm"}

@@ -21,13 +21,11 @@ from fabula.sampling.rerank import write_left_to_right
 from fabula.sampling.rules import WordRules
 from fabula.sampling.settings import DecodingConfig, FillSettings, GibbsSettings, RerankSettings, SMCSettings
 from fabula_paper.bench import Bench
-from fabula_paper.consensus import by_consensus
 from fabula_paper.plan import BY_NAME, MIDDLE, SENTENCES, SETTINGS, Scale, System, Unit
 
 WRITTEN_AT_ONCE = 2048
 TOP_K = 15
 """The paper's value for its baselines; the paper does not say how it decoded for its control table."""
-CONSENSUS_TEMPERATURE = 0.7
 SHARP_TEMPERATURE, SHARP_FLUENCY = 0.5, 6.0
 """Of `bridge-sharp`, which is compared with the greedy words of gibbs."""
 
@@ -53,8 +51,6 @@ def settings_of(sampler: str, scale: Scale) -> FillSettings:
         )  # fmt: skip
     if sampler == "fill":
         return SMCSettings(samples=scale.samples)
-    if sampler.startswith("consensus"):
-        return SMCSettings.plain(samples=scale.agreeing, temperature=CONSENSUS_TEMPERATURE, tags=tags, top_k=TOP_K)
     # The paper's 50 samples are 50 states of one chain, burn-in included.
     return GibbsSettings.plain(samples=scale.samples, chains=1, tags=tags)
 
@@ -82,7 +78,6 @@ def fill(bench: Bench, system: System, rows: Sequence[int], setting: str, sample
     return fill_batch(
         checkpoint.model, rules, blank, settings_of(sampler, bench.job.scale), [seeded(seed) for seed in seeds],
         cast=cast, gold=gold if sampler.endswith("-peek") else None, memory_gib=bench.job.memory_gib,
-        rescore=by_consensus if sampler.startswith("consensus") else None,
     )  # fmt: skip
 
 
