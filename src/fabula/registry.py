@@ -22,13 +22,13 @@ class Registry(Generic[T]):
 
     def __init__(self, group: str, noun: str) -> None:
         self.group, self.noun = group, noun
-        self._found: dict[str, T] = {}
+        self.implementations: dict[str, T] = {}
 
     def register(self, name: str) -> Callable[[T], T]:
         """A decorator that registers what it decorates; a name is given once."""
 
         def keep(implementation: T) -> T:
-            if self._found.setdefault(name, implementation) is not implementation:
+            if self.implementations.setdefault(name, implementation) is not implementation:
                 raise ValueError(f"the {self.noun} {name!r} is registered already")
             return implementation
 
@@ -36,14 +36,14 @@ class Registry(Generic[T]):
 
     def names(self) -> tuple[str, ...]:
         """All names, those registered in code first."""
-        return tuple(dict.fromkeys([*self._found, *(e.name for e in entry_points(group=self.group))]))
+        return tuple(dict.fromkeys([*self.implementations, *(e.name for e in entry_points(group=self.group))]))
 
     def find(self, name: str, field: str | None = None) -> T:
         """The implementation of this name; an unknown one is the user's error, which names those that exist."""
-        if name not in self._found:
+        if name not in self.implementations:
             for entry in entry_points(group=self.group, name=name):
-                self._found[name] = entry.load()
-        if name not in self._found:
+                self.implementations[name] = entry.load()
+        if name not in self.implementations:
             known = ", ".join(self.names())
             raise UserError(f"unknown {self.noun} {name!r}; there are {known}", field=field or self.noun)
-        return self._found[name]
+        return self.implementations[name]

@@ -40,9 +40,9 @@ def test_a_soft_state_mixes_the_matrices(made: Dynamics) -> None:
     """A, bias and Sigma are mixed, not the densities: the paper's soft Gumbel-Softmax."""
     z_prev, z = torch.randn(5, D, dtype=torch.float64), torch.randn(5, D, dtype=torch.float64)
     s = torch.rand(5, K, dtype=torch.float64).softmax(-1)
-    law = made(z_prev, s)
+    p = made(z_prev, s)
     for row in range(5):
         A = torch.einsum("k,kij->ij", s[row], made.A)
         Sigma = torch.einsum("k,kij->ij", s[row], B(made) @ B(made).transpose(-1, -2))
         expected = MultivariateNormal(A @ z_prev[row] + s[row] @ made.bias, Sigma).log_prob(z[row])
-        torch.testing.assert_close(law.log_prob(z)[row], expected, rtol=0, atol=1e-10)
+        torch.testing.assert_close(p.log_prob(z)[row], expected, rtol=0, atol=1e-10)

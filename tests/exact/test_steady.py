@@ -74,7 +74,7 @@ def test_the_small_models_latents_stay_where_training_stories_were() -> None:
         Z = torch.zeros(200, dynamics.D)
         for _ in range(64):
             s = torch.randint(0, dynamics.K, (200,), generator=generator)
-            law = dynamics(Z, torch.nn.functional.one_hot(s, dynamics.K).float())
-            Z = law.mean + law.variance.sqrt() * torch.randn(Z.shape, generator=generator)
+            p = dynamics(Z, torch.nn.functional.one_hot(s, dynamics.K).float())
+            Z = p.mean + p.variance.sqrt() * torch.randn(Z.shape, generator=generator)
         size = float(Z.norm(dim=1).mean().detach())
         assert size < bound if bound else size > 500

@@ -47,7 +47,7 @@ class Unigram(Model):
 def unigram() -> Iterator[str]:
     register_model("unigram")(lambda settings, vocabulary, p_initial, p_next: Unigram(vocabulary))
     yield "unigram"
-    del MODELS._found["unigram"]
+    del MODELS.implementations["unigram"]
 
 
 def test_a_new_kind_is_trained_measured_and_asked(unigram: str, toy_corpus: Path, tmp_path: Path) -> None:

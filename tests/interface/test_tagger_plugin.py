@@ -55,7 +55,7 @@ def prepared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     out = tmp_path / "corpus"
     assert main(["prepare", "--toy", "120", "--tagger", "length", "--out", str(out), "--json"]) == 0
     yield out
-    del TAGGERS._found["length"]
+    del TAGGERS.implementations["length"]
 
 
 def trained(prepared: Path, kind: str) -> Path:

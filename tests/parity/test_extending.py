@@ -67,7 +67,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     yield tmp_path
     for registry in REGISTRIES:
         for name in groups[registry.group]:
-            registry._found.pop(name, None)
+            registry.implementations.pop(name, None)
     for name in groups[protocol.GROUP]:
         protocol._registered.pop(name, None)
     for name in files():
