@@ -6,12 +6,11 @@ again while their samples come. A task's answer depends neither on the tasks bes
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
 import torch
-from torch import Tensor
 
 from fabula.models.protocol import Model
 from fabula.sampling.batch import InfillBatch
@@ -25,10 +24,6 @@ COPIES_OF_SCORES = 6
 """Arrays of rows x vocabulary alive at once while a word is chosen, at most."""
 MEMORY_GIB = 2.0
 """Scores held at once, at most."""
-
-
-Rescore = Callable[[Sequence[SampledStories], int, Tensor], list[SampledStories]]
-"""Another score for all samples: the rounds, how many stories they are of, and which sentences are missing."""
 
 
 class Answer(NamedTuple):
@@ -82,10 +77,10 @@ def _of_story(diagnostics: Diagnostics | None, story: int) -> Diagnostics | None
 @torch.inference_mode()
 def fill_batch(
     model: Model, rules: WordRules, batch: InfillBatch, settings: FillSettings, generators: Sequence[torch.Generator],
-    candidates: int = 1, *, gold: InfillBatch | None = None, cast: Cast | None = None, rescore: Rescore | None = None,
+    candidates: int = 1, *, gold: InfillBatch | None = None, cast: Cast | None = None,
     memory_gib: float = MEMORY_GIB,
 ) -> list[Answer]:  # fmt: skip
-    """The best stories for every task of a batch; `generators`: one for each task; `rescore` changes the scores."""
+    """The best stories for every task of a batch; `generators`: one for each task."""
     answers: list[Answer] = []
     settings = replace(settings, at_once=True)
     for piece in pieces(len(batch.X), settings.rows, rules, memory_gib):
@@ -95,8 +90,6 @@ def fill_batch(
         for drawn, diagnostics in draw(model, rules, part, settings, generators[piece], truth, cast):
             rounds.append(drawn.cpu())
             movement = diagnostics or movement
-        if rescore is not None:
-            rounds = rescore(rounds, stories, part.missing)
         for story in range(stories):
             best = best_stories(rounds, story, part.missing, candidates)
             answers.append(Answer(best, _of_story(movement, story), settings.samples))
