@@ -158,7 +158,8 @@ def curves(report: Report) -> Markup:
         axes = canvas.subplots()
         for training in report.trainings:
             if len(training["curve"]) > 1:
-                axes.plot(*zip(*training["curve"], strict=True), label=training["system"])
+                style = ("-", "--", ":")[len(axes.lines) // 10 % 3]  # the colours repeat after ten
+                axes.plot(*zip(*training["curve"], strict=True), linestyle=style, label=training["system"])
         axes.set(xlabel="epoch", ylabel="validation, nats a story")
         if axes.lines:
             canvas.legend(loc="outside right upper", frameon=False)
