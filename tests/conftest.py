@@ -10,15 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 from hypothesis import settings
 
 from fabula.corpus.prepare import prepare_stories
 from fabula.corpus.toy import toy_splits
-from fabula.corpus.vocabulary import SPECIALS, Vocabulary
-from fabula.models.build import build
-from fabula.models.io import Checkpoint, save
-from fabula.training.recipe import recipe_from
+from fabula.models.io import save
+from small import small_checkpoint
 
 # A busy machine makes the first example slow (18 s instead of 0.1 were seen); time is not what these tests are about.
 settings.register_profile("fabula", deadline=None)
@@ -79,17 +76,8 @@ def to_toml() -> Callable[[dict[str, Any]], str]:
 def random_models(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder of untrained models that answer at once: `default` (slds), `lds`, `lm`, `s2s`. Do not write into it."""
     root = tmp_path_factory.mktemp("random-models")
-    sizes = {"language": {"embedding": 8, "hidden": 12}, "dynamics": {"latent": 3}, "recognition": {"hidden": 6}}
     for kind in ("slds", "lds", "lm", "s2s"):
-        torch.manual_seed(0)
-        recipe = recipe_from({"name": f"random-{kind}", "model": {"kind": kind, **sizes}})
-        vocabulary = Vocabulary((*SPECIALS, *WORDS))
-        model = build(recipe.model, len(vocabulary), torch.full((3,), 1 / 3), torch.full((3, 3), 1 / 3))
-        checkpoint = Checkpoint(
-            model=model, vocabulary=vocabulary, labels=("negative", "neutral", "positive"), recipe=recipe.to_dict(),
-            corpus_hash="0" * 64, figures={"ppl": 12.5},
-        )  # fmt: skip
-        save(root / ("default" if kind == "slds" else kind), checkpoint)
+        save(root / ("default" if kind == "slds" else kind), small_checkpoint(kind, words=WORDS))
     return root
 
 

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 
 from fabula.corpus.dataset import Stories
 from fabula.corpus.people import People
 from fabula.corpus.vocabulary import EOS, PAD, SPECIALS, Vocabulary
-from fabula.models.build import build
 from fabula.models.decoders.words import WordTokenizer
-from fabula.models.lm import LM
-from fabula.models.settings import LanguageSettings, ModelSettings
 from fabula.sampling.batch import InfillBatch, infill_batch
 from fabula.sampling.cast import Cast, echoed, repeated
 from fabula.sampling.decode import Writer
 from fabula.sampling.noise import Noise, seeded
 from fabula.sampling.rules import WordRules
 from fabula.sampling.settings import DecodingConfig
+from small import small_model
 
 TYPES = "Tom Ann Bo He he She she her I my dog mother ran sat the . Then Friday friday on"
 WORDS = TYPES.split()
@@ -68,27 +68,20 @@ def test_new_names_are_those_that_no_given_sentence_has(given: tuple[str | None,
     assert {name for name, out in zip(PEOPLE.names, barred[0].tolist(), strict=True) if not out} == free
 
 
-def a_language_model() -> LM:
-    torch.manual_seed(0)
-    model = build(
-        ModelSettings(kind="lm", language=LanguageSettings(embedding=8, hidden=8)),
-        len(VOCABULARY), torch.ones(1), torch.ones(1, 1),
-    )  # fmt: skip
-    assert isinstance(model, LM)
-    return model.eval().requires_grad_(False)
+def written_by(blanks: InfillBatch, n: int, seed: int, **decoding: Any) -> Any:
+    """The stories that a random language model writes."""
+    model = small_model("lm", words=len(VOCABULARY), p_initial=[1.0], language={"hidden": 8}).requires_grad_(False)
+    rules = DecodingConfig(**decoding)
+    uniform = Noise([seeded(seed)], blanks.sentences, n, "cpu").uniform(rules.max_words)
+    return Writer(model.decoder, RULES, rules).story(blanks.repeat(n), None, None, uniform)
 
 
 def test_new_names_are_never_written_unless_an_opening_has_them() -> None:
     """300 sentences of a model that knows nothing: without the rule most name somebody else."""
-    model, n = a_language_model(), 300
-    decoding = DecodingConfig(top_k=0, max_words=12)
     blanks = a_page("Tom ran .", None)
-    names = {}
-    for name, told in (("any", blanks), ("given", CAST.without_new_names(blanks))):
-        uniform = Noise([seeded(1)], [2], n, "cpu").uniform(decoding.max_words)
-        written = Writer(model.decoder, RULES, decoding).story(told.repeat(n), None, None, uniform)
-        names[name] = {VOCABULARY.words[w] for w in written.X[:, 1].flatten().tolist()} & {"Tom", "Ann", "Bo"}
-    assert names == {"any": {"Tom", "Ann", "Bo"}, "given": {"Tom"}}
+    for batch, names in ((blanks, {"Tom", "Ann", "Bo"}), (CAST.without_new_names(blanks), {"Tom"})):
+        written = written_by(batch, 300, seed=1, top_k=0, max_words=12).X[:, 1]
+        assert {VOCABULARY.words[w] for w in written.flatten().tolist()} & {"Tom", "Ann", "Bo"} == names
 
 
 @pytest.mark.parametrize(
@@ -119,37 +112,18 @@ def test_sentences_that_say_the_same_are_counted_where_written() -> None:
     assert repeated(whole("Tom ran .", "he ran .", "he sat .", "she sat ."), blanks).tolist() == [0]
 
 
-def test_what_would_complete_a_run_is_ruled_out() -> None:
-    """After 5 6, all that has followed 5 6 before; <eos> never, and nothing where the run differs."""
-    story = torch.tensor([[5, 6, 7, 5, 6, 8, 3, 6, 5, 9]])
-
-    def barred(written: list[int], run: int) -> list[int]:
-        scores = RULES.bar_repeats(torch.zeros(1, 12), story, torch.tensor([written]), run)
-        return (scores[0] == float("-inf")).nonzero().squeeze(1).tolist()
-
-    assert barred([5, 6], 3) == [7, 8]
-    assert barred([6, 8], 3) == barred([7, 6], 3) == barred([5, 6], 4) == []
-
-
 def test_no_run_stands_twice_in_a_written_story() -> None:
     """Runs of three in 200 stories of three written sentences, given ones counted; without the rule most have some."""
-    model, n = a_language_model(), 200
-    blanks = a_page("Tom ran on the dog .", None, None, None, "she sat on the dog .")
+    blanks = a_page("Tom ran on the dog .", None, None, None, "she sat by Ann .")
 
     def with_repeats(no_repeat: int) -> int:
-        decoding = DecodingConfig(top_k=4, max_words=14, no_repeat=no_repeat)
-        uniform = Noise([seeded(2)], [5], n, "cpu").uniform(decoding.max_words)
-        written = Writer(model.decoder, RULES, decoding).story(blanks.repeat(n), None, None, uniform)
+        written = written_by(blanks, 200, seed=2, top_k=4, max_words=14, no_repeat=no_repeat)
         count = 0
         for row, lengths in zip(written.X.tolist(), written.lengths.tolist(), strict=True):
             # The last two places of a sentence may be forced to end it, whatever they repeat.
-            told = [s[: k - 1] if k < 13 else s[: k - 2] for s, k in zip(row, lengths, strict=True)]
-            runs = [tuple(s[i : i + 3]) for s in told[1:4] for i in range(len(s) - 2)]
-            runs += [tuple(s[i : i + 3]) for s in (told[0], told[4]) for i in range(len(s) - 2)]
-            allowed = len([1 for s in (told[0], told[4]) for _ in s[2:]]) - len(
-                {tuple(s[i : i + 3]) for s in (told[0], told[4]) for i in range(len(s) - 2)}
-            )
-            count += len(runs) - len(set(runs)) > allowed
+            words = [s[: k - 1] if k < 13 else s[: k - 2] for s, k in zip(row, lengths, strict=True)]
+            runs = [tuple(s[i : i + 3]) for s in words for i in range(len(s) - 2)]
+            count += len(runs) > len(set(runs))
         return count
 
     assert with_repeats(0) > 100

@@ -9,18 +9,14 @@ from torch import Tensor
 from fabula.models.dynamics import Dynamics
 from fabula.models.gaussian import Potential
 from fabula.sampling.gibbs import LatentConditional, sweep_Z
+from small import random_dynamics
 
 D, K = 4, 3
 
 
 @pytest.fixture
 def moves() -> Dynamics:
-    torch.manual_seed(1)
-    made = Dynamics(K, D).double()
-    with torch.no_grad():
-        for parameter in made.parameters():
-            parameter.add_(0.3 * torch.randn_like(parameter))
-    return made.requires_grad_(False)
+    return random_dynamics(K, D, seed=1).requires_grad_(False)
 
 
 def log_normal(z: Tensor, mean: Tensor, covariance: Tensor) -> Tensor:
@@ -35,34 +31,18 @@ def log_q(moves: Dynamics, z: Tensor, z_prev: Tensor, s: int, phi: Potential) ->
     return prior - 0.5 * (phi.precision * (z - phi.mean) ** 2).sum(-1)
 
 
-def a_potential() -> Potential:
-    return Potential(torch.randn(D).double(), torch.rand(D).double() * 3)
-
-
-def test_latent_conditional_is_the_normalised_product(moves: Dynamics) -> None:
-    """log p(z_next | z) + log q(z) - log conditional(z) is constant in z, bias and all."""
-    conditional = LatentConditional(moves)
-    z_prev, z_next, phi = torch.randn(D).double(), torch.randn(D).double(), a_potential()
-    law = conditional(
+@pytest.mark.parametrize("followed", [True, False])
+def test_latent_conditional_is_the_normalised_product(moves: Dynamics, followed: bool) -> None:
+    """log p(z_next | z) + log q(z) - log conditional(z) is constant in z; the last latent comes from q alone."""
+    phi = Potential(torch.randn(D).double(), torch.rand(D).double() * 3)
+    z_prev, z_next, z = torch.randn(D).double(), torch.randn(D).double(), 2 * torch.randn(50, D).double()
+    conditional = LatentConditional(moves)(
         z_prev[None], torch.tensor([1]), Potential(phi.mean[None], phi.precision[None]),
-        z_next[None], torch.tensor([2]), torch.tensor([True]),
+        z_next[None], torch.tensor([2]), torch.tensor([followed]),
     )  # fmt: skip
-    z = 2 * torch.randn(50, D).double()
-    ahead = torch.stack([log_normal(z_next, moves.A[2] @ one + moves.bias[2], moves.Sigma()[2]) for one in z])
-    rest = torch.stack([log_q(moves, one, z_prev, 1, phi) for one in z])
-    difference = ahead + rest - law.log_prob(z)
-    assert (difference - difference[0]).abs().max() < 1e-9
-
-
-def test_the_last_latent_comes_from_q_alone(moves: Dynamics) -> None:
-    conditional = LatentConditional(moves)
-    z_prev, phi = torch.randn(D).double(), a_potential()
-    law = conditional(
-        z_prev[None], torch.tensor([0]), Potential(phi.mean[None], phi.precision[None]),
-        torch.full((1, D), 7.0).double(), torch.tensor([1]), torch.tensor([False]),
-    )  # fmt: skip
-    z = torch.randn(50, D).double()
-    difference = torch.stack([log_q(moves, one, z_prev, 0, phi) for one in z]) - law.log_prob(z)
+    onward = torch.stack([log_normal(z_next, moves.A[2] @ each + moves.bias[2], moves.Sigma()[2]) for each in z])
+    product = followed * onward + torch.stack([log_q(moves, each, z_prev, 1, phi) for each in z])
+    difference = product - conditional.log_prob(z)
     assert (difference - difference[0]).abs().max() < 1e-9
 
 

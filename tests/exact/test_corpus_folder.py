@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fabula.corpus.dataset import ARRAYS, SCHEMA, Corpus, Stories, seal, tag_dtype, token_dtype
+from fabula.corpus.dataset import ARRAYS, SCHEMA, Corpus, Stories, seal
 from fabula.corpus.prepare import prepare, prepare_stories
 from fabula.corpus.taggers.sentiment import VaderTagger
 from fabula.corpus.tokenize import tokenise
@@ -55,22 +55,6 @@ def test_every_story_of_every_split_is_read_back(folder: Path) -> None:
         assert isinstance(held.tokens, np.memmap)
 
 
-def test_stories_in_memory_are_the_stories_of_the_folder(folder: Path) -> None:
-    held = Corpus.open(folder).split("valid")
-    numbers = range(len(held))
-    spans = [slice(held.story_offsets[number], held.story_offsets[number + 1]) for number in numbers]
-    made = Stories.from_sentences(
-        [[ids.tolist() for ids in held.sentences(number)] for number in numbers],
-        tags=[held.tags[span].tolist() for span in spans],
-        characters=[held.characters[span].tolist() for span in spans],
-        ids=held.ids,
-    )
-    for name in ARRAYS:
-        np.testing.assert_array_equal(getattr(made, name), getattr(held, name))
-        assert getattr(made, name).dtype == getattr(held, name).dtype
-    assert made.ids == held.ids
-
-
 def test_stories_in_memory_check_their_lengths() -> None:
     bare = Stories.from_sentences([[[4, 5], [6]], [[7]]])
     assert bare.tokens.tolist() == [4, 5, EOS, 6, EOS, 7, EOS]
@@ -81,13 +65,6 @@ def test_stories_in_memory_check_their_lengths() -> None:
         Stories.from_sentences([[[4], [5]]], tags=[[0]])
     with pytest.raises(ValueError, match="2 ids"):
         Stories.from_sentences([[[4], [5]]], ids=["a", "b"])
-
-
-def test_dtypes_hold_what_they_must() -> None:
-    assert np.iinfo(token_dtype(2**16)).max == 2**16 - 1
-    assert token_dtype(2**16 + 1) is np.uint32
-    assert np.iinfo(tag_dtype(128)).max == 127
-    assert tag_dtype(129) is np.int16
 
 
 def test_vocabulary_order_unknowns_and_specials() -> None:

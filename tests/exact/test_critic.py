@@ -11,17 +11,14 @@ import torch
 from torch.nn import functional as F
 
 from fabula.errors import UserError
-from fabula.models.critic import AT_ONCE, WINDOW, Critic, common_start, parts, starts
+from fabula.models.critic import AT_ONCE, WINDOW, Critic, starts
 from fabula.models.decoders.base import CACHE_VARIABLE
 from fabula.models.decoders.fuse import fuse
 from fabula.models.decoders.gguf import read_gguf
-from fabula.models.decoders.narrator import NarratorDecoder
 from fabula.models.decoders.network import Network
-from fabula.models.decoders.rows import END, FREE, MOOD_TOKENS, row
+from fabula.models.decoders.rows import FREE, row
 from fabula.models.decoders.transformer import Sizes
 from fabula.models.io.pretrained import ABOUT_CRITIC, load_adapter, load_critic
-from fabula.models.narrator import NarratorModel
-from fabula.models.scaffold import Scaffold
 from fabula.training.critic import CriticLearner, CriticNetwork, cloze_pairs, pairs_of
 from fabula.training.loop import train_adapter
 from fabula.training.losses.critic import Pair, pair_loss
@@ -68,22 +65,6 @@ def critic(recipe: CriticRecipe, data: Path, base: Path, tmp_path: Path) -> Crit
     return load_critic(tmp_path / "critic", base=base)
 
 
-def test_all_lines_of_a_story_are_read() -> None:
-    for sentences in range(1, 66):
-        begun = starts(sentences)
-        assert begun[0] == 0
-        assert {i for first in begun for i in range(first, min(first + WINDOW, sentences))} == set(range(sentences))
-        assert begun[-1] + min(WINDOW, sentences) == sentences
-        assert len(set(begun)) == len(begun)
-
-
-def test_the_common_start_is_of_no_row_all() -> None:
-    assert common_start([[1, 2, 3], [1, 2, 4]]) == 2
-    assert common_start([[1, 2], [1, 2]]) == 1
-    assert common_start([[1, 2], [1, 2, 3]]) == 1
-    assert common_start([[5], [6]]) == 0
-
-
 @pytest.mark.parametrize("at_once", [4096, 60, 1])
 def test_stories_read_together_have_the_values_they_have_alone(
     critic: Critic, monkeypatch: pytest.MonkeyPatch, at_once: int
@@ -99,14 +80,6 @@ def test_stories_read_together_have_the_values_they_have_alone(
         torch.testing.assert_close(together[n, : len(story)], alone, rtol=1e-4, atol=1e-4)
         assert bool(together[n, len(story) :].isnan().all())
     assert len(set(together[:, 1].tolist())) > 1
-
-
-def test_rows_are_read_in_groups_of_one_beginning() -> None:
-    """Every row once; groups of one size side by side, and no more tokens than are asked for."""
-    rows = [[0, first, END, *[9] * length, END] for first, length in ((5, 3), (6, 1), (5, 1), (6, 2), (7, 4))]
-    assert list(parts(rows, 100)) == [[[4]], [[1, 3], [0, 2]]]
-    assert list(parts(rows, 16)) == [[[4]], [[1, 3]], [[0, 2]]]
-    assert sorted(n for part in parts(rows, 1) for group in part for n in group) == [0, 1, 2, 3, 4]
 
 
 def test_the_product_reads_what_training_read(critic: Critic, recipe: CriticRecipe, base: Path, tmp_path: Path) -> None:
@@ -189,23 +162,3 @@ def test_a_damaged_folder_is_said_in_one_line(critic: Critic, tmp_path: Path, ba
     (tmp_path / "critic" / ABOUT_CRITIC).write_text(content)
     with pytest.raises(UserError, match="not a critic's folder"):
         load_critic(tmp_path / "critic", base=base)
-
-
-def test_a_critic_that_could_not_be_loaded_is_tried_again() -> None:
-    tries: list[int] = []
-    found = Critic.__new__(Critic)
-
-    def load() -> Critic:
-        tries.append(1)
-        if len(tries) == 1:
-            raise UserError("not there")
-        return found
-
-    decoder = NarratorDecoder.__new__(NarratorDecoder)
-    decoder.tags = MOOD_TOKENS
-    model = NarratorModel(decoder, Scaffold.__new__(Scaffold), load)
-    with pytest.raises(UserError, match="not there"):
-        _ = model.critic
-    assert model.critic is found
-    assert model.critic is found
-    assert len(tries) == 2

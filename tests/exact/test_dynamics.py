@@ -6,18 +6,14 @@ from torch.distributions import MultivariateNormal
 from torch.nn import functional as F
 
 from fabula.models.dynamics import Dynamics
+from small import random_dynamics
 
 K, D = 3, 4
 
 
 @pytest.fixture
 def made() -> Dynamics:
-    torch.manual_seed(0)
-    result = Dynamics(K, D).double()
-    with torch.no_grad():
-        for parameter in result.parameters():
-            parameter.add_(0.3 * torch.randn_like(parameter))
-    return result
+    return random_dynamics(K, D, seed=0)
 
 
 def B(made: Dynamics) -> torch.Tensor:

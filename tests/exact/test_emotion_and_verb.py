@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import importlib.util
 import pickle
-from pathlib import Path
 
 import pytest
 
-from fabula.corpus.states import Factor
-from fabula.corpus.taggers.emotion import EMOTIONS, EmotionTagger, weights
-from fabula.corpus.taggers.protocol import Taggers, build_tagger, meanings_of, misses, named, read_values
+from fabula.corpus.taggers.emotion import EMOTIONS, EmotionTagger
+from fabula.corpus.taggers.protocol import Taggers, build_tagger, misses, named, read_values
 from fabula.corpus.taggers.sentiment import VaderTagger
-from fabula.corpus.taggers.verb import MEANINGS, MODEL, VerbTagger, classes, keys_of
+from fabula.corpus.taggers.verb import MODEL, VerbTagger, keys_of
 from fabula.errors import UserError
 
 needs_parser = pytest.mark.skipif(importlib.util.find_spec(MODEL) is None, reason="no parser is installed")
@@ -47,14 +45,6 @@ def test_confidence_grows_with_evidence_and_the_least_decides() -> None:
     assert EmotionTagger(least=0.8).tag(["He was glad."]) == [len(EMOTIONS)]
     with pytest.raises(UserError, match="between 0 and 1"):
         EmotionTagger(least=2.0)
-
-
-def test_the_lists_are_whole() -> None:
-    assert {number for number, _ in weights().values()} == set(range(len(EMOTIONS)))
-    names, known = classes()
-    assert len(names) == 30
-    assert {number for number, _ in known.values()} == set(range(30))
-    assert all(known[name][0] == names.index(name) for name in names)  # a class is named by a verb of its own
 
 
 def test_a_verb_is_looked_up_with_what_stands_beside_it_first() -> None:
@@ -106,15 +96,3 @@ def test_a_tagger_is_made_again_from_its_settings_and_its_name() -> None:
     several = build_tagger(named("vader,emotion,verb"))
     assert isinstance(several, Taggers)
     assert several.states.sizes == (3, 6, 31)
-
-
-def test_what_a_class_is_said_to_hold_is_in_the_list_and_in_the_documentation() -> None:
-    labels, known = VerbTagger().labels, classes()[1]
-    assert tuple(MEANINGS) == labels
-    for label, told in list(MEANINGS.items())[:-1]:
-        keys = [verb.replace("be with an adjective", "be_adj").replace(" ", "_") for verb in told.split(", ")]
-        assert {key: known[key][0] for key in keys} == dict.fromkeys(keys, labels.index(label))
-    page = (Path(__file__).parents[2] / "docs" / "scaffolds.md").read_text(encoding="utf-8")
-    assert all(f"| {label} | {told} |" in page for label, told in MEANINGS.items())
-    assert meanings_of(Factor("verb", ("go", "mine"))) == {"go": MEANINGS["go"]}
-    assert meanings_of(Factor("emotion", ("joy",))) == meanings_of(Factor("", ("joy",))) == {}

@@ -36,20 +36,6 @@ def log_p_of(narrator: Narrator, sentences: list[str], samples: int = 8_000) -> 
     return float(weighed.log_p)
 
 
-def test_every_posterior_weighs_the_same_story_alike(random_models: Path) -> None:
-    """Three proposals, one log p(X): at 8,000 draws a figure's standard deviation is about 0.02."""
-    narrator = fabula.load(random_models / "default")
-    told = infill_batch([[narrator.vocabulary.encode(tokenise(s)) for s in STORY[:3]]])
-    batch = flatten(told.X, told.lengths)
-    with torch.inference_mode():
-        draws = shared_draws(narrator.model, batch, 8_000, torch.Generator().manual_seed(2))
-        found = [
-            float(weigh(narrator.model, batch, draws, posterior).log_p)
-            for posterior in ("smoothing", "filtering", "switching")
-        ]
-    assert max(found) - min(found) < 0.1
-
-
 def test_the_fits_are_differences_of_log_p(narrator: Narrator) -> None:
     """Of the story's beginnings, and of the story with a sentence cut out: another estimator, story by story.
 

@@ -96,11 +96,3 @@ def test_saving_again_leaves_one_set_of_files(tmp_path: Path) -> None:
     assert len(first) == len(second) == 3
     assert first != second
     assert language_of(load(tmp_path)).output.bias[0].item() == 3.0
-
-
-def test_nothing_is_pickled(tmp_path: Path) -> None:
-    """Only JSON and safetensors lie in a checkpoint."""
-    save(tmp_path, a_checkpoint())
-    assert {path.suffix for path in tmp_path.iterdir()} == {".json", ".safetensors"}
-    for path in tmp_path.glob("*.safetensors"):
-        load_file(path)

@@ -3,7 +3,6 @@
 from itertools import pairwise
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -45,18 +44,3 @@ def test_probabilities_by_hand() -> None:
     np.testing.assert_allclose(counted.p_next[1], np.array([0.5, 1.5, 0.5]) / 2.5, rtol=1e-15)
     np.testing.assert_allclose(counted.p_next[2], np.array([0.5, 1.5, 0.5]) / 2.5, rtol=1e-15)
     assert _count([[0, 2]], smoothing=1.0).p_next[0].tolist() == [0.25, 0.25, 0.5]
-
-
-def test_a_record_gives_the_counts_back() -> None:
-    counted = _count([[0, 1, 2, 2]], smoothing=0.25)
-    again = Transitions.from_record(counted.to_record())
-    assert again.smoothing == 0.25
-    np.testing.assert_array_equal(again.initial, counted.initial)
-    np.testing.assert_array_equal(again.following, counted.following)
-
-
-def test_counts_that_do_not_fit_are_refused() -> None:
-    with pytest.raises(ValueError, match="do not fit"):
-        Transitions(np.zeros(2, dtype=np.int64), np.zeros((3, 3), dtype=np.int64))
-    with pytest.raises(ValueError, match="above 0"):
-        Transitions(np.zeros(2, dtype=np.int64), np.zeros((2, 2), dtype=np.int64), smoothing=0.0)

@@ -101,13 +101,6 @@ def test_arcs_of_one_factor_or_both(
     assert over_http.json() == by_command == json.loads(json.dumps(found.to_json()))
 
 
-def test_a_free_factor_is_drawn(narrator: Narrator) -> None:
-    """Twenty candidates with every sentiment fixed have more than one emotion."""
-    found = narrator.fill(STORY, arc="- . + +", samples=40, candidates=20, tags="free")
-    assert {candidate.arc[1] for candidate in found.candidates} == {"neutral"}
-    assert len({sentence.factors["emotion"] for found in found.candidates for sentence in found.sentences}) > 1
-
-
 def test_a_model_without_latents_draws_the_free_factor(models: Path) -> None:
     found = fabula.load("s2s").fill(STORY, arc={"emotion": "joy ? fear fear"}, samples=40, candidates=20)
     assert {candidate.sentences[0].factors["emotion"] for candidate in found.candidates} == {"joy"}
@@ -144,17 +137,3 @@ def test_a_tag_is_the_likeliest_of_each_factor(narrator: Narrator) -> None:
     assert [list(row.values()) for row in tagged.probabilities] == [pytest.approx(row) for row in q.sum(2).tolist()]
     emotions = [STATES.factors[1].labels[k] for k in q.sum(1).argmax(1).tolist()]
     assert [row["emotion"] for row in tagged.factors] == emotions
-
-
-def test_wrong_arcs_are_one_line(client: httpx.Client, capsys: pytest.CaptureFixture[str], models: Path) -> None:
-    answer = client.post("/api/fill", json={"sentences": STORY, "arc": {"mood": ["joy"]}})
-    assert answer.status_code == 422
-    assert answer.json()["error"]["field"] == "arc"
-    assert main(["fill", *GIVEN, "--arc", "mood=joy,?,?,?"]) == 2
-    assert "unknown factor 'mood' in the arc; this model has sentiment, emotion" in capsys.readouterr().err
-
-
-def test_the_terminal_shows_both(capsys: pytest.CaptureFixture[str], models: Path) -> None:
-    call = ["fill", *GIVEN, "--arc", "+/joy ? ? ?", "--samples", "4", "--candidates", "1", "--color", "never"]
-    assert main(call) == 0
-    assert "··● [joy] Tom was sad." in capsys.readouterr().out

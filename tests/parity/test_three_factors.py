@@ -34,10 +34,8 @@ from gguf_writer import write_tiny_base
 SCHEMAS = Path(__file__).parents[2] / "schema"
 TAGGER = "vader,emotion,verb"
 STORY = ["Tom was sad.", None, None, "Tom was happy."]
-GIVEN = ["_" if sentence is None else sentence for sentence in STORY]
 TOLD = ["Tom was happy.", "He was afraid."]
 SETTINGS: dict[str, Any] = {"samples": 4, "candidates": 2, "seed": 3}
-OPTIONS = ["--samples", "4", "--candidates", "1", "--color", "never"]
 
 
 def chain(K: int) -> dict[str, Any]:
@@ -159,30 +157,6 @@ def test_verbs_are_written_without_a_parser_and_tagged_with_one(
         narrator.tag(TOLD, factors=["colour"])
     assert main(["tag", *TOLD, "--factors", "verb"]) == 2
     assert INSTALL in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("options", "shown"),
-    [
-        (["--arc", "? + ? ?"], "●·· Tom was sad."),
-        (["--arc", "emotion=?,joy,?,?"], "●·· [sadness] Tom was sad."),
-    ],
-)
-def test_the_terminal_names_what_was_asked_for(
-    options: list[str], shown: str, models: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["fill", *GIVEN, *OPTIONS, *options]) == 0
-    assert shown in capsys.readouterr().out
-
-
-def test_the_terminal_names_the_factors_of_tagged_lines(models: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["tag", *TOLD]) == 0
-    assert "··● positive  100%  joy      Tom was happy." in capsys.readouterr().out
-    assert main(["fill", *GIVEN, "--arc", "purple ? ? ?"]) == 2
-    known = (
-        "this model knows negative, neutral, positive, +, -, . and ? (free); by name emotion=joy,... and verb=be,..."
-    )
-    assert known in capsys.readouterr().err
 
 
 def test_http_has_the_same_members(

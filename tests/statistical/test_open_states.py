@@ -8,13 +8,12 @@ import torch
 
 from fabula.corpus.states import Factor, StateSpace
 from fabula.models.batch import Batch
-from fabula.models.build import build
 from fabula.models.protocol import Model
 from fabula.models.scaffold import Scaffold
-from fabula.models.settings import DynamicsSettings, LanguageSettings, ModelSettings, RecognitionSettings
 from fabula.sampling.batch import InfillBatch, evidence, infill_batch
 from fabula.sampling.noise import Noise, seeded
 from fabula.sampling.tags import infer_tags, tags_to_write
+from small import small_model
 
 STATES = StateSpace((Factor("sentiment", ("negative", "positive")), Factor("emotion", ("joy", "fear", "none"))))
 K, CHAINS = STATES.K, 20_000
@@ -27,6 +26,10 @@ class Tagged(Model):
         super().__init__()
         self.scaffold = scaffold
 
+    @property
+    def p_S(self) -> Scaffold | None:
+        return self.scaffold
+
     def log_p_words(self, batch: Batch, Z: torch.Tensor | None = None) -> torch.Tensor:
         raise NotImplementedError
 
@@ -36,11 +39,7 @@ def allowed(arc: str) -> torch.Tensor:
 
 
 def test_a_given_sentence_is_read_among_the_states_that_its_arc_allows() -> None:
-    torch.manual_seed(0)
-    sizes = {"language": LanguageSettings(embedding=8, hidden=12), "recognition": RecognitionSettings(hidden=6)}
-    settings = ModelSettings(dynamics=DynamicsSettings(latent=3), **sizes)  # type: ignore[arg-type]
-    model = build(settings, 30, torch.full((K,), 1 / K), torch.full((K, K), 1 / K)).eval().latent
-    assert model is not None
+    model = small_model(words=30, p_initial=[1 / K] * K).requires_grad_(False)
     sentences = [[5, 6, 7], [8, 9], None, [10, 11, 12]]
     batch = infill_batch([sentences], [allowed("?/fear ? +/? +/joy")])
     q = evidence(model, batch.X, batch.lengths).log_q_S[0]

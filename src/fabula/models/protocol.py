@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import torch
 from jaxtyping import Float
@@ -48,6 +48,7 @@ class Terms(NamedTuple):
         return self.log_p_X - self.kl_Z - self.kl_S + self.log_p_S
 
 
+@runtime_checkable
 class StoryDecoder(Protocol):
     """p(X | S) of whole stories whose sentences are joined: tags go in, then words come out one at a time."""
 
