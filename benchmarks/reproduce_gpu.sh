@@ -7,7 +7,7 @@
 # CARRY/roc.tar.xz is the prepared corpus; CARRY/cloze.npz (Story Cloze in its words) and CARRY/models.tar.xz (checkpoints, a
 # folder each) may be missing. OUT gets PART.tar.xz: records and texts without weights or sentences of the corpus; unpack it
 # over REPORT at home and score there. Words go to `fabula reproduce`. FABULA_COMMIT names the commit where there is no
-# repository. Start MPS first (nvidia-cuda-mps-control -d) so that the processes share the card. DEVICE=cpu with --small and a toy corpus tries it out (tests/paper/test_reproduce_gpu.py).
+# repository. Start MPS first (nvidia-cuda-mps-control -d) so that the processes share the card. DEVICE=cpu with --small and a toy corpus tries it out.
 set -u
 part=$1 carry=$2 out=$3 seconds=$4
 shift 4

@@ -82,7 +82,7 @@ def random_models(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def serving() -> Callable[[Any], AbstractContextManager[str]]:
+def serving() -> Callable[..., AbstractContextManager[str]]:
     """Serves an app on a port of its own, by the real server in a thread: `with serving(app) as url`."""
     import uvicorn
 
@@ -96,9 +96,9 @@ def serving() -> Callable[[Any], AbstractContextManager[str]]:
             self.ready.set()
 
     @contextmanager
-    def served(app: Any) -> Iterator[str]:
+    def served(app: Any, **settings: Any) -> Iterator[str]:
         listening = bind("127.0.0.1", 0)
-        server = Server(uvicorn.Config(app, log_level="warning", ws="none", timeout_graceful_shutdown=1))
+        server = Server(uvicorn.Config(app, log_level="warning", ws="none", timeout_graceful_shutdown=1, **settings))
         server.ready = threading.Event()
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
         thread.start()

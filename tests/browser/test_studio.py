@@ -142,23 +142,6 @@ def test_a_link_gives_the_same_candidates(desk: Desk) -> None:
     damaged.page.close()
 
 
-def test_why_this_sentence(desk: Desk) -> None:
-    desk.type(FIRST, "A plank of the green boat broke, and he was scared.", "", "", LAST)
-    desk.point(2).press("Home")
-    desk.tool(2, "Why this sentence").click()
-    panel = desk.row(2).locator(".why")
-    expect(panel.locator(".word").first).to_have_text("A")
-    words = " ".join(panel.locator(".word").all_inner_texts()).lower()
-    assert "plank of the green boat broke" in words
-    tints = panel.locator(".word").evaluate_all("words => words.map(word => word.style.getPropertyValue('--tint'))")
-    assert len(set(tints)) > 2
-    expect(panel.locator("dt")).to_have_text(["Fits before", "Fits after", "Fits the arc"])
-    expect(panel).to_contain_text("% sure that it is sad")
-    expect(panel).to_contain_text("Most surprising words:")
-    desk.tool(2, "Why this sentence").click()
-    expect(panel).to_be_hidden()
-
-
 def test_a_newcomer_tries_an_example(desk: Desk) -> None:
     desk.page.locator("#examples button").first.click()
     desk.done()

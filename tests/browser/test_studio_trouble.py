@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from desk import Desk
 from machinery import Watch
-from playwright.sync_api import Page, Route, expect
+from playwright.sync_api import Route, expect
 
 pytestmark = pytest.mark.system
 
@@ -116,32 +116,3 @@ def test_two_windows_do_not_overwrite_each_other(desk: Desk, watch: Watch) -> No
     desk.page.locator("#tree button.name").nth(1).click()
     expect(desk.line(2)).to_have_value("Mine.")
     other.page.close()
-
-
-def module(page: Page, name: str, call: str) -> object:
-    """What a function of one of the page's modules says."""
-    return page.evaluate(f"async () => {{ const m = await import('/page/{name}.js'); return {call}; }}")
-
-
-def test_sentences_words_and_shapes(desk: Desk) -> None:
-    page = desk.page
-    told = 'Dr. Hill said \\"Go!\\" and left. He ran 3.5 miles. Was it far? Yes…  J. R. saw it!'
-    assert module(page, "split", f'm.split("{told}")') == [
-        'Dr. Hill said "Go!" and left.',
-        "He ran 3.5 miles.",
-        "Was it far?",
-        "Yes…",
-        "J. R. saw it!",
-    ]
-    fresh = module(page, "diff", "m.compare('He got a new dog.', 'he got a dog').filter(w => w.fresh).map(w => w.text)")
-    assert fresh == ["new"]
-    rise = module(page, "shapes", "m.tagsOf(m.SHAPES[0], 64, ['a', 'b', 'c', 'd'])")
-    assert isinstance(rise, list)
-    assert rise == sorted(rise)
-    assert set(rise) == {"a", "b", "c", "d"}
-    heavy = (
-        "Array.from({length: 300}, () => ({what: 'typing', lines: [m.blank(), {...m.blank(), text: 'x'.repeat(900)}]}))"
-    )
-    sizes = module(page, "state", f"JSON.stringify(m.stored({{...m.empty(), undo: {heavy}}})).length")
-    assert isinstance(sizes, int)
-    assert sizes < 110_000  # half of what steps may weigh, and the story

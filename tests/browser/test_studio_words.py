@@ -9,8 +9,7 @@ from xml.etree import ElementTree
 
 import pytest
 from desk import Desk
-from lanes import expects
-from playwright.sync_api import Route, expect
+from playwright.sync_api import expect
 
 pytestmark = pytest.mark.system
 
@@ -68,57 +67,6 @@ def test_a_story_becomes_a_book(desk: Desk, tmp_path: Path) -> None:
     expect(page.locator("#lines")).to_be_hidden()
     expect(page.get_by_role("button", name="Print")).to_be_hidden()
     expect(page.locator("article p")).to_be_visible()
-
-
-MOVES = """async () => {
-  const { store, show } = await import("/page/store.js");
-  const { lines } = store.doc;
-  const factors = { action: "moves" };
-  const told = lines.map((_, i) => ({ text: `Line ${i}.`, tag: "neutral", log_p: -1, factors }));
-  const request = { sentences: lines.map((_, i) => (i === 1 ? null : `Line ${i}.`)), arc: null, people: [], notes: [] };
-  const filling = { candidates: [{ sentences: told, score: -1 }], notes: [] };
-  const places = lines.map((_, i) => i);
-  show({ batch: { request, places, before: lines.map(({ text }) => text), only: null, filling } });
-}"""
-"""As if a candidate had come whose second line moves."""
-
-
-def test_an_arc_has_a_lane_for_everything_that_a_model_says_of_a_sentence(desk: Desk) -> None:
-    """As if the model had two factors: each is bent in a lane of its own, and a line's tag says both."""
-    page = desk.page
-
-    def two(route: Route) -> None:
-        answer = route.fetch()
-        told = answer.json()
-        for model in told["models"]:
-            action = {"name": "action", "labels": ["rests", "moves"]}
-            model["factors"] = [{"name": "sentiment", "labels": model["labels"]}, action]
-        route.fulfill(response=answer, json=told)
-
-    page.route("**/api/models", two)
-    page.route("**/api/posterior", expects("neutral", action="rests"))
-    desk.reload()
-    tags = "async () => (await import('/page/store.js')).store.doc.lines.map((line) => line.tag)"
-    desk.point(2).press("End")
-    page.get_by_role("button", name="action", exact=True).click()
-    expect(page.locator("#labels")).to_have_text("restsmoves")
-    expect(desk.point(2)).to_have_attribute("aria-valuetext", re.compile("^free"))
-    desk.point(2).press("Home")
-    desk.point(3).press("End")
-    assert page.evaluate(tags) == [None, "positive/rests", "?/moves", None, None]
-    page.get_by_role("button", name="sentiment", exact=True).click()
-    expect(desk.point(2)).to_have_attribute("aria-valuetext", "glad, fixed")
-    desk.point(2).press("Delete")
-    page.get_by_role("button", name="Shape of the arc").click()
-    page.get_by_role("menuitem", name="Rags to riches").click()
-    assert page.evaluate(tags) == [
-        "negative", "negative/rests", "neutral/moves", "positive", "positive",
-    ]  # fmt: skip
-    page.evaluate(MOVES)
-    expect(page.locator(".card .dot")).to_have_count(1)
-    page.get_by_role("button", name="action", exact=True).click()  # a word, for what another lane says has no order
-    expect(page.locator(".card .label")).to_have_text("moves")
-    expect(page.locator(".card .dot")).to_have_count(0)
 
 
 def test_a_length_is_typed_and_nothing_written_is_lost(desk: Desk) -> None:

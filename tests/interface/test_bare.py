@@ -88,7 +88,7 @@ def bare(program: str, folder: Path) -> str:
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("bare")
     prepare_stories(toy_splits(60, 0), folder / "toy", provenance={"toy": 60, "seed": 0}, progress=False)
-    for kind in ("slds", "lm", "s2s"):
+    for kind in ("slds", "s2s"):
         (folder / f"{kind}.toml").write_text(f'model.kind = "{kind}"\n' + TINY)
     return folder
 
@@ -97,17 +97,18 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_prepared_corpus_is_trained_on_and_measured(folder: Path) -> None:
     program = """
 from fabula.cli import main
-for kind in ("slds", "lm", "s2s"):
+for kind in ("slds", "s2s"):
     assert main(["train", f"{kind}.toml", "--data", "toy", "--out", kind, "--device", "cpu", "--quiet"]) == 0
     words = ["evaluate", "likelihood", "--model", kind, "--data", "toy", "--split", "test", "--samples", "2", "--json"]
     assert main([*words, "--device", "cpu"]) == 0
 """
     printed = bare(program, folder).splitlines()
     records = [json.loads(line) for line in printed if line.startswith("{")]
-    assert [record["recipe"] for record in records] == ["slds", "lm", "s2s"]
+    assert [record["recipe"] for record in records] == ["slds", "s2s"]
     assert all(record["ppl"] > 1 for record in records)
 
 
+@pytest.mark.system
 def test_what_needs_a_hidden_package_says_so_in_one_line(folder: Path) -> None:
     program = """
 import sys, io
@@ -155,6 +156,7 @@ print(sorted(heavy), file=sys.stderr)
     assert "write the missing sentences of a story" in ended.stdout
 
 
+@pytest.mark.system
 def test_filling_in_imports_no_server_and_no_tagger_before_the_first_draw(tmp_path: Path) -> None:
     program = """
 import sys

@@ -83,14 +83,6 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == f"fabula {fabula.__version__}\n"
 
 
-@pytest.mark.parametrize("words", [["--help"], *[[*name.split(), "--help"] for name in PAGES if name]])
-def test_help_is_no_mistake(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as stopped:
-        cli.main(words)
-    assert stopped.value.code == 0
-    assert capsys.readouterr().out.startswith("usage: fabula")
-
-
 @pytest.mark.parametrize(
     "words",
     [
@@ -118,21 +110,40 @@ def test_a_wrong_call_is_one_line_and_two(words: list[str], capsys: pytest.Captu
     [
         (UserError("the kettle\nis cold"), 2, "fabula models: the kettle is cold\n"),
         (KeyboardInterrupt(), 130, "fabula models: stopped\n"),
-        (BrokenPipeError(), 0, ""),
-        (OSError(28, "No space left on device"), 2, "fabula models: cannot write: No space left on device\n"),
     ],
 )
-def test_how_a_command_may_end(raised: BaseException, code: int, told: str) -> None:
-    """In a process of its own, because a broken pipe gives up standard output."""
+def test_how_a_command_may_end(
+    raised: BaseException, code: int, told: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def stop() -> None:
+        raise raised
+
+    monkeypatch.setattr("fabula.catalogue.installed", stop)
+    assert cli.main(["models"]) == code
+    assert capsys.readouterr().err == told
+
+
+@pytest.mark.system
+@pytest.mark.parametrize(
+    ("fault", "code", "told"),
+    [
+        ("BrokenPipeError()", 0, ""),
+        ("OSError(28, 'No space left on device')", 2, "fabula models: cannot write: No space left on device\n"),
+        ("TypeError()", 1, "Traceback"),
+    ],
+)
+def test_how_a_command_ends_that_cannot_print_or_has_a_fault(fault: str, code: int, told: str) -> None:
+    """In a process of its own, because standard output is given up."""
     program = (
         "import sys, fabula.cli, fabula.catalogue\n"
-        "from fabula.errors import UserError\n"
-        f"def stop(): raise {type(raised).__name__}({', '.join(map(repr, raised.args))})\n"
+        f"def stop(): raise {fault}\n"
         "fabula.catalogue.installed = stop\n"
         "sys.exit(fabula.cli.main(['models']))"
     )
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
-    assert (ended.returncode, ended.stderr) == (code, told)
+    assert ended.returncode == code
+    assert ended.stderr.startswith(told)
+    assert bool(ended.stderr) == bool(told)
 
 
 @pytest.mark.parametrize(
@@ -146,13 +157,6 @@ def test_how_a_command_may_end(raised: BaseException, code: int, told: str) -> N
 )
 def test_an_arc_may_begin_with_a_minus(words: list[str], read: list[str]) -> None:
     assert cli.arcs(words) == read
-
-
-def test_a_fault_of_ours_is_one_and_shows_its_trace() -> None:
-    program = "import sys, fabula.cli, fabula.catalogue as c; c.installed = None; sys.exit(fabula.cli.main(['models']))"
-    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
-    assert ended.returncode == 1
-    assert "Traceback" in ended.stderr
 
 
 def test_python_m_fabula_is_the_command() -> None:

@@ -108,7 +108,7 @@ def check(tmp_path: Path, engine: str, n: int, kills: int, pause: float, gap: fl
 
 
 @pytest.mark.system
-@pytest.mark.parametrize(("engine", "kills"), [("local", 6), ("ray", 2)])
+@pytest.mark.parametrize(("engine", "kills"), [("local", 3), ("ray", 1)])
 def test_kills_lose_no_row_and_change_none(tmp_path: Path, engine: str, kills: int) -> None:
     """FABULA_KILLS sets the number of kills; 50 passed with both engines."""
     if engine == "ray":

@@ -1,30 +1,18 @@
 """`fabula prepare` from the outside: what it prints, what it refuses, and that it leaves nothing half-written."""
 
-import argparse
 import errno
 import json
 import os
-import resource
-import signal
-import subprocess
-import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 import fabula.cli
-from fabula.cli.prepare import add_parser
 from fabula.corpus.dataset import Corpus
-from fabula.corpus.prepare import PrepareSettings
-from fabula.corpus.taggers.sentiment import VaderTagger
-from fabula.corpus.toy import toy_stories
 
 HEADER = "storyid,storytitle,sentence1,sentence2,sentence3,sentence4,sentence5\n"
 GOOD = "id,Title,Mira ran.,She fell.,She cried.,Tom came.,She was happy.\n"
-# A process of its own with this one command: the others need packages that are beside the point here.
-PROGRAM = "import sys, fabula.cli; sys.exit(fabula.cli.main())"
 
 Fabula = Callable[..., tuple[int, str, str]]
 
@@ -198,85 +186,12 @@ def test_a_full_disk(fabula_prepare: Fabula, good: Path, tmp_path: Path, monkeyp
     assert os.listdir(tmp_path) == ["in"]
 
 
-def test_a_file_size_limit_of_the_system(good: Path, tmp_path: Path) -> None:
-    """The same, with nothing replaced: the kernel refuses the write."""
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, "prepare", "--toy", "300", "--out", str(tmp_path / "out")],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},  # or a cut bytecode file would stay behind
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (8_000, 8_000)),
-    )
-    assert (done.returncode, done.stdout) == (2, "")
-    assert "File too large" in _one_line(done.stderr)
-    assert os.listdir(tmp_path) == ["in"]
-
-
-def _stories_file(path: Path, n: int) -> Path:
-    path.parent.mkdir(exist_ok=True)
-    path.write_text("\n\n".join("\n".join(story.sentences) for story in toy_stories(n, seed=0)))
-    return path
-
-
-@pytest.mark.system
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
-def test_ctrl_c_leaves_nothing(tmp_path: Path, how: signal.Signals) -> None:
-    """The whole group gets the signal, as from a terminal: one line, no worker's traceback, no folder."""
-    big = _stories_file(tmp_path / "in" / "big.txt", 9_000)  # above the size from which workers are started
-    out = tmp_path / "deep" / "out"
-    process = subprocess.Popen(
-        [sys.executable, "-c", PROGRAM, "prepare", str(big), "--out", str(out), "--jobs", "2"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-        # Where the tests run in the background of a shell, SIGINT is ignored, and programs inherit that.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-    )
-    deadline = time.monotonic() + 300
-    while not (out.parent.exists() and any(out.parent.iterdir())):
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-    time.sleep(0.7)  # the workers are starting or at work
-    if how == signal.SIGINT:
-        os.killpg(process.pid, how)
-    else:
-        process.send_signal(how)
-    printed, error = process.communicate(timeout=300)
-    assert printed == ""
-    assert "stopped" in _one_line(error)
-    assert process.returncode == 130
-    assert os.listdir(tmp_path) == ["in"]
-
-
-def test_the_report_for_people(fabula_prepare: Fabula, good: Path, tmp_path: Path) -> None:
-    code, out, error = fabula_prepare(good, "--valid", good, "--cutoff", "3", "--out", tmp_path / "out")
-    assert (code, error) == (0, "")
-    for said in ("3 stories", "15 sentences", "63 tokens (21.00 per story)", "0.00 % unknown", "positive", "valid"):
-        assert said in out
-
-
 def test_the_manifest_tells_nothing_of_the_machine(fabula_prepare: Fabula, good: Path, tmp_path: Path) -> None:
     fabula_prepare(good, "--out", tmp_path / "out")
     manifest = (tmp_path / "out" / "manifest.json").read_text()
     assert '"good.csv"' in manifest
     assert str(tmp_path) not in manifest
     assert json.loads(manifest)["provenance"]["sources"]["train"][0]["bytes"] == good.stat().st_size
-
-
-def test_the_help_names_the_settings_defaults() -> None:
-    """The parser leaves them out, so that the help needs none of the corpus's modules."""
-    subparsers = argparse.ArgumentParser().add_subparsers()
-    add_parser(subparsers)
-    help_of = {action.dest: action.help or "" for action in subparsers.choices["prepare"]._actions}
-    usual, vader = PrepareSettings(), VaderTagger()
-    defaults = {
-        "cutoff": usual.cutoff, "smoothing": usual.smoothing, "shard_rows": usual.shard_rows,
-        "positive": vader.threshold_positive, "negative": vader.threshold_negative,
-    }  # fmt: skip
-    for name, value in defaults.items():
-        assert f"(default: {value}" in help_of[name]
 
 
 def test_stories_to_validate_on_are_drawn_and_said(fabula_prepare: Fabula, tmp_path: Path) -> None:

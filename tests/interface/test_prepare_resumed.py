@@ -2,11 +2,10 @@
 
 import fcntl
 import os
-import random
 import signal
 import subprocess
 import sys
-import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +18,14 @@ from fabula.corpus.prepare import prepare
 from fabula.corpus.taggers.protocol import Tagger
 from fabula.corpus.toy import toy_stories
 from fabula.errors import UserError
+from gates import until
 
-PROGRAM = "import sys, fabula.cli; sys.exit(fabula.cli.main())"
+PROGRAM = """
+import sys, fabula.cli
+from fabula.corpus import prepare
+prepare.INLINE_BYTES = 0  # workers also for a small corpus
+sys.exit(fabula.cli.main())
+"""
 
 
 def stories(path: Path, n: int) -> Path:
@@ -132,57 +137,64 @@ def test_what_is_soon_made_again_is_not_kept(tmp_path: Path, monkeypatch: pytest
     assert os.listdir(tmp_path) == ["in.txt"]
 
 
-def begin(source: Path, out: Path, rows: int, jobs: int) -> subprocess.Popen[bytes]:
-    words = ["prepare", str(source), "--out", str(out), "--shard-rows", str(rows), "--jobs", str(jobs), "--json"]
+def begin(source: Path, out: Path) -> subprocess.Popen[bytes]:
+    """A run in a group of its own, with two workers."""
+    words = ["prepare", str(source), "--out", str(out), "--shard-rows", "25", "--jobs", "2", "--json"]
     return subprocess.Popen(
-        [sys.executable, "-c", PROGRAM, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
+        [sys.executable, "-c", PROGRAM, *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+        # Where the tests run in the background of a shell, SIGINT is ignored, and programs inherit that.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
 
 
-def workers_of(process: "subprocess.Popen[bytes]") -> list[int]:
+def workers_of(process: "subprocess.Popen[bytes]") -> list[psutil.Process]:
     try:
         children = psutil.Process(process.pid).children()
-        return [child.pid for child in children if "spawn_main" in " ".join(child.cmdline())]
+        return [child for child in children if "spawn_main" in " ".join(child.cmdline())]
     except psutil.NoSuchProcess:
         return []
 
 
-def check(folder: Path, n: int, rows: int, kills: int, jobs: int) -> int:
-    """Kill it so often, itself or one of its workers, each time when it has got on a little; the workers killed."""
-    source, out = stories(folder / "in.txt", n), folder / "out"
-    calm = begin(source, folder / "calm", rows, jobs)
-    printed = calm.communicate(timeout=600)[0]
-    assert calm.returncode == 0
-    rng, workers = random.Random(3), 0
-    for _ in range(kills):
-        before = pieces(out)
-        process = begin(source, out, rows, jobs)
-        deadline = time.monotonic() + 300
-        enough = max(len(before), KEPT_PIECES + 2)  # fewer pieces are not kept
-        while len(pieces(out)) <= enough and process.poll() is None:
-            assert time.monotonic() < deadline
-            time.sleep(0.001)
-        time.sleep(0.02 * rng.random())
-        below = workers_of(process)
-        if below and rng.random() < 0.5:
-            os.kill(rng.choice(below), signal.SIGKILL)
-            workers += 1
-        else:
-            process.kill()
-        error = process.communicate(timeout=300)[1].decode()
-        assert process.returncode == -signal.SIGKILL or "a worker process was killed" in error, error
-        assert not out.exists()
-        assert before.items() <= pieces(out).items()  # what was done is not done again
-    last = begin(source, out, rows, jobs)
-    assert last.communicate(timeout=600)[0] == printed.replace(str(folder / "calm").encode(), str(out).encode())
-    assert content(out) == content(folder / "calm")
-    assert sorted(os.listdir(folder)) == ["calm", "in.txt", "out"]
-    return workers
+def is_at_work(process: "subprocess.Popen[bytes]", out: Path, finished: int) -> bool:
+    return len(pieces(out)) > finished and len(workers_of(process)) == 2
 
 
 @pytest.mark.system
-@pytest.mark.parametrize(("n", "rows", "kills", "jobs"), [(1500, 25, 3, 1), (9_000, 100, 4, 2)])
-def test_kills(tmp_path: Path, n: int, rows: int, kills: int, jobs: int) -> None:
-    """The second corpus is above the size from which workers are started, so some of them are killed."""
-    workers = check(tmp_path, n, rows, kills, jobs)
-    assert workers >= (1 if jobs > 1 else 0)
+def test_kills(tmp_path: Path) -> None:
+    """First a worker is killed, then the program itself, each time when it has got on a little."""
+    source, out, calm = stories(tmp_path / "in.txt", 2_000), tmp_path / "out", tmp_path / "calm"
+    printed = begin(source, calm).communicate(timeout=600)[0]
+    for victim in ("worker", "program"):
+        before = pieces(out)
+        process = begin(source, out)
+        enough = max(len(before), KEPT_PIECES + 2)  # fewer pieces are not kept
+        until(partial(is_at_work, process, out, enough))
+        workers = workers_of(process)
+        (workers[0] if victim == "worker" else process).kill()
+        error = process.communicate(timeout=300)[1].decode()
+        assert process.returncode == -signal.SIGKILL or "a worker process was killed" in error, error
+        assert not psutil.wait_procs(workers, timeout=120)[1], "a worker outlived its parent"
+        assert not out.exists()
+        assert before.items() <= pieces(out).items()  # what was done is not done again
+    last = begin(source, out)
+    assert last.communicate(timeout=600)[0] == printed.replace(str(calm).encode(), str(out).encode())
+    assert content(out) == content(calm)
+    assert sorted(os.listdir(tmp_path)) == ["calm", "in.txt", "out"]
+
+
+@pytest.mark.system
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_leaves_nothing(tmp_path: Path, how: signal.Signals) -> None:
+    """The whole group gets SIGINT, as from a terminal: one line, no worker's traceback, no folder."""
+    out = tmp_path / "deep" / "out"
+    process = begin(stories(tmp_path / "in.txt", 2_000), out)
+    until(lambda: bool(pieces(out)))  # the workers are at work
+    (os.killpg if how == signal.SIGINT else os.kill)(process.pid, how)
+    printed, error = process.communicate(timeout=300)
+    assert (printed, process.returncode) == (b"", 130)
+    assert error.count(b"\n") == 1
+    assert b"stopped" in error
+    assert os.listdir(tmp_path) == ["in.txt"]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Iterator
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -55,26 +54,5 @@ def test_free_workers_share_those_who_wait_and_a_crowd_is_waited_for(monkeypatch
         assert [await asyncio.wait_for(job.last(), SECONDS) for job in some] == list(range(6))
         assert sorted(map(len, told)) == [3, 3]
         await asyncio.to_thread(pool.close, SECONDS)
-
-    run_alone(main())
-
-
-def test_a_batch_begins_when_nobody_else_comes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The leader waits from the last job of its kind on, but not without end."""
-
-    async def main() -> None:
-        pool, now = jobs.WorkerPool(workers=1), [0.0]
-        monkeypatch.setattr(jobs, "time", SimpleNamespace(monotonic=lambda: now[0], thread_time=lambda: 0.0))
-        leader, late = (jobs.Job(pool, jobs.BatchedWork("kind", 10, n, iter)) for n in range(2))
-        late.waiting_since = 5 * jobs.GATHER_SECONDS
-        pool.waiting.append(late)
-
-        def complete(at: float) -> bool:
-            now[0] = at * jobs.GATHER_SECONDS
-            return pool._batch_is_complete(leader, since=0.0)
-
-        assert [complete(at) for at in (5.9, 6.1)] == [False, True]
-        late.waiting_since = 9.9 * jobs.GATHER_SECONDS
-        assert [complete(at) for at in (9.95, 10.1)] == [False, True]
 
     run_alone(main())

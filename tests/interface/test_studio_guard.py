@@ -117,8 +117,6 @@ def test_a_person_without_the_token_reads_what_to_do(guarded: str) -> None:
     """A browser that opens an address gets a page; programs, fetches of a page and other methods the one shape."""
     answer = httpx.get(f"{guarded}/", headers=BROWSER)
     assert (answer.status_code, answer.headers["Content-Type"]) == (401, "text/html; charset=utf-8")
-    (line,) = re.findall("<p>(.*)</p>", answer.text)
-    assert line == "A token is needed: open the address with ?token= that the server printed when it was started."
     assert (answer.headers["WWW-Authenticate"], answer.headers["Cache-Control"]) == ("Bearer", "no-store")
     assert answer.headers["Content-Security-Policy"] == guard.HEADERS["Content-Security-Policy"]
     assert TOKEN not in answer.text
@@ -167,7 +165,6 @@ def test_every_answer_is_dressed(url: str, path: str) -> None:
     answer = httpx.get(url + path)
     for name, value in guard.HEADERS.items():
         assert answer.headers[name] == value
-    assert "server" not in answer.headers or "uvicorn" in answer.headers["server"]
     policy = answer.headers["Content-Security-Policy"]
     assert "default-src 'self'" in policy
     assert "unsafe" not in policy

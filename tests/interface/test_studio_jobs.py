@@ -211,21 +211,6 @@ def test_a_short_job_does_not_wait_for_a_long_one_to_end(monkeypatch: pytest.Mon
     run_alone(main())
 
 
-def test_turns_go_to_who_has_had_least_and_waiting_counts(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def main() -> None:
-        pool = jobs.WorkerPool(workers=1, queue=4)
-        old, new, patient = (jobs.Job(pool, lambda: iter(())) for _ in range(3))
-        old.used_seconds = patient.used_seconds = 3 * jobs.SHORT_SECONDS  # the second level
-        now = old.waiting_since = new.waiting_since = 100.0
-        patient.waiting_since = now - 2.1 / jobs.PATIENCE
-        assert sorted((old, new, patient), key=lambda job: job.priority(now)) == [patient, new, old]
-        new.used_seconds = 0.9 * jobs.SHORT_SECONDS
-        assert new.level() == 0  # short jobs keep their turn
-        pool.close()
-
-    run_alone(main())
-
-
 def test_a_job_has_only_so_much_time() -> None:
     """Of computing: what it waits for others does not count."""
 

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 
-from fabula.corpus.dataset import Corpus
 from fabula.errors import UserError
-from fabula_paper.scores.calibrate import measures_of
-from fabula_paper.scores.pretrained import by_length, context_gain, embed, smollm, story_perplexity
-from fabula_paper.scores.quality import Reader
+from fabula_paper.scores.pretrained import context_gain, embed, smollm, story_perplexity
 
 pytestmark = pytest.mark.system  # two pretrained models are loaded
 STORY = [
@@ -72,23 +67,6 @@ def test_like_sentences_have_like_features() -> None:
     assert likeness[0, 1] > 0.6 > 0.3 > likeness[0, 2]
     np.testing.assert_allclose(embed(["Taxes rose in spring."])[0], features[2], atol=1e-5)
     assert embed([]).shape == (0, 384)
-
-
-def test_the_measures_to_calibrate_have_a_figure_for_every_story(toy_corpus: Path) -> None:
-    """Signed so that larger is better: the story beats itself told three times over in what repetition touches."""
-    told_twice = [STORY[0], STORY[0], STORY[0]]
-    found = measures_of([STORY, told_twice], Reader.of(Corpus.open(toy_corpus)))
-    assert all(values.shape == (2,) for values in found.values())
-    for name in ("- repeated sentences", "- repeated 4-grams", "distinct-2 of the story"):
-        assert found[name][0] > found[name][1], name
-    assert found["likeness of neighbours (MiniLM)"][1] == pytest.approx(1)
-
-
-def test_batches_hold_everything_once_within_the_limit() -> None:
-    lengths = [5, 1, 9, 3, 3, 8, 40]
-    batches = list(by_length(lengths, 16))
-    assert sorted(n for batch in batches for n in batch) == list(range(7))
-    assert all(len(batch) == 1 or len(batch) * max(lengths[n] for n in batch) <= 16 for batch in batches)
 
 
 def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
