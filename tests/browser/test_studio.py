@@ -142,15 +142,6 @@ def test_a_link_gives_the_same_candidates(desk: Desk) -> None:
     damaged.page.close()
 
 
-def test_a_newcomer_tries_an_example(desk: Desk) -> None:
-    desk.page.locator("#examples button").first.click()
-    desk.done()
-    assert desk.texts[0]
-    assert desk.texts[1] == ""
-    desk.take(1)
-    assert all(desk.texts)
-
-
 def test_what_was_taken_is_kept_when_room_is_made_for_another_line(desk: Desk) -> None:
     """Clearing a line, and adding one, ask for that line: nobody expects the others to be written anew."""
     desk.type("Karl rented a green boat for one day.", "", "", "", "The boat was safe.")

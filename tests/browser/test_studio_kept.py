@@ -8,7 +8,7 @@ import httpx
 import pytest
 from desk import Desk
 from machinery import Watch
-from playwright.sync_api import Browser, Dialog, Route, expect
+from playwright.sync_api import Browser, Dialog, expect
 
 pytestmark = pytest.mark.system
 
@@ -22,26 +22,6 @@ def on_server(desk: Desk) -> list[str]:
     assert found
     branch = httpx.get(f"{desk.url}/api/stories/{found[1]}/branches/{found[2]}", timeout=20).json()
     return [line["text"] for line in branch["state"]["lines"]]
-
-
-def test_nothing_is_asked_beside_candidates(desk: Desk) -> None:
-    """While candidates are written, the arc's band and the cast's names wait: they would take the model's time."""
-    held: list[Route] = []
-    asked: list[str] = []
-    page = desk.page
-    page.route("**/api/fill/stream", lambda route: held.append(route))
-    with page.expect_response("**/api/mentions"), page.expect_response("**/api/posterior"):
-        desk.type(FIRST)
-    page.get_by_role("button", name="Fill in").click()
-    beside = re.compile("posterior|mentions")
-    page.on("request", lambda request: asked.append(request.url) if beside.search(request.url) else None)
-    desk.line(5).fill(LAST)
-    desk.saved()
-    assert len(held) == 1
-    assert not asked
-    with page.expect_response("**/api/mentions"), page.expect_response("**/api/posterior"):
-        held[0].continue_()
-    desk.done()
 
 
 def test_own_words_are_not_taken_over(desk: Desk) -> None:

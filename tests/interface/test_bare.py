@@ -108,28 +108,6 @@ for kind in ("slds", "s2s"):
     assert all(record["ppl"] > 1 for record in records)
 
 
-@pytest.mark.system
-def test_what_needs_a_hidden_package_says_so_in_one_line(folder: Path) -> None:
-    program = """
-import sys, io
-import torch, tqdm
-try:
-    import spacy
-except ModuleNotFoundError:  # it is installed, and hidden
-    pass
-else:
-    raise AssertionError("spacy is not hidden")
-from fabula.cli import main
-sys.stderr = io.StringIO()
-assert main(["train", "--plot", "nowhere"]) == 2
-assert main(["prepare", "--toy", "9", "--out", "new"]) == 2
-print(sys.stderr.getvalue(), end="")
-"""
-    told = bare(program, folder).splitlines()
-    assert len(told) == 2
-    assert "pip install" in told[1]
-
-
 def test_importing_fabula_and_asking_for_help_is_light(tmp_path: Path) -> None:
     """Neither may wait for torch or numpy, of which the second alone takes a tenth of a second."""
     program = """

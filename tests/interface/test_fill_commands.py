@@ -114,21 +114,6 @@ def test_a_wrong_place_for_models_is_named(
     assert capsys.readouterr().err == ""
 
 
-@pytest.mark.parametrize("command", [fill, write])
-def test_the_same_seed_gives_the_same_bytes(command: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    arguments = [*(STORY if command is fill else ["--sentences", "4"]), "--samples", "6", "--json"]
-    texts = []
-    for seed in ("7", "7", "8"):
-        assert run(command, *arguments, "--seed", seed) == 0
-        texts.append(capsys.readouterr().out)
-    assert texts[0] == texts[1] != texts[2]
-    answer = json.loads(texts[0])
-    assert set(answer) == {
-        "candidates", "model", "sampler", "samples", "drawn", "seed", "diagnostics", "notes", "names"
-    }  # fmt: skip
-    assert len(answer["candidates"][0]["sentences"]) == 4
-
-
 @pytest.mark.parametrize("kind", ["lm", "s2s"])
 def test_a_model_without_latents_reranks_and_says_so(kind: str, capsys: pytest.CaptureFixture[str]) -> None:
     run(fill, *STORY, "--model", kind, "--sampler", "gibbs", "--samples", "5", "--json")
@@ -251,15 +236,6 @@ def test_a_sentence_alone_has_a_tag(kind: str) -> None:
             narrator.tag([sentence])
     with pytest.raises(UserError, match="2 to 64 sentences, not 0"):
         narrator.tag([])
-
-
-def test_posterior_keeps_the_given_tags() -> None:
-    posterior = fabula.load("default").posterior([*STORY], arc="-??+", samples=50)
-    assert posterior.tags[0] == {"negative": 1.0, "neutral": 0.0, "positive": 0.0}
-    assert len(posterior.Z_mean) == 4
-    assert len(posterior.Z_mean[0]) == 3
-    with pytest.raises(UserError, match="without latents"):
-        fabula.load("lm").posterior([*STORY])
 
 
 def test_models_lists_what_is_installed(capsys: pytest.CaptureFixture[str]) -> None:

@@ -23,7 +23,6 @@ from fabula.models.build import build
 from fabula.models.io import load
 from fabula.models.protocol import MODELS, Model, register_model
 from fabula.models.settings import ModelSettings
-from fabula.registry import Registry
 from fabula.sampling.names import known_names
 from fabula.training.loop import train
 from fabula.training.recipe import recipe_from
@@ -79,23 +78,6 @@ def made(kind: str) -> Model:
     return build(ModelSettings(kind=kind), 20, torch.full((3,), 1 / 3), torch.full((3, 3), 1 / 3)).eval()
 
 
-@pytest.mark.parametrize(
-    ("kind", "K", "latent", "tags", "reads", "sentences"),
-    [
-        ("slds", 3, True, True, False, True), ("lds", 1, True, False, False, True),
-        ("lm", 1, False, False, False, True), ("s2s", 3, False, False, True, False),
-    ],
-)  # fmt: skip
-def test_what_each_kind_says_of_itself(
-    kind: str, K: int, latent: bool, tags: bool, reads: bool, sentences: bool
-) -> None:
-    model = made(kind)
-    assert (model.K, model.has_latent, model.has_tags, model.reads_tags) == (K, latent, tags, reads)
-    assert (model.latent is model) == (model.D > 0) == latent
-    assert model.likelihood == ("bound" if latent else "exact")
-    assert (model.decoder is not None) == sentences == (model.story_decoder is None)
-
-
 @torch.no_grad()
 def test_log_p_of_sentences_is_the_sum_over_their_words() -> None:
     """For S2S too, whose inner ends of sentences are no tokens; its count of tokens leaves them out."""
@@ -109,25 +91,3 @@ def test_log_p_of_sentences_is_the_sum_over_their_words() -> None:
         paid = (words < 0).sum(1)
         assert paid.tolist() == model.token_count(dataset.token_counts, dataset.sentences).tolist()
         assert bool((words.gather(1, ends)[:, :1] == 0).all()) == model.reads_tags
-
-
-def test_a_name_is_registered_once_and_an_unknown_one_names_the_others() -> None:
-    things: Registry[int] = Registry("fabula.nothing", "thing")
-    things.register("one")(1)
-    with pytest.raises(ValueError, match="registered already"):
-        things.register("one")(2)
-    with pytest.raises(UserError, match="unknown thing 'two'; there are one"):
-        things.find("two")
-
-
-def test_entry_points_of_installed_packages_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A package on the path, with its metadata, and nobody imports it."""
-    (tmp_path / "plugin_of_a_test.py").write_text("answer = 42\n")
-    metadata = tmp_path / "plugin_of_a_test-1.dist-info"
-    metadata.mkdir()
-    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: plugin-of-a-test\nVersion: 1\n")
-    (metadata / "entry_points.txt").write_text("[fabula.test]\ndeep = plugin_of_a_test:answer\n")
-    monkeypatch.syspath_prepend(tmp_path)
-    things: Registry[int] = Registry("fabula.test", "thing")
-    assert things.names() == ("deep",)
-    assert things.find("deep") == 42

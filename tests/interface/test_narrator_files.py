@@ -132,16 +132,6 @@ def test_an_adapter_that_does_not_fit_is_refused_in_one_line(folder: Path, base:
     assert "\n" not in str(error.value)
 
 
-def test_the_list_of_models_has_a_line_for_a_narrator(capsys: pytest.CaptureFixture[str]) -> None:
-    """It has no vocabulary to count; what matters is whether its base is there."""
-    from fabula.cli import main
-
-    assert main(["models"]) == 0
-    listed = capsys.readouterr().out
-    assert "default      narrator" in listed
-    assert "base installed" in listed or "base not installed: pip install" in listed
-
-
 FACTS: dict[str, Any] = {
     "name": "tiny", "corpus_hash": "0", "figures": {"valid_nll": 3.0}, "p_initial": [0.25, 0.75],
     "p_next": [[0.5, 0.5], [0.1, 0.9]], "people": {"he": ["Tom"], "she": ["Mia"]}, "common": ["the", "a"],

@@ -5,24 +5,20 @@ from __future__ import annotations
 import inspect
 import json
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from repeating_sampler import RepeatingSampler
 
 import fabula
-from fabula.apps.serve.bodies import Sampling, with_settings
 from fabula.cli import main
 from fabula.errors import UserError
 from fabula.sampling import protocol
-from fabula.sampling.protocol import register_sampler, sampler_named, samplers
+from fabula.sampling.protocol import samplers
 from fabula.sampling.settings import GibbsSettings, RerankSettings, SMCSettings, choose
 
 STORY = ["Mia's car would not start.", None, None, "Mia made it to work on time."]
-GIVEN = ["_" if sentence is None else sentence for sentence in STORY]
 
 
 @pytest.fixture(autouse=True)
@@ -31,63 +27,17 @@ def installed(random_models: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fabula.catalogue.PACKAGED", random_models / "none")
 
 
-@pytest.fixture
-def repeating() -> Iterator[None]:
-    register_sampler(RepeatingSampler())
-    yield
-    del samplers()["repeat"]
+def test_a_sampler_that_cannot_be_loaded_is_a_warning_and_all_others_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Broken:
+        name = value = "broken"
 
+        def load(self) -> None:
+            raise ImportError("no module named nonsense")
 
-@pytest.mark.usefixtures("repeating")
-def test_a_sampler_of_ones_own_is_one_file_and_one_line(capsys: pytest.CaptureFixture[str]) -> None:
-    """Every door offers it with its own setting; others do not have that setting, nor it theirs."""
-    for words, sentence in (([], STORY[0]), (["--words", "3"], "Mia's car")):
-        assert main(["fill", *GIVEN, "--sampler", "repeat", "--samples", "2", *words, "--json"]) == 0
-        answer = json.loads(capsys.readouterr().out)
-        assert answer["sampler"] == "repeat"
-        assert [s["text"] for s in answer["candidates"][0]["sentences"]] == [STORY[0], sentence, sentence, STORY[3]]
-    python = fabula.load("lm").fill(STORY, sampler="repeat", samples=2, words=3)
-    assert python.candidates[0].sentences[1].text == "Mia's car"
-
-    class Body(Sampling):
-        """A body like those of the studio, made after the sampler was registered."""
-
-    body = with_settings(Body).model_json_schema()["properties"]
-    assert "repeat" in body["sampler"]["enum"]
-    assert body["words"]["anyOf"][0] == {"type": "integer", "minimum": 1, "maximum": 9}
-    assert main(["fill", *GIVEN, "--words", "3"]) == 2
-    assert "smc has no setting 'words'" in capsys.readouterr().err
-    assert main(["fill", *GIVEN, "--sampler", "repeat", "--chains", "3"]) == 2
-    assert "repeat has no setting 'chains'; it has samples" in capsys.readouterr().err
-    assert main(["fill", *GIVEN, "--sampler", "repeat", "--words", "0"]) == 2
-    assert "words must be at least 1, not 0" in capsys.readouterr().err
-    with pytest.raises(SystemExit):
-        main(["fill", "--help"])
-    page = " ".join(capsys.readouterr().out.split())
-    assert "repeat (says everything again)" in page
-    assert "--words N repeat: words to repeat, at most (100)" in page
-    with pytest.raises(ValueError, match="already"):
-        register_sampler(RepeatingSampler())
-
-
-def test_a_sampler_of_another_package_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By its entry point; one that cannot be loaded is a warning, and all others stay."""
-
-    class Entry:
-        def __init__(self, name: str) -> None:
-            self.name = self.value = name
-
-        def load(self) -> Any:
-            if self.name == "broken":
-                raise ImportError("no module named nonsense")
-            return RepeatingSampler
-
-    monkeypatch.setattr(protocol, "entry_points", lambda group: [Entry("broken"), Entry("repeat")])
+    monkeypatch.setattr(protocol, "entry_points", lambda group: [Broken()])
     protocol._load_entry_points.cache_clear()
     with pytest.warns(UserWarning, match="broken cannot be loaded"):
-        assert sampler_named("repeat").name == "repeat"
-    del samplers()["repeat"]
-    assert list(samplers()) == ["smc", "gibbs", "rerank"]
+        assert list(samplers()) == ["smc", "gibbs", "rerank"]
 
 
 @pytest.mark.parametrize(

@@ -108,13 +108,6 @@ def test_writing_routes_answer(client: httpx.Client) -> None:
     assert why[1]["fits_after"] is None
 
 
-def test_opening_words_are_kept(client: httpx.Client) -> None:
-    answer = client.post("/api/fill", json={"sentences": STORY, "starts": {"2": "The dog"}, "samples": 3}).json()
-    assert answer["error"]["field"] == "starts"
-    answer = client.post("/api/fill", json={"sentences": STORY, "starts": {"2": "She was"}, "samples": 3}).json()
-    assert answer["candidates"][0]["sentences"][1]["text"].startswith("She was")
-
-
 @pytest.mark.parametrize(
     ("path", "body", "field", "says"),
     [

@@ -42,26 +42,6 @@ def test_of_many_writers_of_one_revision_one_wins(tmp_path: Path) -> None:
     assert (found["revision"], found["state"]["seed"]) == (2, won[0])
 
 
-def test_a_refused_write_leaves_nothing(tmp_path: Path) -> None:
-    store = Store(tmp_path / "s.db")
-    made = store.new_story("x", STATE)
-    with pytest.raises(RefusedError):
-        store.new_branch(made["id"], 99, "y", STATE)
-    with pytest.raises(ValueError, match="JSON"):
-        store.save(made["id"], made["branch"]["id"], "z", {"x": float("nan")}, 1)
-    assert store.story(made["id"])["tree"] == [{k: v for k, v in made["branch"].items() if k != "state"}]
-
-
-def test_children_of_a_deleted_branch_grow_from_its_parent(tmp_path: Path) -> None:
-    store = Store(tmp_path / "s.db")
-    made = store.new_story("x", STATE)
-    story, root = made["id"], made["branch"]["id"]
-    middle = store.new_branch(story, root, "middle", STATE)["id"]
-    leaf = store.new_branch(story, middle, "leaf", STATE)["id"]
-    store.delete_branch(story, middle)
-    assert store.branch(story, leaf)["parent"] == root
-
-
 def test_the_file_of_a_study_is_not_the_studios(tmp_path: Path) -> None:
     """It is left as it was; a study that came into the studio's own file does no harm there."""
     study, stories = tmp_path / "study.db", tmp_path / "s.db"

@@ -224,16 +224,6 @@ def test_nan_loss_stops_and_keeps_the_last_good_checkpoint(
     assert len((run / "log.jsonl").read_text().splitlines()) == 1
 
 
-def test_weights_that_go_bad_after_the_last_look(
-    refused: Refused, written: Path, tmp_path: Path, toy_corpus: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A finite loss whose step ruined the weights: validation notices, nothing is written."""
-    monkeypatch.setattr(CorpusLearner, "validate", lambda self: (float("nan"), {}))
-    said = refused("train", written, "--data", toy_corpus, "--out", tmp_path / "run", "--quiet")
-    assert "validation figure is nan" in said
-    assert not (tmp_path / "run" / "config.json").exists()
-
-
 class FullDisk:
     """fsync fails with ENOSPC at its n-th call, as a disk does that fills up."""
 
@@ -400,15 +390,3 @@ def test_raw_stories_are_read_in_the_models_words(
     assert record["n"] == 2
     assert record.keys() >= REQUIRED
     assert record["characters"] == len("Tom was zorbled.He was glad.Mia cried.She ran.She fell.")
-
-
-def test_the_outcome_of_training_as_json(
-    capsys: pytest.CaptureFixture[str], written: Path, tmp_path: Path, toy_corpus: Path
-) -> None:
-    arguments = ["train", str(written), "--data", str(toy_corpus), "--out", str(tmp_path / "run"), "--quiet", "--json"]
-    assert main(arguments) == 0
-    said = capsys.readouterr()
-    assert said.err == ""
-    assert json.loads(said.out)["recipe"] == "least"
-    entry = json.loads((tmp_path / "run" / "log.jsonl").read_text())
-    assert set(entry["train"]) == {"log_p_X", "kl_Z", "kl_S", "log_p_S", "log_q_S"}
