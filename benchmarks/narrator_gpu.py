@@ -7,7 +7,7 @@
     python benchmarks/narrator_gpu.py ratings --critic CRITIC --stories union_roc.txt --data DATA
 
 DATA is a folder with train.csv and valid.csv. The outputs hold sentences of the corpus and are not to be published.
-`small` needs the whole package (spaCy), `ratings` fabula-paper; the others need neither.
+`small` needs the whole package (spaCy); the others do not.
 """  # noqa: E501
 
 from __future__ import annotations
@@ -23,12 +23,14 @@ from typing import Any
 import numpy as np
 
 from bulk import log_p_lines, write_missing
+from fabula.metrics.bootstrap import pearson
 from fabula.models.critic import Critic
 from fabula.models.decoders.narrator import NarratorDecoder
 from fabula.models.io.pretrained import load_critic, load_decoder
 from fabula.training.critic import cloze_pairs
 from fabula.training.stories import read_text
 from narrator_copying import hashed_ngrams
+from ratings import read_ratings
 from reading import corpus, readings
 
 MIDDLE = (1, 2, 3)
@@ -164,13 +166,10 @@ def prefer(args: argparse.Namespace) -> None:
 
 def ratings(args: argparse.Namespace) -> None:
     """The critic's correlation with people's ratings of 400 stories, and its accuracy on the Story Cloze Test."""
-    from fabula_paper.scores.calibrate import correlate, read_ratings
-
     critic, rated = load_critic(args.critic, args.device), read_ratings(args.stories)
-    stories = [[critic.tokenizer.encode(s) for s in story.sentences] for story in rated]
+    stories = [[critic.tokenizer.encode(s) for s in sentences] for sentences, _ in rated]
     values = [row[len(story) - 1] for row, story in zip(critic.values(stories).tolist(), stories, strict=True)]
-    agreement = correlate(values, [story.rating for story in rated])
-    figures = {"pearson": agreement.pearson.to_json(), "spearman": agreement.spearman.to_json()}
+    figures = {"pearson": pearson(values, [rating for _, rating in rated]).to_json()}
     test = args.data / "cloze_test.csv"
     if test.is_file():
         pairs = [[critic.tokenizer.encode(s) for s in story] for p in cloze_pairs(test) for story in (p.good, p.bad)]

@@ -65,7 +65,7 @@ def test_records_and_page_of_a_slice(toy: Path, done: Path, capsys: pytest.Captu
     targets = set(re.findall(r"<a href=\"([^\"]+)", html))
     assert "#likelihood/lm" in targets
     assert targets <= {f"#{name}" for name in re.findall(r"id=\"([^\"]+)", html)}
-    # Written sentences are shown, given ones only with --texts.
+    # Written sentences are shown, given ones are not.
     text = records.texts("sample/slds.234.bridge")[0]
     corpus = Corpus.open(toy)
     test = corpus.split("test")
@@ -75,8 +75,6 @@ def test_records_and_page_of_a_slice(toy: Path, done: Path, capsys: pytest.Captu
     assert f"<code>{text['id']}</code> [given] " in html
     assert given not in html
     words = ["reproduce", *FAST, "--data", str(toy), "--out", str(done)]
-    assert main([*words, "--only", "report", "--texts"]) == 0
-    assert given in (done / "index.html").read_text(encoding="utf-8")
     # A second call finds everything done, and makes the same report.
     capsys.readouterr()
     assert main([*words, "--json", "--only", ",".join((*SLICE, "report"))]) == 0
@@ -92,22 +90,6 @@ def test_records_and_page_of_a_slice(toy: Path, done: Path, capsys: pytest.Captu
             (done / "texts").rename(done / "gone")
     assert main(["reproduce", "--out", str(done), "--check"]) == 0
     assert records.done("likelihood/lm")
-
-
-def test_lines_written_elsewhere_are_shown_and_paired(toy: Path, tmp_path: Path) -> None:
-    """The narrator's middles from a file: a record, blind pairs with people's, and the stories on the page."""
-    middle = ["A cat sang.", "It rained.", "Nobody came."]
-    lines = [{"id": name, "lines": middle} for name in Corpus.open(toy).split("test").ids[:3]]
-    (tmp_path / "lines.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    words = ["reproduce", *FAST, "--data", str(toy), "--out", str(tmp_path), "--only", "report"]
-    assert main([*words, "--lines", f"narrator={tmp_path / 'lines.jsonl'}"]) == 0
-    pairs = [json.loads(line) for line in (tmp_path / "pairs/PAIRS-narrator-human.jsonl").read_text().splitlines()]
-    assert [pair["systems"] for pair in pairs] == [["narrator", "people"]] * 3
-    assert all(pair["stories"][0][1:4] == middle and pair["stories"][1][1] != middle[0] for pair in pairs)
-    assert all(pair["stories"][0][place] == pair["stories"][1][place] for pair in pairs for place in pair["given"])
-    assert "Nobody came." in (tmp_path / "index.html").read_text(encoding="utf-8")
-    for given in ("slds=x", f"narrator={toy}"):
-        assert main([*words, "--lines", given]) == 2
 
 
 def test_a_deadline_leaves_the_rest_for_later(toy: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -162,7 +162,7 @@ def test_the_measure(package: Path, toy_corpus: Path) -> None:
     found = quality(stories, Reader.of(Corpus.open(toy_corpus)), given)
     assert found.shares["exclaimed"].value == 0.5
     assert found.to_json(draws=10)["exclaimed"]["of"] == 4
-    assert "unended" in found.shares
+    assert "copied_4grams" in found.shares
 
 
 def test_the_command(package: Path, capsys: pytest.CaptureFixture[str]) -> None:

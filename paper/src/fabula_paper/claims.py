@@ -123,44 +123,21 @@ def compare_control(results: Results, ours: str, theirs: str) -> Comparison | No
     return Comparison(text, gap, min(len(results.trainings("control", name)) for name, _, _ in sides))
 
 
-def smollm_ending(record: dict[str, Any]) -> FloatArray:
-    """SmolLM2's log P of the given sentences, up to a term that is the same for every system."""
-    stories = {key: np.asarray(values, dtype=np.float64) for key, values in record["stories"].items()}
-    return stories["smollm2"] if "smollm2" in stories else stories["written_nats"] - stories["nats"]
-
-
-MIDDLE_MEASURES: dict[str, tuple[tuple[str, ...], str, Callable[[dict[str, Any]], FloatArray]]] = {
-    "look-ahead": (("lookahead",), " nats", lambda r: np.asarray(r["stories"])),
-    "look-ahead by SmolLM2": (("surprise", "opinion"), " nats", smollm_ending),
-    "story perplexity": (
-        ("surprise",), " nats a token", lambda r: -np.divide(r["stories"]["nats"], r["stories"]["tokens"])
-    ),
-    "time": (
-        ("speed",), " s a story", lambda r: -np.array([r["seconds_one_story"], r["seconds_a_story_together"]])
-    ),
-}  # fmt: skip
-"""Measures of the middle-three setting, larger is better: stages of the records, unit, value of every story."""
-
-
-def compare_middles(results: Results, measure: str, ours: str, theirs: str) -> Comparison | None:
-    """Two ways of filling in by one measure, story by story, from records of the same stage and judge."""
-    stages, unit, values = MIDDLE_MEASURES[measure]
-    pairs = [(results.get(f"{stage}/{ours}"), results.get(f"{stage}/{theirs}")) for stage in stages]
-    a, b = next((pair for pair in pairs if None not in pair), (None, None))
-    judges = {results.lookahead_judge(name) for name in (ours, theirs)}
-    if a is None or b is None or (measure == "look-ahead" and len(judges) > 1):
+def compare_lookahead(results: Results, ours: str, theirs: str) -> Comparison | None:
+    """log P(ending) of two system.sampler, story by story; figures of two judges do not compare."""
+    a, b = results.lookahead(ours), results.lookahead(theirs)
+    if a is None or b is None or results.lookahead_judge(ours) != results.lookahead_judge(theirs):
         return None
-    gap = results.difference(values(a), values(b))
-    if measure == "time":  # alone and in a batch: both must be lower
-        gap = replace(gap, value=gap.low, high=gap.low)
+    gap = results.difference(a, b)
     system, sampler = way_name(results, theirs)
-    return Comparison(f"{measure} over {system} ({sampler}): {shown(gap, unit, 3)}", gap)
+    return Comparison(f"look-ahead over {system} ({sampler}): {shown(gap, ' nats', 3)}", gap)
 
 
-def compare(results: Results, measure: str, ours: str, theirs: str) -> Comparison | None:
-    if measure in MIDDLE_MEASURES:
-        return compare_middles(results, measure, ours, theirs)
-    return (compare_nats if measure == "nats" else compare_control)(results, ours, theirs)
+COMPARE: dict[str, Callable[[Results, str, str], Comparison | None]] = {
+    "nats": compare_nats,
+    "control": compare_control,
+    "look-ahead": compare_lookahead,
+}
 
 
 def compare_overlap(results: Results, part: Part) -> list[Comparison]:
@@ -213,7 +190,7 @@ def decide(results: Results, claim: Claim) -> Verdict:
         if part.measure.startswith("overlap/"):
             comparisons = compare_overlap(results, part)
         else:
-            pairs = [compare(results, part.measure, part.ours[0], rival) for rival in part.theirs]
+            pairs = [COMPARE[part.measure](results, part.ours[0], rival) for rival in part.theirs]
             comparisons = [pair for pair in pairs if pair is not None]
         verdicts.append(all_hold([comparison.verdict for comparison in comparisons]))
         if comparisons:
@@ -247,9 +224,7 @@ def read_claims() -> list[Claim]:
             sides = tuple(entry["ours"]), tuple(entry["theirs"])
             parts += [Part(f"overlap/{setting}/{metric}", *sides) for metric in metrics_of(setting)]
         for ours, theirs, *other in entry.get("pairs", ()):
-            measure = (*other, entry["measure"])[0]
-            measures = list(MIDDLE_MEASURES) if measure == "ahead" else [measure]
-            parts += [Part(name, (ours,), (theirs,)) for name in measures]
+            parts.append(Part((*other, entry["measure"])[0], (ours,), (theirs,)))
         claims.append(Claim(entry["title"], tuple(parts), entry.get("every", True)))
     return claims
 

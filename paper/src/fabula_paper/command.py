@@ -39,15 +39,11 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     add("--jobs", type=int, default=1, metavar="N", help="processes at once (default: 1)")
     add("--deadline", type=float, metavar="S", help="begin nothing after so many seconds")
     add("--train-until", type=float, metavar="S", help="end every training after so many seconds")
-    add("--bound-samples", type=int, metavar="M", help="importance samples a story (default: 200)")
     add("--model", **repeated, metavar="NAME=RUN", help="a system's checkpoint that is there already")
     add("--set", **repeated, metavar="KEY=VALUE", help="change a setting of all recipes, or SYSTEM:KEY=VALUE")
     add("--cloze", type=Path, metavar="FILE", help="Story Cloze: its CSV, or the same encoded (.npz)")
     add("--recipes", type=Path, metavar="DIR", help="the recipes' folder (default: the clone's)")
     add("--raw", type=Path, metavar="FILE", help="the raw test file, for sentences as they were typed")
-    add("--ratings", type=Path, metavar="FILE", help="people's ratings (UNION), to calibrate measures on")
-    add("--lines", **repeated, metavar="NAME=FILE", help="middles written elsewhere: JSON lines of id and three lines")
-    add("--texts", action="store_true", help="show given sentences in the report: never publish that")
     add("--pack", action="store_true", help="only put all records into one file and write the report from it")
     add("--check", action="store_true", help="only compute every cell of REPORT again from its record and compare")
     add("--json", action="store_true", help="print what was done as JSON")
@@ -84,9 +80,6 @@ def check_ranges(args: argparse.Namespace) -> None:
             raise UserError(f"--{name.replace('_', '-')} must be above 0, not {seconds}", field=name)
     if not 1 <= args.jobs <= 64:
         raise UserError(f"--jobs must be between 1 and 64, not {args.jobs}", field="jobs")
-    samples = args.bound_samples
-    if samples is not None and not 1 <= samples <= 100_000:
-        raise UserError(f"--bound-samples must be between 1 and 100,000, not {samples}", field="bound_samples")
 
 
 def check_report(folder: Path, *, as_json: bool) -> int:

@@ -114,7 +114,7 @@ class Results:
         """The rows of the tables: the paper's systems, and ours that have a record."""
         with_record = {name.split("/")[1].split(".")[0] for name in self.records.names()}
         candidates = [s for s in SYSTEMS if not s.repeats and s.name not in LOOKAHEAD_JUDGES.values()]
-        return [s for s in candidates if s.paper or (s.name in with_record and not s.outside)]
+        return [s for s in candidates if s.paper or s.name in with_record]
 
     def title(self, system: System) -> str:
         """The name of the system; it says if the clock ended the training."""
@@ -188,8 +188,7 @@ class Results:
 
     def overlap(self, system: str, setting: str, sampler: str, metric: str) -> Figure:
         """One cell of the infilling table."""
-        # The control with fewer samples is not the paper's.
-        printed = None if sampler == "rerank-few" else paper()["infilling"][setting].get(system)
+        printed = paper()["infilling"][setting].get(system)
         theirs = printed and printed[list(METRICS).index("rougeL" if metric == ROUGE_L_SENTENCES else metric)]
         scores = self.overlap_scores(system, setting, sampler, metric)
         if scores is None:
@@ -233,23 +232,6 @@ class Results:
             if log_p is not None and people is not None and plain is not None and same:
                 return ratio(log_p - plain, people - plain, draws=self.scale.resamples)
         return None
-
-    def smollm_ending(self, name: str) -> FloatArray | None:
-        """SmolLM2's nats of the given sentences; those of the first sentence are the same for every system."""
-        record = self.get(f"surprise/{name}")
-        if record is None:
-            return None
-        whole, written = (np.asarray(record["stories"][key], np.float64) for key in ("nats", "written_nats"))
-        ending: FloatArray = whole - written
-        return ending
-
-    def story_perplexity(self, name: str, part: str = "") -> Interval | None:
-        """Perplexity under SmolLM2 of the whole stories, or of the written sentences (`written_`)."""
-        record = self.get(f"surprise/{name}")
-        if record is None:
-            return None
-        nats, tokens = (record["stories"][f"{part}{key}"] for key in ("nats", "tokens"))
-        return ratio(nats, tokens, transform=np.exp, draws=self.scale.resamples)
 
 
 def bound_slack(stories: dict[str, list[float]], estimate: str) -> float:

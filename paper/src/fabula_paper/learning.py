@@ -1,4 +1,4 @@
-"""Units that train a system and measure it: its likelihood story by story, and its dynamics."""
+"""Units that train a system and measure it: its likelihood story by story, and the F1 of its tags."""
 
 from __future__ import annotations
 
@@ -12,10 +12,9 @@ import torch
 from numpy.typing import NDArray
 
 from fabula.metrics.bound import authors_estimate, independent_draws, weigh
-from fabula.metrics.latent import lookahead_use
 from fabula.metrics.likelihood import macro_f1
 from fabula.metrics.measure import calibrated, log_p_of_tags
-from fabula.metrics.record import mean_and_error, rounded
+from fabula.metrics.record import rounded
 from fabula.models.batch import StoryDataset
 from fabula.models.protocol import Model
 from fabula.models.slds import SLDS
@@ -28,8 +27,6 @@ from fabula_paper.records import rounded_list
 FloatArray = NDArray[np.float64]
 STORIES_AT_ONCE = {"cpu": 256, "cuda": 1600}
 """Batch size by device."""
-LOOKED_AT = 200
-"""Stories on which the use of Z is measured."""
 KINDS = dict.fromkeys(("with_tags", "iw", "iw_half", "iw_quarter", "elbo"), "bound") | {
     "nll": "exact", "authors": "estimate",
 }  # fmt: skip
@@ -79,7 +76,7 @@ def train_system(bench: Bench, unit: Unit) -> None:
 
 
 def measure_system(bench: Bench, unit: Unit) -> None:
-    """The likelihood of every test story by every estimate, and what Z and q(S) are worth."""
+    """The likelihood of every test story by every estimate, and the F1 of q(S | X)."""
     system, began = BY_NAME[unit.system], time.perf_counter()
     checkpoint = bench.checkpoint(system)
     stories, samples = bench.test, bench.job.scale.bound_samples
@@ -92,7 +89,7 @@ def measure_system(bench: Bench, unit: Unit) -> None:
     tokens = model.token_count(dataset.token_counts, dataset.sentences)
     if model.reads_tags and log_p_S is not None:
         arrays["with_tags"] = arrays["nll"] - log_p_S
-    figures = {} if model.latent is None else latent_figures(model.latent, bench)
+    figures = {} if model.latent is None else {"f1_s": tag_f1(model.latent, dataset)}
     if "kl_z" in arrays:
         figures["kl_z"] = rounded(float(arrays.pop("kl_z").mean()))
     record = {
@@ -116,10 +113,10 @@ def story_nlls(
 ) -> dict[str, FloatArray]:
     """Negative log-likelihood of each story: exact (`nll`), or for a latent model IW bound, ELBO, authors' estimate.
 
-    Beside those of a latent model stand the bound by half and by a quarter of the samples, which tell how much it
-    still lacks, and its KL of Z with S summed out.
+    A latent model also has the bound by half and by a quarter of the samples, which give its slack, and its KL of Z
+    with S summed out.
     """
-    found: dict[str, FloatArray] = defaultdict(lambda: np.zeros(len(dataset)))
+    nats: dict[str, FloatArray] = defaultdict(lambda: np.zeros(len(dataset)))
     generator = torch.Generator(dataset.device).manual_seed(seed)
     model.eval()
     for rows in dataset.in_order(STORIES_AT_ONCE.get(dataset.device.type, 256)):
@@ -134,25 +131,19 @@ def story_nlls(
             figures = {"iw": -weighed.log_p, "elbo": -weighed.elbo, "authors": -authors, "kl_z": kl}
             figures |= {name: -weighed.log_p_by(few) for name, few in fewer.items()}
         for name, values in figures.items():
-            found[name][rows] = values.cpu().numpy()
-    return dict(found)
+            nats[name][rows] = values.cpu().numpy()
+    return dict(nats)
 
 
 @torch.no_grad()
-def latent_figures(model: SLDS, bench: Bench) -> dict[str, Any]:
-    """How well q(S | X) reads tags, on all test stories; and whether Z matters, on some."""
-    dataset = StoryDataset(bench.test, bench.device)
-    generator = torch.Generator(bench.device).manual_seed(bench.job.seed)
+def tag_f1(model: SLDS, dataset: StoryDataset) -> float | None:
+    """Macro-F1 of the most probable tags of q(S | X), in percent; None for a model with one state."""
+    if model.K == 1:
+        return None
     truth, guess = [], []
     for rows in dataset.in_order(STORIES_AT_ONCE.get(dataset.device.type, 256)):
         batch = dataset.batch(rows)
-        known = batch.S >= 0
-        truth.append(batch.S[known].cpu())
-        guess.append(model.evidence(batch).log_q_S.argmax(-1)[known].cpu())
-    ahead = lookahead_use(model, dataset.batch(np.asarray(bench.rows[:LOOKED_AT])), 5, generator)
-    figure = mean_and_error(ahead)
-    return {
-        "f1_s": rounded(macro_f1(torch.cat(truth), torch.cat(guess), model.K)) if model.K > 1 else None,
-        "lookahead_use": rounded(figure.value),
-        "lookahead_use_se": rounded(figure.se),
-    }
+        tagged = batch.S >= 0
+        truth.append(batch.S[tagged].cpu())
+        guess.append(model.evidence(batch).log_q_S.argmax(-1)[tagged].cpu())
+    return rounded(macro_f1(torch.cat(truth), torch.cat(guess), model.K))

@@ -20,7 +20,7 @@ TABLE_SETTINGS = ("2", "4", "12", "34")
 MIDDLE = "234"
 """First and last sentence given, as in the paper's human evaluation."""
 SENTENCES = 5
-STAGES = ("train", "likelihood", "sample", "write", "cloze", "lookahead", "speed")
+STAGES = ("train", "likelihood", "sample", "write", "cloze", "lookahead")
 """The stages that need a model; the scores of the texts and the report come after them."""
 JUDGE = "judge"
 """The language model that only judges: it never writes and never ranks."""
@@ -45,7 +45,6 @@ class System:
     """Changed settings of the recipe, by their paths."""
     stages: tuple[str, ...] = STAGES
     optional: bool = False
-    outside: bool = False
     repeats: str = ""
     """The system of which this is another training by another seed."""
 
@@ -96,17 +95,12 @@ class Scale:
     """Samples of Gibbs (burn-in included) and of bridge. The paper's value."""
     reranked: int = 1000
     """Samples of the baselines. The paper's value."""
-    more: int = 500
-    """Samples of bridge-more and bridge-sharp."""
     written: int | None = None
     """Stories written from their tags; None: the whole test split."""
     runs: int = 5
     """Top-k runs of the control table. The paper's value."""
     bound_samples: int = 200
     """Importance samples of the likelihood bound."""
-    read: int | None = None
-    """Stories of each system that SmolLM2 reads; None: all that were filled in."""
-    timed: int = 50
     resamples: int = 2000
     """Of every bootstrap interval."""
     shown: int = 10
@@ -121,8 +115,8 @@ class Scale:
 
 FULL = Scale()
 SMALL = Scale(
-    name="small", stories=24, samples=6, reranked=24, more=30, written=24, runs=2,
-    bound_samples=4, read=4, timed=4, resamples=200, shown=3, pairs=6, toy=900,
+    name="small", stories=24, samples=6, reranked=24, written=24, runs=2,
+    bound_samples=4, resamples=200, shown=3, pairs=6, toy=900,
     changes={
         "model.language.embedding": 24, "model.language.hidden": 48, "model.dynamics.latent": 6,
         "model.recognition.hidden": 24, "train.epochs": 3, "train.batch": 24, "train.learning_rate": 8e-3,
@@ -142,8 +136,6 @@ class Unit:
     """Names of the units that must be done first."""
     rank: tuple[int, ...] = ()
     """Smaller comes first."""
-    alone: bool = False
-    """Whether it is a timing, during which nothing else may run."""
 
     @property
     def name(self) -> str:
@@ -152,27 +144,18 @@ class Unit:
 
 def samplers_of(system: System) -> tuple[str, ...]:
     """The samplers of a system; the first is the one of the paper's protocol."""
-    if system.outside:
-        return ("fill",)
     if not system.latent:
-        return ("rerank",) if system.repeats or system.optional else ("rerank", "rerank-few")
+        return ("rerank",)
     if system.repeats:
         return ("gibbs-peek",)
     if system.name == SHIPPED:
-        return ("gibbs-peek", "gibbs", "bridge", "bridge-more", "bridge-sharp", "fill")
+        return ("gibbs-peek", "gibbs", "bridge", "fill")
     return ("gibbs-peek", "gibbs", "bridge") if system.has_tags else ("gibbs", "bridge")
 
 
 def protocol(system: System) -> str:
     """The sampler of the paper's second table."""
     return samplers_of(system)[0]
-
-
-def timed(system: System) -> tuple[str, ...]:
-    """The samplers whose time is taken."""
-    if system.name not in ("slds", "lm", SHIPPED, "lm-1024"):
-        return ()
-    return tuple(sampler for sampler in samplers_of(system) if not sampler.endswith("-peek"))
 
 
 def units_of_system(system: System, judged: bool) -> Iterator[tuple[int, Unit]]:
@@ -182,7 +165,7 @@ def units_of_system(system: System, judged: bool) -> Iterator[tuple[int, Unit]]:
     trained = (f"train/{system.name}",)
 
     def unit(stage: str, detail: str = "", needs: tuple[str, ...] = trained) -> Unit:
-        return Unit(stage, system.name, detail, needs, alone=stage == "speed")
+        return Unit(stage, system.name, detail, needs)
 
     samplers = samplers_of(system)
     yield late, unit("train", needs=())
@@ -200,8 +183,6 @@ def units_of_system(system: System, judged: bool) -> Iterator[tuple[int, Unit]]:
             yield 6, unit("sample", f"{setting}.{sampler}")
     if not system.reads_tags:
         yield 7, unit("cloze")
-    for sampler in timed(system):
-        yield 9, unit("speed", sampler)
 
 
 def units_of(systems: Iterable[System]) -> list[Unit]:
@@ -223,7 +204,7 @@ def units_of(systems: Iterable[System]) -> list[Unit]:
 def systems_for(given: Iterable[str]) -> list[System]:
     """All systems; the optional ones only where their checkpoint is given."""
     names = set(given)
-    unknown = sorted(names - {system.name for system in SYSTEMS if not system.outside})
+    unknown = sorted(names - {system.name for system in SYSTEMS})
     if unknown:
         raise UserError(f"no system is called {unknown[0]!r}; systems: {', '.join(BY_NAME)}", field="model")
     return [system for system in SYSTEMS if not system.optional or system.name in names]

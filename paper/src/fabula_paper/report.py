@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import io
 import math
-import re
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
@@ -14,20 +12,17 @@ from typing import Any
 
 import numpy as np
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
 
 from fabula.errors import UserError
 from fabula.models.io import write_file
 from fabula_paper.claims import Verdict, claims_file, verdicts
 from fabula_paper.figures import Results
-from fabula_paper.plan import BY_NAME, FULL, MIDDLE, SETTINGS, SMALL, SYSTEMS, Scale, samplers_of
+from fabula_paper.plan import BY_NAME, FULL, MIDDLE, SMALL, SYSTEMS, Scale, samplers_of
 from fabula_paper.records import Records
 from fabula_paper.stories import english
-from fabula_paper.tables import Table, all_tables, sampler_name
+from fabula_paper.tables import SAMPLER_NAMES, Table, all_tables
 
 PAGES = ("index.html", "report.md")
-GivenSentences = Callable[[str], list[str]]
-"""The sentences of a story by its id, where they may be shown."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +46,7 @@ class Report:
         return [(name, list(tables)) for name, tables in groupby(self.tables, lambda table: table.section)]
 
 
-def build(records: Records, scale: Scale, given: GivenSentences | None = None) -> Report:
+def build(records: Records, scale: Scale) -> Report:
     """The report of all records that are there."""
     results = Results(records, scale)
     units = [record for name in records.names() if (record := results.get(name)) is not None]
@@ -61,7 +56,7 @@ def build(records: Records, scale: Scale, given: GivenSentences | None = None) -
         claims=verdicts(results),
         tables=all_tables(results),
         trainings=[training(results, r) for s in SYSTEMS if (r := results.get(f"train/{s.name}")) is not None],
-        stories=first_stories(records, scale, given),
+        stories=first_stories(records, scale),
         units=units,
         mixed=mixed_weights(units),
     )
@@ -85,7 +80,7 @@ def facts(units: list[dict[str, Any]]) -> dict[str, str]:
 
 
 def training(results: Results, record: dict[str, Any]) -> dict[str, Any]:
-    """One training as a table row, and its validation curve where the bound is tight."""
+    """One training as a table row."""
     is_given, loose = record["stopped"] == "given", results.loose(record["system"])
     nll = record["valid_nll"]
     changes = ", ".join(f"{key} = {value}" for key, value in record["changes"].items())
@@ -99,7 +94,6 @@ def training(results: Results, record: dict[str, Any]) -> dict[str, Any]:
             "parameters": f"{record['parameters']:,}",
             "seconds": "–" if is_given else f"{record['train_seconds']:.0f}", "changes of the recipe": changes or "–",
         },
-        "curve": [] if loose else [(float(e["epoch"]), float(e["valid_nll"])) for e in record["log"]],
     }  # fmt: skip
 
 
@@ -112,18 +106,14 @@ def mixed_weights(units: list[dict[str, Any]]) -> list[str]:
     return sorted(BY_NAME[name].title for name, digests in weights.items() if len(digests) > 1)
 
 
-def first_stories(
-    records: Records, scale: Scale, given: GivenSentences | None
-) -> dict[str, list[tuple[str, list[str]]]]:
-    """The first filled-in stories of every system and sampler; given sentences only if they may be shown."""
+def first_stories(records: Records, scale: Scale) -> dict[str, list[tuple[str, list[str]]]]:
+    """The first filled-in stories of every system and sampler, without the given sentences."""
     shown: dict[str, list[tuple[str, list[str]]]] = {}
     for system in (s for s in SYSTEMS if "sample" in s.stages):
         for sampler in samplers_of(system):
-            title = f"{system.title}, {sampler_name(sampler, scale)}"
+            title = f"{system.title}, {SAMPLER_NAMES[sampler]}"
             for text in records.shown(f"sample/{system.name}.{MIDDLE}.{sampler}")[: scale.shown]:
-                lines = list(given(text["id"])) if given else ["[given]"] * 5
-                for place, line in zip(SETTINGS[MIDDLE], text["lines"], strict=True):
-                    lines[place] = english(line)
+                lines = ["[given]", *(english(line) for line in text["lines"]), "[given]"]
                 shown.setdefault(title, []).append((text["id"], lines))
     return shown
 
@@ -134,37 +124,7 @@ def render(report: Report) -> dict[str, bytes]:
         loader=PackageLoader("fabula_paper"), autoescape=lambda name: name is not None and "html" in name,
         undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True,
     )  # fmt: skip
-    environment.globals |= {"curves": curves}
     return {name: environment.get_template(f"{name}.j2").render(report=report).encode() for name in PAGES}
-
-
-def svg(draw: Callable[[Any], None], size: tuple[float, float]) -> Markup:
-    """A matplotlib figure as inline SVG."""
-    import matplotlib
-    from matplotlib.figure import Figure as Canvas
-
-    with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "fabula", "font.size": 8}):
-        canvas, file = Canvas(figsize=size, layout="constrained"), io.StringIO()
-        draw(canvas)
-        canvas.savefig(file, format="svg", metadata={"Date": None, "Creator": None})
-    drawn = file.getvalue()
-    return Markup(re.sub(r"<metadata>.*?</metadata>", "", drawn[drawn.index("<svg") :], flags=re.DOTALL))
-
-
-def curves(report: Report) -> Markup:
-    """Validation nats per story by epoch."""
-
-    def draw(canvas: Any) -> None:
-        axes = canvas.subplots()
-        for training in report.trainings:
-            if len(training["curve"]) > 1:
-                style = ("-", "--", ":")[len(axes.lines) // 10 % 3]  # the colours repeat after ten
-                axes.plot(*zip(*training["curve"], strict=True), linestyle=style, label=training["system"])
-        axes.set(xlabel="epoch", ylabel="validation, nats a story")
-        if axes.lines:
-            canvas.legend(loc="outside right upper", frameon=False)
-
-    return svg(draw, (8, 4.5))
 
 
 def scale_of(records: Records) -> Scale:
@@ -176,8 +136,8 @@ def scale_of(records: Records) -> Scale:
     return SMALL if scales == {SMALL.name} else FULL
 
 
-def write_pages(records: Records, scale: Scale, given: GivenSentences | None = None) -> None:
-    for name, content in render(build(records, scale, given)).items():
+def write_pages(records: Records, scale: Scale) -> None:
+    for name, content in render(build(records, scale)).items():
         write_file(records.folder / name, content)
 
 
@@ -222,8 +182,8 @@ def check(folder: Path) -> Check:
 
 
 def different_lines(name: str, published: str, made: str) -> list[str]:
-    """Lines that differ; pictures are left out, because another matplotlib draws them differently."""
-    old, new = (re.sub(r"<svg.*?</svg>", "", text, flags=re.DOTALL).splitlines() for text in (published, made))
+    """The lines that differ."""
+    old, new = published.splitlines(), made.splitlines()
     pairs = zip(old, new, strict=False)
     wrong = [f"{name}: {a[:160]!r} is published, the records make {b[:160]!r}" for a, b in pairs if a != b]
     return wrong + ([f"{name}: {len(old)} lines published, {len(new)} made"] if len(old) != len(new) else [])
@@ -244,13 +204,6 @@ def recomputed(record: dict[str, Any]) -> Iterator[tuple[str, float, float]]:
             yield f"{lexicon}.mean", record[lexicon]["mean"], float(np.mean(record[lexicon]["f1"]))
     elif stage == "lookahead":
         yield "log_p", record["log_p"], float(np.mean(stories))
-    elif stage == "surprise":
-        for part in ("", "written_"):
-            nats, tokens = (float(np.sum(stories[f"{part}{key}"])) for key in ("nats", "tokens"))
-            yield f"{part}ppl", record[f"{part}ppl"], math.exp(nats / tokens)
-    elif stage == "opinion":
-        for judge, values in stories.items():
-            yield f"mean.{judge}", record["mean"][judge], float(np.mean(values))
     elif stage == "cloze":
         for part, values in record["correct"].items():
             yield part, record["accuracy"][part], float(np.mean(values))

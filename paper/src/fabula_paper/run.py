@@ -7,7 +7,6 @@ import importlib.util
 import time
 import tomllib
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,7 @@ from fabula_paper.bench import Bench, Job
 from fabula_paper.plan import BY_NAME, FULL, SMALL, narrowed, systems_for, units_of
 from fabula_paper.schedule import Outcome, Say, run_units
 from fabula_paper.scoring import SCORES, Scorer
-from fabula_paper.stories import EnglishStories, export_pairs, take_lines
+from fabula_paper.stories import EnglishStories, export_pairs
 
 DEVICE_GIB, HOST_GIB = 12.0, 1.0
 """Memory for the scores of a sampler; several samplers share a card."""
@@ -31,16 +30,14 @@ def reproduce(args: argparse.Namespace, say: Say = print) -> Outcome:
     bench, systems = Bench(job), systems_for(job.models)
     for system in systems:
         bench.recipe(system)  # an error in a recipe or a change is reported at once
-    taken = [take_lines(bench, name, Path(file)) for name, file in pairs(args.lines, "--lines").items()]
     units = [unit for unit in units_of(systems) if unit.stage != "cloze" or job.cloze is not None]
     words = {word.strip() for word in args.only.split(",")} - {""}
     unit_words = words - {"score", "report", *SCORES}
     outcome = Outcome()
     if not words or unit_words:
         outcome = run_units(job, narrowed(units, unit_words), jobs=args.jobs, say=say)
-    outcome.done += taken
     if words & set(SCORES) or ((not words or "score" in words) and has_scorers()):
-        scored = Scorer(bench, raw=args.raw, ratings=args.ratings, say=say).run(sorted(words))
+        scored = Scorer(bench, raw=args.raw, say=say).run(sorted(words))
         outcome.done += scored.done
         outcome.skipped += scored.skipped
         outcome.waiting += scored.waiting
@@ -49,7 +46,7 @@ def reproduce(args: argparse.Namespace, say: Say = print) -> Outcome:
         from fabula_paper.report import write_pages
 
         stories = EnglishStories(bench, args.raw)
-        write_pages(bench.records, job.scale, stories.true if args.texts else None)
+        write_pages(bench.records, job.scale)
         export_pairs(stories, args.out)
         say(f"{args.out / 'index.html'}")
     return outcome
@@ -70,7 +67,7 @@ def job_of(args: argparse.Namespace) -> Job:
         data=data,
         out=args.out,
         recipes=recipes_folder(args.recipes),
-        scale=replace(scale, bound_samples=args.bound_samples or scale.bound_samples),
+        scale=scale,
         device=str(device),
         models=models if args.small else {"default": api.find("small"), **models},
         changes=changes,
@@ -83,7 +80,7 @@ def job_of(args: argparse.Namespace) -> Job:
 
 def pairs(given: Sequence[str], option: str) -> dict[str, str]:
     """The values of an option that is given as NAME=VALUE."""
-    form = {"--model": "NAME=RUN", "--lines": "NAME=FILE", "--set": "KEY=VALUE"}[option]
+    form = {"--model": "NAME=RUN", "--set": "KEY=VALUE"}[option]
     split = [pair.partition("=") for pair in given]
     for pair, (name, _, value) in zip(given, split, strict=True):
         if not name or not value:

@@ -10,7 +10,7 @@ import os
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
@@ -28,7 +28,7 @@ GRACE = 20.0
 Say = Callable[[str], None]
 STAGES: dict[str, Callable[[Bench, Unit], None]] = {
     "train": learning.train_system, "likelihood": learning.measure_system,
-    "sample": writing.sample, "write": writing.write_stories, "speed": writing.time_sampler,
+    "sample": writing.sample, "write": writing.write_stories,
     "lookahead": judging.look_ahead, "cloze": judging.choose_endings,
 }  # fmt: skip
 
@@ -53,7 +53,7 @@ def perform(bench: Bench, unit: Unit) -> float:
         bench.checkpoint(BY_NAME[unit.system])
     if bench.device.type == "cuda":
         # Sampling may use TF32 products; a measurement may not.
-        sampling = unit.stage in ("sample", "write", "speed")
+        sampling = unit.stage in ("sample", "write")
         torch.set_float32_matmul_precision("high" if sampling else "highest")
     STAGES[unit.stage](bench, unit)
     return time.perf_counter() - began
@@ -91,14 +91,11 @@ def perform_in_worker(unit: Unit) -> float:
             torch.cuda.empty_cache()
 
 
-def next_unit(waiting: list[Unit], running: Iterable[Unit], records: Records, job: Job) -> Unit | None:
-    """The ready unit of the highest priority; a timing runs alone, after everything else that is ready."""
-    busy = list(running)
-    if job.out_of_time() or any(unit.alone for unit in busy):
+def next_unit(waiting: list[Unit], records: Records, job: Job) -> Unit | None:
+    """The ready unit of the highest priority."""
+    if job.out_of_time():
         return None
-    ready = [unit for unit in waiting if all(records.done(name) for name in unit.needs)]
-    together = [unit for unit in ready if not unit.alone]
-    return together[0] if together else ready[0] if ready and not busy else None
+    return next((unit for unit in waiting if all(records.done(name) for name in unit.needs)), None)
 
 
 def run_units(job: Job, units: list[Unit], *, jobs: int = 1, say: Say = print) -> Outcome:
@@ -113,7 +110,7 @@ def run_units(job: Job, units: list[Unit], *, jobs: int = 1, say: Say = print) -
 
     if jobs == 1:
         bench = Bench(job)
-        while (unit := next_unit(waiting, (), records, job)) is not None:
+        while (unit := next_unit(waiting, records, job)) is not None:
             try:
                 finish(unit, perform(bench, unit))
             except OutOfTimeError:
@@ -137,7 +134,7 @@ def run_in_pool(
     with ProcessPoolExecutor(workers, mp_context=context, initializer=start_worker, initargs=arguments) as pool:
         while True:
             while len(running) < workers and not broken:
-                unit = next_unit(waiting, running.values(), records, job)
+                unit = next_unit(waiting, records, job)
                 if unit is None:
                     break
                 try:

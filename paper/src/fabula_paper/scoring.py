@@ -2,10 +2,8 @@
 
 overlap/<system>.<setting>.<sampler>    ROUGE and METEOR against the true sentences (two are joined into one text)
 control/<system>                        macro-F1 of the tags by VADER, and by lexicons that nobody trained on
-prose/<system>.<sampler>                variety, repetition, text copied from the training stories
+prose/<system>.<sampler>                distinct-2, and 4-grams copied from the training stories
 mauve/<system>                          written stories as a whole beside the human ones
-surprise/<system>.<sampler>             story perplexity under SmolLM2
-calibration/ratings                     each measure's correlation with people's ratings
 """
 
 from __future__ import annotations
@@ -30,16 +28,14 @@ METEOR_PAIRS = 6000
 """Pairs of texts in one call of METEOR, whose Java program starts slowly."""
 FIRST = ("slds", "lm", "s2s", "default", "lm-1024", "lds")
 """Systems whose stories are scored first."""
-SMALL_SURPRISE = (HUMAN, "slds.bridge", "lm.rerank")
-"""What SmolLM2 reads at the small scale."""
 
 
 class Scorer:
     """Scores the texts of one report folder."""
 
-    def __init__(self, bench: Bench, *, raw: Path | None = None, ratings: Path | None = None, say: Say = print) -> None:
+    def __init__(self, bench: Bench, *, raw: Path | None = None, say: Say = print) -> None:
         self.bench, self.job, self.records = bench, bench.job, bench.records
-        self.stories, self.ratings, self.say = EnglishStories(bench, raw), ratings, say
+        self.stories, self.say = EnglishStories(bench, raw), say
         self.small = self.job.scale.name == "small"
         self._meteor: dict[str, Any] = {}
         self._human_features: Any = None
@@ -73,8 +69,7 @@ class Scorer:
         system, _, detail = name.partition(".")
         return {
             "stage": kind, "system": system, "detail": detail, "scale": self.job.scale.name, "seed": self.job.seed,
-            "data_hash": self.bench.corpus.hash, "kind": "estimate",
-            "device": self.bench.device_name if kind == "surprise" else "cpu",
+            "data_hash": self.bench.corpus.hash, "kind": "estimate", "device": "cpu",
         }  # fmt: skip
 
     def candidates(self, kind: str) -> list[str]:
@@ -85,13 +80,10 @@ class Scorer:
         if kind == "overlap":
             samples = [name for name in samples if name.split(".")[1] in TABLE_SETTINGS]
             return sorted(samples, key=lambda name: (not is_protocol(name), name.split(".")[0] not in FIRST, name))
-        if kind in ("prose", "surprise"):
+        if kind == "prose":
             middles = [".".join(name.split(".")[::2]) for name in samples if f".{MIDDLE}." in name]
             middles.sort(key=lambda name: (name.split(".")[0] not in FIRST, "peek" in name, name))
-            names = [HUMAN, *middles]
-            return [n for n in names if n in SMALL_SURPRISE] if self.small and kind == "surprise" else names
-        if kind == "calibration":
-            return [] if self.ratings is None else ["ratings"]
+            return [HUMAN, *middles]
         written = [name.removeprefix("write/") for name in units if name.startswith("write/")]
         if kind == "control":
             return [name for name in written if BY_NAME[name].has_tags or BY_NAME[name].reads_tags]
@@ -156,21 +148,6 @@ class Scorer:
         measured = quality(stories, self.reader, [given_in(MIDDLE)] * len(stories))
         return {"n": len(stories), **measured.to_json(seed=self.job.seed)}
 
-    def surprise(self, name: str) -> dict[str, Any]:
-        from fabula_paper.scores.pretrained import context_gain, story_perplexity
-
-        stories = self.stories.middles(name, self.job.scale.read)
-        read = story_perplexity(stories, [given_in(MIDDLE)] * len(stories), device=self.job.device)
-        return {
-            "n": len(stories), "ppl": rounded(read.perplexity), "written_ppl": rounded(read.written_perplexity),
-            "context_gain": rounded_list(context_gain(stories, device=self.job.device)),
-            "stories": {
-                "nats": rounded_list(read.nats), "tokens": [int(count) for count in read.tokens],
-                "written_nats": rounded_list(read.written_nats),
-                "written_tokens": [int(count) for count in read.written_tokens],
-            },
-        }  # fmt: skip
-
     def mauve(self, name: str) -> dict[str, Any]:
         from fabula_paper.scores.mauve import mauve
         from fabula_paper.scores.pretrained import embed
@@ -183,26 +160,9 @@ class Scorer:
         figures = {"mauve": score.value, "low": score.low, "high": score.high, "se": score.se}
         return {"n": len(texts), **{key: rounded(value) for key, value in figures.items()}}
 
-    def calibration(self, name: str) -> dict[str, Any]:
-        from fabula_paper.scores.calibrate import calibrate, measures_of, read_ratings
-
-        assert self.ratings is not None
-        rated = read_ratings(self.ratings)[: self.job.scale.stories if self.small else None]
-        measures = measures_of([story.sentences for story in rated], self.reader)
-        figures = calibrate(measures, [story.rating for story in rated], seed=self.job.seed)
-        record = {
-            measure: {
-                "pearson": rounded(figure.pearson.value), "low": rounded(figure.pearson.low),
-                "high": rounded(figure.pearson.high), "spearman": rounded(figure.spearman.value), "n": figure.n,
-            }
-            for measure, figure in figures.items()
-        }  # fmt: skip
-        return {"n": len(rated), "measures": record}
-
 
 SCORES: dict[str, Callable[[Scorer, str], dict[str, Any]]] = {
     "overlap": Scorer.overlap, "control": Scorer.control, "prose": Scorer.prose, "mauve": Scorer.mauve,
-    "surprise": Scorer.surprise, "calibration": Scorer.calibration,
 }  # fmt: skip
 
 

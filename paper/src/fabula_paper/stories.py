@@ -1,8 +1,7 @@
-"""Stories in English: test stories, what a unit wrote into them, text written elsewhere, and pairs for people."""
+"""Stories in English: test stories, what a unit wrote into them, and pairs for people."""
 
 from __future__ import annotations
 
-import hashlib
 import json
 from functools import cached_property
 from importlib import resources
@@ -20,10 +19,8 @@ COMPARISONS = (
     ("slds.gibbs-peek", "lm.rerank"),
     ("slds.gibbs-peek", "s2s.rerank"),
     ("default.fill", "lm-1024.rerank"),
-    ("narrator.fill", "slds.gibbs-peek"),
-    ("narrator.fill", HUMAN),
 )
-"""Blind pairs for `fabula judge`: the paper's two comparisons, then ours."""
+"""Blind pairs for `fabula judge`: the paper's two comparisons, then one of ours."""
 
 
 class EnglishStories:
@@ -87,53 +84,22 @@ def given_in(setting: str) -> list[bool]:
     return [place not in SETTINGS[setting] for place in range(SENTENCES)]
 
 
-def take_lines(bench: Bench, name: str, file: Path) -> str:
-    """Record middles that were written elsewhere, a line of JSON for each story; returns the unit's name."""
-    system = BY_NAME.get(name)
-    if system is None or not system.outside:
-        outside = ", ".join(s.name for s in BY_NAME.values() if s.outside)
-        raise UserError(f"--lines {name}: no system that is written elsewhere; such systems: {outside}", field="lines")
-    try:
-        content = file.read_bytes()
-        texts = [json.loads(line) for line in content.decode("utf-8").splitlines() if line.strip()]
-    except (OSError, ValueError) as error:
-        raise UserError(f"--lines {file} cannot be read: {error}", field="lines") from error
-    ids, count = set(bench.test.ids), len(SETTINGS[MIDDLE])
-    for number, text in enumerate(texts, start=1):
-        if not isinstance(text, dict) or text.get("id") not in ids or len(text.get("lines") or ()) != count:
-            raise UserError(f"--lines {file}, line {number}: not a test story's id with {count} lines", field="lines")
-    record = {
-        "stage": "sample", "system": name, "detail": f"{MIDDLE}.fill", "scale": bench.job.scale.name,
-        "seed": bench.job.seed, "n": len(texts), "kind": "estimate", "data_hash": bench.corpus.hash,
-        "device": "elsewhere", "setting": MIDDLE, "missing": [i + 1 for i in SETTINGS[MIDDLE]], "sampler": "fill",
-        "peeks": False, "file_sha256": hashlib.sha256(content).hexdigest(),
-    }  # fmt: skip
-    unit = middle_unit(f"{name}.fill")
-    bench.records.write(unit, record, [{"id": text["id"], "lines": list(text["lines"])} for text in texts])
-    return unit
-
-
 def export_pairs(stories: EnglishStories, folder: Path) -> None:
     """Write pairs/PAIRS-*.jsonl, which hold sentences of the corpus, and the form for the error analysis."""
     records, pairs = stories.bench.records, stories.bench.job.scale.pairs
     for sides in COMPARISONS:
-        written = [side for side in sides if side != HUMAN]
-        if not all(records.done(middle_unit(side)) for side in written):
+        if not all(records.done(middle_unit(side)) for side in sides):
             continue
-        texts = {side: {t["id"]: t["lines"] for t in records.texts(middle_unit(side))} for side in written}
-        ids = [story_id for story_id in texts[written[0]] if all(story_id in lines for lines in texts.values())]
+        texts = [{text["id"]: text["lines"] for text in records.texts(middle_unit(side))} for side in sides]
         names = [side.split(".")[0] for side in sides]
         lines = [
             {
                 "id": f"{story_id}-{names[0]}-{names[1]}",
-                "systems": ["people" if name == HUMAN else BY_NAME[name].title for name in names],
+                "systems": [BY_NAME[name].title for name in names],
                 "given": [place for place, given in enumerate(given_in(MIDDLE)) if given],
-                "stories": [
-                    stories.true(story_id) if side == HUMAN else stories.filled(story_id, texts[side][story_id], MIDDLE)
-                    for side in sides
-                ],
+                "stories": [stories.filled(story_id, written[story_id], MIDDLE) for written in texts],
             }
-            for story_id in ids[:pairs]
+            for story_id in [story_id for story_id in texts[0] if story_id in texts[1]][:pairs]
         ]
         path = folder / "pairs" / f"PAIRS-{names[0]}-{names[1]}.jsonl"
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from fabula_paper import figures, plan
+from fabula_paper import figures
 from fabula_paper.figures import DASH, METRICS, NOT_RUN, Figure, Results, interval_figure, paper
 from fabula_paper.plan import BY_NAME, HUMAN, MIDDLE, PLAIN, SETTINGS, TABLE_SETTINGS, protocol, samplers_of
 
@@ -20,9 +20,8 @@ SETTING_NAMES = {
     MIDDLE: "2nd to 4th missing",
 }  # fmt: skip
 SAMPLER_NAMES = {
-    "rerank": "best of many", "gibbs-peek": "gibbs, tags peeked at", "rerank-few": "best of {samples}",
-    "gibbs": "gibbs, no peeking", "bridge": "bridge", "bridge-more": "bridge, {more} samples, asking ahead",
-    "bridge-sharp": "bridge, {more} samples, sharp words", "fill": "as fabula fill writes",
+    "rerank": "best of many", "gibbs-peek": "gibbs, tags peeked at", "gibbs": "gibbs, no peeking",
+    "bridge": "bridge", "fill": "as fabula fill writes",
 }  # fmt: skip
 """In the order of the infilling tables, after the paper's protocol."""
 EXACT_RIVALS = {"default": "lm-1024", "slds": "lm"}
@@ -50,10 +49,6 @@ class Table:
         return [any(row.figures[m].paper is not None for row in self.rows) for m in range(len(self.columns))]
 
 
-def sampler_name(sampler: str, scale: plan.Scale) -> str:
-    return SAMPLER_NAMES[sampler].format(more=scale.more, samples=scale.samples)
-
-
 def way_name(results: Results, name: str) -> tuple[str, str]:
     """System and sampler of a middle-three record: `slds.bridge`, `human`, `plain` or `plain.long`."""
     system, _, sampler = name.partition(".")
@@ -61,7 +56,7 @@ def way_name(results: Results, name: str) -> tuple[str, str]:
         return "people", "–"
     if system == PLAIN:
         return BY_NAME["lm-long" if sampler == "long" else "lm"].title, "left to right, blind"
-    return results.title(BY_NAME[system]), sampler_name(sampler, results.scale)
+    return results.title(BY_NAME[system]), SAMPLER_NAMES[sampler]
 
 
 def counts(records: list[dict[str, Any]]) -> tuple[str, str]:
@@ -88,7 +83,7 @@ def infilling(results: Results, setting: str) -> Iterator[Row]:
         n = counts(results.trainings("overlap", system.name, f".{setting}.{sampler}"))
         metrics = {**METRICS, **metrics_of(setting)}
         cells = tuple(results.overlap(system.name, setting, sampler, metric) for metric in metrics)
-        yield Row((results.title(system), sampler_name(sampler, results.scale), tags, *n), cells)
+        yield Row((results.title(system), SAMPLER_NAMES[sampler], tags, *n), cells)
 
 
 def programs(results: Results) -> Iterator[Row]:
@@ -179,40 +174,24 @@ def errors(results: Results) -> Iterator[Row]:
 
 def middle(results: Results) -> Iterator[Row]:
     """Measures beyond the paper on the middle three sentences."""
-    names = {f"{a}{s}": False for s in figures.LOOKAHEAD_JUDGES for a in (HUMAN, PLAIN)}
-    names = {name: False for name in names if "." not in name or results.get(f"lookahead/{name}")}
-    for system in results.systems:
-        if "sample" in system.stages:
-            names |= {f"{system.name}.{sampler}": sampler in plan.timed(system) for sampler in samplers_of(system)}
-    for name, is_timed in names.items():
-        judge = results.lookahead_judge(name)
-        cells = tuple(middle_figures(results, name, NOT_RUN if is_timed else "–"))
+    names = [f"{anchor}{suffix}" for suffix in figures.LOOKAHEAD_JUDGES for anchor in (HUMAN, PLAIN)]
+    names = [name for name in names if "." not in name or results.get(f"lookahead/{name}")]
+    systems = [system for system in results.systems if "sample" in system.stages]
+    names += [f"{system.name}.{sampler}" for system in systems for sampler in samplers_of(system)]
+    for name in names:
+        judge, log_p = results.lookahead_judge(name), results.lookahead(name)
+        prose = results.get(f"prose/{name}") or {}
+        copied = {key: 100 * prose["copied_4grams"][key] for key in ("value", "low", "high")} if prose else {}
+        score = interval_figure(results.lookahead_score(name), f"lookahead/{name}")
+        if log_p is not None and name.startswith((HUMAN, PLAIN)):
+            score = Figure(text="1" if name.startswith(HUMAN) else "0")
+        cells = (
+            interval_figure(None if log_p is None else results.mean(log_p), f"lookahead/{name}"),
+            score,
+            Figure(value=prose.get("distinct_2"), record=f"prose/{name}", digits=3),
+            Figure(**copied, record=f"prose/{name}", digits=1),
+        )
         yield Row((*way_name(results, name), BY_NAME[judge].title if judge else "–"), cells)
-
-
-def middle_figures(results: Results, name: str, untimed: str) -> Iterator[Figure]:
-    """One row of the middle-three table."""
-    surprise, prose, speed = (results.get(f"{stage}/{name}") or {} for stage in ("surprise", "prose", "speed"))
-    log_p, smollm, people = results.lookahead(name), results.smollm_ending(name), results.smollm_ending(HUMAN)
-    anchor = "1" if name.startswith(HUMAN) else "0" if name.startswith(PLAIN) else ""
-    gain = results.mean(surprise["context_gain"]) if "context_gain" in surprise else None
-    yield interval_figure(results.story_perplexity(name, "written_"), f"surprise/{name}", digits=1)
-    yield interval_figure(results.story_perplexity(name), f"surprise/{name}", digits=1)
-    yield interval_figure(gain, f"surprise/{name}", digits=3)
-    yield interval_figure(None if log_p is None else results.mean(log_p), f"lookahead/{name}")
-    if anchor and log_p is not None:
-        yield Figure(text=anchor)
-    else:
-        yield interval_figure(results.lookahead_score(name), f"lookahead/{name}")
-    lost = None if smollm is None or people is None else results.difference(smollm, people)
-    yield Figure(text="0") if name == HUMAN else interval_figure(lost, f"surprise/{name}")
-    yield Figure(value=prose.get("distinct_2"), record=f"prose/{name}", digits=3)
-    for measure in ("repeated_sentences", "copied_4grams"):
-        part = {key: 100 * prose[measure][key] for key in ("value", "low", "high")} if measure in prose else {}
-        yield Figure(**part, record=f"prose/{name}", digits=1)
-    yield Figure(value=prose.get("longest_copied_mean"), record=f"prose/{name}", digits=1)
-    for key in ("seconds_a_story_together", "seconds_one_story"):
-        yield Figure(value=speed.get(key), record=f"speed/{name}", digits=3, text=untimed)
 
 
 def whole_stories(results: Results) -> Iterator[Row]:
@@ -233,16 +212,8 @@ def whole_stories(results: Results) -> Iterator[Row]:
         yield Row((results.title(system),), tuple(cells))
 
 
-def ratings(results: Results) -> Iterator[Row]:
-    """How the measures correlate with people's ratings."""
-    where = "calibration/ratings"
-    for name, own in (results.get(where) or {"measures": {}})["measures"].items():
-        pearson = Figure(value=own["pearson"], low=own["low"], high=own["high"], record=where, digits=3)
-        yield Row((name, str(own["n"])), (pearson, Figure(value=own["spearman"], record=where, digits=3)))
-
-
 MAKERS: tuple[Callable[[Results], Iterable[Row]], ...] = (
-    programs, perplexity, calibrated, control, human, errors, middle, whole_stories, ratings,
+    programs, perplexity, calibrated, control, human, errors, middle, whole_stories,
 )  # fmt: skip
 
 

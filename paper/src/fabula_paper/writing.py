@@ -1,4 +1,4 @@
-"""Units that write: missing sentences by every sampler, whole stories from their tags, and the time it takes."""
+"""Units that write: missing sentences by every sampler, and whole stories from their tags."""
 
 from __future__ import annotations
 
@@ -21,36 +21,26 @@ from fabula.sampling.rerank import write_left_to_right
 from fabula.sampling.rules import WordRules
 from fabula.sampling.settings import DecodingConfig, FillSettings, GibbsSettings, RerankSettings, SMCSettings
 from fabula_paper.bench import Bench
-from fabula_paper.plan import BY_NAME, MIDDLE, SENTENCES, SETTINGS, Scale, System, Unit
+from fabula_paper.plan import BY_NAME, SENTENCES, SETTINGS, Scale, System, Unit
 
 WRITTEN_AT_ONCE = 2048
 TOP_K = 15
 """The paper's value for its baselines; the paper does not say how it decoded for its control table."""
-SHARP_TEMPERATURE, SHARP_FLUENCY = 0.5, 6.0
-"""Of `bridge-sharp`, which is compared with the greedy words of gibbs."""
 
 
 def settings_of(sampler: str, scale: Scale) -> FillSettings:
     """The settings of a sampler by its name.
 
-    The paper's samplers and plain bridge draw words at temperature 1 and rank by the given sentences alone.
-    `bridge-more` and `fill` draw and rank as `fabula fill` does, `fill` with its rules too.
+    The paper's samplers and bridge draw words at temperature 1 and rank by the given sentences alone.
+    `fill` draws, ranks and follows rules as `fabula fill` does.
     """
-    usual, tags = SMCSettings(), "peek" if sampler.endswith("-peek") else "read"
-    if sampler.startswith("rerank"):
-        samples = scale.reranked if sampler == "rerank" else scale.samples
-        return RerankSettings.plain(samples=samples, top_k=TOP_K)
+    if sampler == "rerank":
+        return RerankSettings.plain(samples=scale.reranked, top_k=TOP_K)
     if sampler == "bridge":
         return SMCSettings.plain(samples=scale.samples, top_k=TOP_K)
-    if sampler in ("bridge-more", "bridge-sharp"):
-        sharp = sampler == "bridge-sharp"
-        return SMCSettings.plain(
-            samples=scale.more, twist_weight=usual.twist_weight, top_k=TOP_K,
-            temperature=SHARP_TEMPERATURE if sharp else usual.temperature,
-            fluency=SHARP_FLUENCY if sharp else usual.fluency,
-        )  # fmt: skip
     if sampler == "fill":
         return SMCSettings(samples=scale.samples)
+    tags = "peek" if sampler.endswith("-peek") else "read"
     # The paper's 50 samples are 50 states of one chain, burn-in included.
     return GibbsSettings.plain(samples=scale.samples, chains=1, tags=tags)
 
@@ -149,25 +139,3 @@ def free_stories(bench: Bench, model: Model, n: int, top_k: int, seed: int) -> l
         written = write_left_to_right(model, bench.rules, decoding, blank, None, None, uniform)
         stories += sentences_of(written.X, written.lengths, bench.corpus.vocabulary)
     return stories
-
-
-def time_sampler(bench: Bench, unit: Unit) -> None:
-    """Seconds per story with three sentences missing, one story alone and some together, after a warm-up."""
-    system, began = BY_NAME[unit.system], time.perf_counter()
-    rows = bench.rows[: bench.job.scale.timed]
-
-    def seconds(count: int) -> float:
-        start = time.perf_counter()
-        fill(bench, system, rows[:count], MIDDLE, unit.detail)
-        return time.perf_counter() - start
-
-    seconds(1)
-    alone, together = seconds(1), seconds(len(rows))
-    record = {
-        **bench.common(unit, n=len(rows), kind="estimate", began=began),
-        "sampler": unit.detail,
-        "settings": asdict(settings_of(unit.detail, bench.job.scale)),
-        "seconds_one_story": round(alone, 4),
-        "seconds_a_story_together": round(together / len(rows), 4),
-    }
-    bench.records.write(unit.name, record)
