@@ -11,9 +11,7 @@ from fabula.corpus.dataset import Corpus
 from fabula.corpus.taggers.sentiment import VaderTagger
 from fabula.errors import UserError
 from fabula.metrics.control import measure_control, write_along
-from fabula.models.build import build
-from fabula.models.settings import ModelSettings
-from fabula.training.recipe import recipe_from
+from small import small_model
 
 GLAD, PLAIN, SAD = "She was happy and glad.", "He opened the door.", "It was a terrible disaster."
 
@@ -33,13 +31,9 @@ def test_f1_and_distinct_2_by_hand() -> None:
 
 
 @pytest.mark.parametrize("kind", ["slds", "s2s"])
-def test_a_story_for_each_row_of_tags(kind: str, toy_corpus: Path, tiny_recipe: dict[str, object]) -> None:
+def test_a_story_for_each_row_of_tags(kind: str, toy_corpus: Path) -> None:
     corpus = Corpus.open(toy_corpus)
-    settings = model_settings(kind, tiny_recipe)
-    torch.manual_seed(0)
-    p = corpus.transitions
-    model = build(settings, len(corpus.vocabulary), torch.tensor(p.p_initial).float(), torch.tensor(p.p_next).float())
-    model.eval()
+    model = small_model(kind, words=len(corpus.vocabulary))
     S = torch.tensor([[0, 1, 2], [2, 2, 1], [1, 1, 1]])
     stories = write_along(model, corpus.vocabulary, S, seed=3)
     assert [len(story) for story in stories] == [3, 3, 3]
@@ -47,18 +41,5 @@ def test_a_story_for_each_row_of_tags(kind: str, toy_corpus: Path, tiny_recipe: 
     assert write_along(model, corpus.vocabulary, S, seed=3) == stories
     assert write_along(model, corpus.vocabulary, S, seed=4) != stories
     assert len(write_along(model, corpus.vocabulary, S, top_k=1)) == 3
-
-
-def test_a_model_without_tags_cannot_be_measured(toy_corpus: Path, tiny_recipe: dict[str, object]) -> None:
-    corpus = Corpus.open(toy_corpus)
-    thirds = torch.full((3,), 1 / 3)
-    model = build(model_settings("lm", tiny_recipe), len(corpus.vocabulary), thirds, thirds.expand(3, 3))
     with pytest.raises(UserError, match="SLDS or S2S"):
-        write_along(model, corpus.vocabulary, torch.tensor([[0, 1]]))
-
-
-def model_settings(kind: str, recipe: dict[str, object]) -> ModelSettings:
-    content = {**recipe, "model": {**recipe["model"], "kind": kind}}  # type: ignore[dict-item]
-    if kind != "slds":
-        content.pop("objective", None)
-    return recipe_from(content).model
+        write_along(small_model("lm", words=9), corpus.vocabulary, S)

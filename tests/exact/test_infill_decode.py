@@ -9,9 +9,7 @@ import pytest
 import torch
 
 from fabula.corpus.vocabulary import EOS, PAD, SPECIALS, Vocabulary
-from fabula.models.build import build
 from fabula.models.decoders.words import WordTokenizer
-from fabula.models.settings import DynamicsSettings, LanguageSettings, ModelSettings, RecognitionSettings
 from fabula.models.slds import SLDS
 from fabula.sampling import decode
 from fabula.sampling.batch import InfillBatch, flatten, infill_batch
@@ -19,6 +17,7 @@ from fabula.sampling.decode import Writer
 from fabula.sampling.noise import Noise, seeded
 from fabula.sampling.rules import WordRules
 from fabula.sampling.settings import DecodingConfig
+from small import small_model
 
 VOCABULARY = Vocabulary((*SPECIALS, ".", "a", "b", "!", ","))
 RULES = WordRules.of(WordTokenizer(VOCABULARY))
@@ -27,19 +26,12 @@ RULES = WordRules.of(WordTokenizer(VOCABULARY))
 @pytest.fixture(params=[(1, True), (2, False)])
 def model(request: pytest.FixtureRequest) -> SLDS:
     layers, tied = request.param
-    torch.manual_seed(3)
-    settings = ModelSettings(
-        language=LanguageSettings(embedding=6, hidden=8, layers=layers, tied=tied),
-        dynamics=DynamicsSettings(latent=2),
-        recognition=RecognitionSettings(hidden=4),
-    )
-    made = build(settings, len(VOCABULARY), torch.full((2,), 0.5), torch.full((2, 2), 0.5))
-    assert isinstance(made, SLDS)
-    with torch.no_grad():
-        for parameter in made.language.parameters():
-            parameter.mul_(3)
-        made.language.output.bias[len(VOCABULARY) :] = -1e4
-    return made.eval().requires_grad_(False)
+    sizes = {"language": {"layers": layers, "tied": tied}, "dynamics": {"latent": 2}}
+    made: SLDS = small_model(words=len(VOCABULARY), p_initial=[0.5, 0.5], seed=3, **sizes).requires_grad_(False)
+    for parameter in made.language.parameters():
+        parameter.mul_(3)
+    made.language.output.bias[len(VOCABULARY) :] = -1e4
+    return made
 
 
 def mixed() -> InfillBatch:
@@ -69,16 +61,14 @@ def test_log_p_of_what_was_written_is_the_models_own(
 
 def every_sentence(max_words: int) -> list[list[int]]:
     """All that `write` may write: no special but the last, a spoken first word, a final mark before the limit's end."""
-    words = [4, 5, 6, 7, 8]
-    found = []
+    sentences = []
     for n in range(1, max_words):
-        for body in itertools.product(words, repeat=n):
-            full = [*body, EOS]
-            limit_met = n < max_words - 1 or (body[-1] in (4, 7) and body[-2] not in (4, 7))
+        for body in itertools.product([4, 5, 6, 7, 8], repeat=n):
+            at_limit = n == max_words - 1 and (body[-1] not in (4, 7) or body[-2] in (4, 7))
             early = n == max_words - 2 and body[-1] not in (4, 7)
-            if body[0] in (5, 6) and limit_met and not early:
-                found.append(full)
-    return found
+            if body[0] in (5, 6) and not at_limit and not early:
+                sentences.append([*body, EOS])
+    return sentences
 
 
 @pytest.mark.parametrize(

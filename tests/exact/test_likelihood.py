@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import itertools
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,12 +20,11 @@ from fabula.metrics.measure import log_p_of_tags
 from fabula.metrics.proposal import fit_precision
 from fabula.metrics.record import log_mean_exp, mean_and_error
 from fabula.models.batch import Batch, StoryDataset
-from fabula.models.build import build
 from fabula.models.lm import LM
 from fabula.models.protocol import Model
 from fabula.models.s2s import S2S
-from fabula.models.settings import DynamicsSettings, LanguageSettings, ModelSettings, RecognitionSettings
 from fabula.models.slds import SLDS
+from small import small_model
 
 K, WORDS = 2, 9
 STORY, TAGS = [[4, 5], [6], [7, 8]], [0, 1, 1]
@@ -32,14 +32,10 @@ LINE = torch.linspace(-8, 8, 40, dtype=torch.float64)
 
 
 def tiny(kind: str = "slds") -> Model:
-    torch.manual_seed(3)
-    settings = ModelSettings(
-        kind=kind,
-        language=LanguageSettings(embedding=3, hidden=4, dropout=0.0),
-        dynamics=DynamicsSettings(latent=1),
-        recognition=RecognitionSettings(hidden=3, dropout=0.0),
-    )
-    model = build(settings, WORDS, torch.tensor([0.7, 0.3]), torch.tensor([[0.8, 0.2], [0.35, 0.65]])).double()
+    model: Model = small_model(
+        kind, words=WORDS, p_initial=[0.7, 0.3], p_next=[[0.8, 0.2], [0.35, 0.65]], seed=3,
+        language={"embedding": 3, "hidden": 4}, dynamics={"latent": 1}, recognition={"hidden": 3},
+    ).double()  # fmt: skip
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             if not name.startswith("dynamics"):
@@ -52,14 +48,12 @@ def tiny(kind: str = "slds") -> Model:
             model.dynamics.A.copy_(torch.tensor([0.8, 0.4]).view(K, 1, 1))
             model.dynamics.bias.copy_(torch.tensor([0.5, -0.4]).view(K, 1))
             model.dynamics.log_B.copy_(torch.tensor([-0.3, -0.4]).view(K, 1))
-    return model.eval()
+    return model
 
 
 @pytest.fixture(scope="module")
-def model() -> SLDS:
-    made = tiny()
-    assert isinstance(made, SLDS)
-    return made
+def model() -> Any:
+    return tiny()
 
 
 def a_shelf(copies: int) -> StoryDataset:
@@ -93,15 +87,20 @@ def log_p_S(model: SLDS, path: tuple[int, ...]) -> Tensor:
     return sum(steps, model.scaffold.initial()[path[0]])
 
 
+def log_p_X(model: SLDS) -> float:
+    """log p(X) of the story: every path of S enumerated, Z integrated on the grid."""
+    Z, words = on_the_grid(model)
+    paths = itertools.product(range(K), repeat=3)
+    each = [torch.logsumexp(words.sum(-1) + log_p_Z(model, Z, path), 0) + log_p_S(model, path) for path in paths]
+    return float(torch.logsumexp(torch.stack(each), 0) + 3 * (LINE[1] - LINE[0]).log())
+
+
 @pytest.mark.parametrize("posterior", ["filtering", "smoothing", "switching"])
 @torch.no_grad()
 def test_bounds_close_in_on_log_p_X(model: SLDS, posterior: str) -> None:
     """With 200 samples the importance-weighted bound is within 0.03 nats of the enumerated log p(X) (its own
     noise is about 0.005); the ELBO is worse."""
-    Z, words = on_the_grid(model)
-    paths = list(itertools.product(range(K), repeat=3))
-    each = [torch.logsumexp(words.sum(-1) + log_p_Z(model, Z, path), 0) + log_p_S(model, path) for path in paths]
-    truth = float(torch.logsumexp(torch.stack(each), 0) + 3 * (LINE[1] - LINE[0]).log())
+    truth = log_p_X(model)
     found = likelihood(model, a_shelf(60), characters=60 * 30, samples=200, posterior=posterior, latent_stories=2)
     assert abs(-found.nll_story - truth) < 0.03
     tokens = sum(len(sentence) + 1 for sentence in STORY)
@@ -124,11 +123,7 @@ def test_a_calibrated_q_tightens_the_bound_and_keeps_it_one(model: SLDS, posteri
     """
     sure = copy.deepcopy(model)
     sure.recognition.phi_log_precision.bias.add_(5.0)
-    Z, words = on_the_grid(sure)
-    paths = list(itertools.product(range(K), repeat=3))
-    each = [torch.logsumexp(words.sum(-1) + log_p_Z(sure, Z, path), 0) + log_p_S(sure, path) for path in paths]
-    truth = float(torch.logsumexp(torch.stack(each), 0) + 3 * (LINE[1] - LINE[0]).log())
-    shelf = a_shelf(60)
+    truth, shelf = log_p_X(sure), a_shelf(60)
     factor = fit_precision(sure, shelf, posterior)
     assert factor < 0.2
     lacks = []

@@ -9,9 +9,8 @@ from fabula.corpus.dataset import Stories
 from fabula.corpus.vocabulary import PAD, SPECIALS, UNK
 from fabula.errors import UserError
 from fabula.metrics.lookahead import choose_stories, log_p_ending
-from fabula.models.build import build
-from fabula.models.settings import LanguageSettings, ModelSettings
 from fabula.sampling.batch import flatten, infill_batch
+from small import small_model
 
 TYPES = len(SPECIALS) + 9
 STORIES = Stories.from_sentences(
@@ -26,9 +25,7 @@ STORIES = Stories.from_sentences(
 
 def test_the_judge_says_what_the_language_model_says(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever the lengths, wherever the batch is cut, and whatever pads the story."""
-    torch.manual_seed(1)
-    settings = ModelSettings(kind="lm", language=LanguageSettings(embedding=6, hidden=8, layers=2))
-    judge = build(settings, TYPES, torch.full((3,), 1 / 3), torch.full((3, 3), 1 / 3)).eval().requires_grad_(False)
+    judge = small_model("lm", words=TYPES, seed=1, language={"layers": 2}).requires_grad_(False)
     full = infill_batch([[s.tolist() for s in STORIES.sentences(n)] for n in (0, 1, 3)])
     truth = judge.log_p_X(flatten(full.X, full.lengths))[:, -1]
     assert torch.allclose(log_p_ending(judge, full.X, full.lengths), truth, atol=1e-5)

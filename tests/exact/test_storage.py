@@ -8,16 +8,13 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from fabula.corpus.vocabulary import SPECIALS, Vocabulary
-from fabula.models.build import build
 from fabula.models.decoders.gru import GRUDecoder
 from fabula.models.io import Checkpoint, load, save
 from fabula.models.io.tensors import unpack
 from fabula.models.slds import SLDS
-from fabula.training.recipe import recipe_from
+from small import small_checkpoint
 
 WORDS = tuple(f"w{i}" for i in range(30))
-LABELS = ("dark", "bright")
 
 
 def test_eight_bit_tensors_are_multiplied_by_each_rows_scale() -> None:
@@ -35,23 +32,8 @@ def language_of(checkpoint: Checkpoint) -> GRUDecoder:
 
 
 def a_checkpoint(*, tied: bool = True, kind: str = "slds") -> Checkpoint:
-    torch.manual_seed(0)
-    sizes = {
-        "language": {"embedding": 8, "hidden": 10, "tied": tied},
-        "dynamics": {"latent": 2},
-        "recognition": {"hidden": 4},
-    }
-    recipe = recipe_from({"name": "stored", "model": {"kind": kind, **sizes}})
-    vocabulary = Vocabulary((*SPECIALS, *WORDS))
-    model = build(recipe.model, len(vocabulary), torch.tensor([0.3, 0.7]), torch.tensor([[0.9, 0.1], [0.4, 0.6]]))
-    return Checkpoint(
-        model=model,
-        vocabulary=vocabulary,
-        labels=LABELS,
-        recipe=recipe.to_dict(),
-        corpus_hash="c0ffee",
-        figures={"ppl": 7.5},
-    )
+    p_next = [[0.9, 0.1], [0.4, 0.6]]
+    return small_checkpoint(kind, words=WORDS, labels=("dark", "bright"), p_next=p_next, language={"tied": tied})
 
 
 @pytest.mark.parametrize("kind", ["slds", "lds", "lm", "s2s"])
@@ -66,7 +48,7 @@ def test_a_checkpoint_comes_back_bit_for_bit(tmp_path: Path, kind: str, tied: bo
     assert list(own) == list(read)
     assert all(torch.equal(own[name], read[name]) for name in own)
     assert (back.vocabulary, back.labels, back.recipe) == (ours.vocabulary, ours.labels, ours.recipe)
-    assert (back.corpus_hash, back.figures) == ("c0ffee", {"ppl": 7.5})
+    assert (back.corpus_hash, back.figures) == ("0" * 64, {"ppl": 12.5})
 
 
 def test_tied_tensors_are_stored_once(tmp_path: Path) -> None:

@@ -18,12 +18,10 @@ from fabula.apps.studio.app import create_app
 from fabula.apps.studio.settings import StudioSettings
 from fabula.cli import main
 from fabula.corpus.states import Factor, StateSpace
-from fabula.corpus.vocabulary import SPECIALS, Vocabulary
-from fabula.models.build import build
-from fabula.models.io import Checkpoint, load, save
+from fabula.models.io import load, save
 from fabula.sampling.batch import flatten
 from fabula.sampling.task import story_task
-from fabula.training.recipe import recipe_from
+from small import small_checkpoint
 
 STATES = StateSpace(
     (Factor("sentiment", ("negative", "neutral", "positive")), Factor("emotion", ("joy", "fear", "none")))
@@ -38,17 +36,9 @@ SAMPLES: dict[str, Any] = {"samples": 6, "candidates": 3, "seed": 4}
 def models(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """Untrained models over nine states, installed: `default` (slds) and `s2s`."""
     root = tmp_path_factory.mktemp("factors")
-    sizes = {"language": {"embedding": 8, "hidden": 12}, "dynamics": {"latent": 3}, "recognition": {"hidden": 6}}
+    p_next = torch.rand(STATES.K, STATES.K, generator=torch.Generator().manual_seed(0)).softmax(-1)
     for kind in ("slds", "s2s"):
-        torch.manual_seed(0)
-        recipe = recipe_from({"name": f"pair-{kind}", "model": {"kind": kind, **sizes}})
-        vocabulary = Vocabulary((*SPECIALS, *WORDS))
-        p_next = torch.rand(STATES.K, STATES.K).softmax(-1)
-        model = build(recipe.model, len(vocabulary), torch.full((STATES.K,), 1 / STATES.K), p_next)
-        made = Checkpoint(
-            model=model, vocabulary=vocabulary, labels=STATES.labels, recipe=recipe.to_dict(), corpus_hash="0" * 64,
-            factors=STATES.factors,
-        )  # fmt: skip
+        made = small_checkpoint(kind, words=WORDS, labels=STATES.labels, factors=STATES.factors, p_next=p_next)
         save(root / ("default" if kind == "slds" else kind), made)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("FABULA_MODELS", str(root))

@@ -6,11 +6,9 @@ import pytest
 import torch
 
 from fabula.corpus.vocabulary import SPECIALS, Vocabulary
-from fabula.models.build import build
 from fabula.models.decoders.words import WordTokenizer
 from fabula.models.protocol import Model
 from fabula.models.scaffold import allowed_states
-from fabula.models.settings import DynamicsSettings, LanguageSettings, ModelSettings, RecognitionSettings
 from fabula.models.slds import SLDS
 from fabula.sampling import smc
 from fabula.sampling.batch import InfillBatch, infill_batch
@@ -19,6 +17,7 @@ from fabula.sampling.noise import Noise, seeded
 from fabula.sampling.rules import WordRules
 from fabula.sampling.samples import SampledStory
 from fabula.sampling.settings import FillSettings, GibbsSettings, RerankSettings, SMCSettings
+from small import small_model
 
 VOCABULARY = Vocabulary((*SPECIALS, ".", "!", *(f"w{i}" for i in range(40))))
 RULES = WordRules.of(WordTokenizer(VOCABULARY))
@@ -45,19 +44,13 @@ WAYS = [
 
 
 def a_model(kind: str, encoder: str) -> Model:
-    torch.manual_seed(0)
-    settings = ModelSettings(
-        kind=kind,
-        language=LanguageSettings(embedding=8, hidden=12),
-        dynamics=DynamicsSettings(latent=3),
-        recognition=RecognitionSettings(hidden=6, encoder=encoder),  # type: ignore[arg-type]
-    )
-    made = build(settings, len(VOCABULARY), torch.tensor([0.2, 0.3, 0.5]), torch.full((3, 3), 1 / 3))
-    with torch.no_grad():
-        for name, parameter in made.named_parameters():
-            if "weight" in name:
-                parameter.mul_(2)
-    return made.eval().requires_grad_(False)
+    made: Model = small_model(
+        kind, words=len(VOCABULARY), p_initial=[0.2, 0.3, 0.5], recognition={"encoder": encoder}
+    ).requires_grad_(False)
+    for name, parameter in made.named_parameters():
+        if "weight" in name:
+            parameter.mul_(2)
+    return made
 
 
 def a_page(numbers: range) -> InfillBatch:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from functools import lru_cache
 
 import pytest
-import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -13,14 +12,11 @@ from fabula.api import Filling, Narrator
 from fabula.corpus.people import looks_like_a_name
 from fabula.corpus.states import StateSpace
 from fabula.corpus.tokenize import tokenise
-from fabula.corpus.vocabulary import SPECIALS, Vocabulary
+from fabula.corpus.vocabulary import SPECIALS
 from fabula.errors import UserError
-from fabula.models.build import build
-from fabula.models.io import Checkpoint
 from fabula.sampling.task import fill_task
-from fabula.training.recipe import recipe_from
+from small import LABELS, small_checkpoint
 
-LABELS = ("negative", "neutral", "positive")
 STATES = StateSpace.single("vader", LABELS)
 TYPES = (
     ". ! ? , ' \" 's n't I He She They Tom Anna Ben Mary was did the a dog cat "
@@ -32,25 +28,7 @@ WORDS = TYPES.split()
 @lru_cache
 def narrator(kind: str) -> Narrator:
     """A narrator of random weights: what must hold, must hold before any training."""
-    torch.manual_seed(0)
-    recipe = recipe_from(
-        {
-            "name": f"random-{kind}",
-            "model": {
-                "kind": kind,
-                "language": {"embedding": 8, "hidden": 12},
-                "dynamics": {"latent": 3},
-                "recognition": {"hidden": 6},
-            },
-        }
-    )
-    vocabulary = Vocabulary((*SPECIALS, *WORDS))
-    model = build(recipe.model, len(vocabulary), torch.full((3,), 1 / 3), torch.full((3, 3), 1 / 3)).eval()
-    return Narrator(
-        Checkpoint(
-            model=model, vocabulary=vocabulary, labels=LABELS, recipe=recipe.to_dict(), corpus_hash="0" * 64, figures={}
-        )
-    )
+    return Narrator(small_checkpoint(kind, words=WORDS))
 
 
 def visible(text: str) -> bool:

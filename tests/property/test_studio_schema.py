@@ -3,26 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 import pytest
 import schemathesis
-from hypothesis import HealthCheck, given, settings
-from hypothesis.errors import Unsatisfiable
-from schemathesis import GenerationMode
-from schemathesis.checks import not_a_server_error
-from schemathesis.specs.openapi.checks import (
-    content_type_conformance,
-    response_schema_conformance,
-    status_code_conformance,
-)
 
 from fabula.apps.studio.app import create_app
 from fabula.apps.studio.settings import StudioSettings
-
-CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
+from schema_requests import ask_everything
 
 
 @pytest.fixture(scope="module")
@@ -38,9 +28,6 @@ def document(
         chosen = StudioSettings(db=tmp_path_factory.mktemp("schema") / "studio.db")
         with serving(create_app(chosen)) as url:
             yield schemathesis.openapi.from_url(f"{url}/api/openapi.json")
-
-
-CALM = [HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large]
 
 
 def quick(case: Any) -> Any:
@@ -60,33 +47,6 @@ def quick(case: Any) -> Any:
     return case
 
 
-def ask_everything(document: Any, examples: int, derandomize: bool) -> int:
-    """Every operation with requests that follow the document, and with requests that do not; how many were asked."""
-    asked = 0
-    for operation in (found.ok() for found in document.get_all_operations()):
-        for mode in GenerationMode:
-
-            @given(case=operation.as_strategy(generation_mode=mode))
-            @settings(
-                max_examples=examples, deadline=None, derandomize=derandomize, database=None,
-                suppress_health_check=CALM,
-            )  # fmt: skip
-            def answered(case: Any) -> None:
-                nonlocal asked
-                asked += 1
-                case = quick(case)
-                case.validate_response(case.call(timeout=60), checks=CHECKS)
-
-            # What takes nothing cannot be asked wrongly.
-            with suppress(Unsatisfiable):
-                answered()
-    return asked
-
-
-def test_every_answer_is_documented(document: Any) -> None:
-    assert ask_everything(document, examples=2, derandomize=True) > 60
-
-
-@pytest.mark.system
-def test_every_answer_is_documented_at_length(document: Any) -> None:
-    assert ask_everything(document, examples=200, derandomize=False) > 5_000
+@pytest.mark.parametrize(("examples", "least"), [(2, 60), pytest.param(200, 5_000, marks=pytest.mark.system)])
+def test_every_answer_is_documented(document: Any, examples: int, least: int) -> None:
+    assert len(ask_everything(document, examples, quick)) > least

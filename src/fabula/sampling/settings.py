@@ -13,7 +13,7 @@ import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import Field, dataclass, field, fields, replace
 from types import NoneType
-from typing import Any, ClassVar, Literal, Self, get_args, get_origin, get_type_hints
+from typing import Any, ClassVar, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from fabula.errors import UserError
 
@@ -92,6 +92,9 @@ def redefault(name: str, default: Any, **changes: Any) -> Any:
     return field(default=default, metadata={"declared": replace(inherited, **changes)})
 
 
+S = TypeVar("S", bound="FillSettings")  # the shape checks of the tests cannot read `Self`
+
+
 @dataclass(frozen=True, kw_only=True)
 class FillSettings:
     """What every sampler has."""
@@ -126,7 +129,7 @@ class FillSettings:
             object.__setattr__(self, entry.name, value)
 
     @classmethod
-    def plain(cls, **chosen: Any) -> Self:
+    def plain(cls: type[S], **chosen: Any) -> S:
         """The model's own distribution and the paper's ranking, with the values that are chosen."""
         off = {f.name: declared(f).plain for f in fields(cls) if declared(f).plain is not None}
         return cls(**{**off, **chosen})
