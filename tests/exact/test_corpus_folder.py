@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fabula.corpus.dataset import ARRAYS, SCHEMA, Corpus, Stories, seal
+from fabula.corpus.dataset import ARRAYS, SCHEMA, Corpus, seal
 from fabula.corpus.prepare import prepare, prepare_stories
 from fabula.corpus.taggers.sentiment import VaderTagger
 from fabula.corpus.tokenize import tokenise
@@ -53,18 +53,6 @@ def test_every_story_of_every_split_is_read_back(folder: Path) -> None:
         np.testing.assert_array_equal(closes + 1, held.sentence_offsets[1:])  # <eos> at the end of each, and only there
         assert held.tokens.dtype == np.uint16
         assert isinstance(held.tokens, np.memmap)
-
-
-def test_stories_in_memory_check_their_lengths() -> None:
-    bare = Stories.from_sentences([[[4, 5], [6]], [[7]]])
-    assert bare.tokens.tolist() == [4, 5, EOS, 6, EOS, 7, EOS]
-    assert bare.tags.tolist() == [-1, -1, -1]
-    assert bare.ids == ["0", "1"]
-    assert len(Stories.from_sentences([])) == 0
-    with pytest.raises(ValueError, match="tags"):
-        Stories.from_sentences([[[4], [5]]], tags=[[0]])
-    with pytest.raises(ValueError, match="2 ids"):
-        Stories.from_sentences([[[4], [5]]], ids=["a", "b"])
 
 
 def test_vocabulary_order_unknowns_and_specials() -> None:
@@ -176,15 +164,6 @@ def test_a_damaged_or_foreign_manifest_is_named(copy: Path) -> None:
         Corpus.open(copy)
     with pytest.raises(UserError, match="does not exist"):
         Corpus.open(copy / "nowhere")
-
-
-def test_a_split_that_is_not_there(folder: Path, tmp_path: Path) -> None:
-    (tmp_path / "t.txt").write_text("A.\nB.\n")
-    prepare([tmp_path / "t.txt"], tmp_path / "out", progress=False)
-    with pytest.raises(UserError, match="no split 'valid', only train"):
-        Corpus.open(tmp_path / "out").split("valid")
-    with pytest.raises(UserError, match="no split 'dev'"):
-        Corpus.open(folder).split("dev")
 
 
 def test_reading_a_prepared_corpus_needs_numpy_alone(folder: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from typing import Any
 
 import pytest
 import torch
@@ -26,7 +27,7 @@ RULES = WordRules.of(WordTokenizer(VOCABULARY))
 @pytest.fixture(params=[(1, True), (2, False)])
 def model(request: pytest.FixtureRequest) -> SLDS:
     layers, tied = request.param
-    sizes = {"language": {"layers": layers, "tied": tied}, "dynamics": {"latent": 2}}
+    sizes: dict[str, Any] = {"language": {"layers": layers, "tied": tied}, "dynamics": {"latent": 2}}
     made: SLDS = small_model(words=len(VOCABULARY), p_initial=[0.5, 0.5], seed=3, **sizes).requires_grad_(False)
     for parameter in made.language.parameters():
         parameter.mul_(3)

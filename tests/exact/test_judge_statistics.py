@@ -6,7 +6,6 @@ import itertools
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -15,7 +14,7 @@ from scipy.optimize import minimize
 from fabula.apps.judge.judgement import ErrorSheet, lowest_stories
 from fabula.apps.judge.pairs import Pair
 from fabula.apps.judge.report import Report, report
-from fabula.apps.judge.show import as_csv, svg, table
+from fabula.apps.judge.show import as_csv, table
 from fabula.apps.judge.statistics import Counts, Floats, Level, alpha, alpha_figure, ratio_figure, strengths
 from fabula.apps.judge.store import Store
 from fabula.apps.judge.study import StudySettings, lay_out
@@ -242,21 +241,6 @@ def test_the_error_sheets_of_the_lowest_stories_are_counted(store: Store) -> Non
         for one in report(store, repeats=0).errors
     }
     assert counts == {None: (3, 2, 2, 2, 6), "LM": (2, 2, 1, 1, 4), "SLDS": (1, 0, 1, 1, 2)}
-
-
-def test_no_answer_and_one_answer_are_enough_for_a_report(tmp_path: Path) -> None:
-    store = Store(tmp_path / "one.db")
-    store.create_study(lay_out(PAIRS, StudySettings()), StudySettings())
-    empty = report(store, critic=("toy", critic))
-    assert "No judgements yet" in table(empty)
-    ElementTree.fromstring(svg(empty))
-    assert empty.machine is not None
-    assert (empty.machine.pairs, empty.machine.agreement.value, empty.machine.stories.value) == (0, None, None)
-    store.add("a", "ann", [[3, 3], [0, 0]], 0, 4.0)
-    one = report(store, repeats=50).groups[0]
-    assert one.comparisons[0].rows[1].best.value == 100
-    assert one.strengths[0].strength.value is None
-    assert one.alpha_ratings.value is None
 
 
 # --- the critic beside people ----------------------------------------------------------------------------------------

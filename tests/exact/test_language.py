@@ -12,7 +12,7 @@ from fabula.corpus.vocabulary import BOS, EOS, PAD
 from fabula.models.batch import Batch, StoryDataset, gather_latent
 from fabula.models.decoders import gru
 from fabula.models.decoders.gru import ALIGN, FEW, GRUDecoder
-from fabula.models.s2s import S2S, join
+from fabula.models.s2s import S2S
 from fabula.models.settings import LanguageSettings, ModelSettings
 
 WORDS, K = 70, 3
@@ -189,18 +189,6 @@ def s2s() -> S2S:
         for parameter in made.parameters():
             parameter.mul_(2)
     return made.eval()
-
-
-def test_s2s_story_has_one_eos_at_its_end() -> None:
-    tokens, order = join(a_batch())
-    sentence = a_batch().sentence.gather(1, order)
-    for row, story in enumerate(STORIES):
-        flat = [word for words in story for word in words]
-        n = len(flat) + 1
-        assert tokens[row, :n].tolist() == [*flat, EOS]
-        assert not tokens[row, n:].any()
-        owners = [i for i, words in enumerate(story) for _ in words]
-        assert sentence[row, :n].tolist() == [*owners, len(story) - 1]
 
 
 def test_s2s_is_the_product_of_its_steps() -> None:

@@ -178,10 +178,3 @@ def test_one_factor_is_seen_everywhere_and_another_in_few_stories(corpus: Corpus
     for _ in range(3):
         run.step(rows[:16], 10)
     assert all(not torch.equal(a, b) for a, b in zip(before, model.dynamics.points, strict=True))
-
-
-def test_shares_need_factors_and_the_collapsed_objective(corpus: Corpus) -> None:
-    with pytest.raises(UserError, match="a share for each"):
-        CorpusLearner(recipe_from({"name": "r", "objective": {"factor_shares": "1,0.1"}}), corpus, torch.device("cpu"))
-    with pytest.raises(UserError, match="collapsed objective"):
-        recipe_from({"name": "r", "objective": {"factor_shares": "1", "kind": "paper"}})

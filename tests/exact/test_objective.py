@@ -25,7 +25,7 @@ from fabula.models.protocol import Terms
 from fabula.models.recognition import Evidence
 from fabula.models.settings import DynamicsSettings, LanguageSettings, ModelSettings, RecognitionSettings
 from fabula.models.slds import SLDS, Draw
-from fabula.training.losses.elbo import gumbel_softmax, kl_of_tags, log_q_of, terms
+from fabula.training.losses.elbo import gumbel_softmax, kl_of_tags, terms
 from fabula.training.recipe import ObjectiveSettings
 
 K, WORDS, DRAWS = 2, 9, 10_000
@@ -286,14 +286,6 @@ def test_kl_of_tags_is_the_enumerated_one(model: SLDS) -> None:
         weight = (evidence.log_q_S * s).sum((-1, -2)).exp()
         total += weight * kl_of_tags(model, evidence, s, batch)
     torch.testing.assert_close(total, enumerated_kl_of_tags(model), rtol=0, atol=1e-10)
-
-
-@torch.no_grad()
-def test_log_q_of_counts_known_tags_only(model: SLDS) -> None:
-    batch = a_batch(PARTLY)
-    log_q = model.evidence(batch).log_q_S
-    expected = torch.stack([log_q[0, 1, 1], log_q[1, 0, 1]])
-    torch.testing.assert_close(log_q_of(model.evidence(batch), batch.S), expected)
 
 
 @pytest.mark.parametrize("posterior", [*POSTERIORS, "switching"])

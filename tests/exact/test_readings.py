@@ -70,13 +70,6 @@ def test_versions_of_a_story_come_together() -> None:
         assert sorted(r.of for r in batch if r.coherence) == sorted(r.of for r in batch if not r.coherence)
 
 
-def test_a_rating_out_of_range_is_said(base: Path, tmp_path: Path) -> None:
-    encode = SubwordTokenizer.from_metadata(read_gguf(base).metadata)
-    write(tmp_path, [entry(1, LIKED, 4, 0)])
-    with pytest.raises(UserError, match="line 1"):
-        read_readings(tmp_path, encode)
-
-
 def test_a_critic_learns_the_readers_order_against_its_pairs(base: Path, tmp_path: Path) -> None:
     """The pairs say nothing of these two tellings; begun from a critic, readings decide between them."""
     csv = ["storyid,storytitle,sentence1,sentence2,sentence3,sentence4,sentence5"]

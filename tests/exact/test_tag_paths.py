@@ -12,7 +12,7 @@ from fabula.models.dynamics import Dynamics
 from fabula.models.gaussian import Potential
 from fabula.models.scaffold import Scaffold, allowed_states
 from fabula.sampling import latents
-from fabula.sampling.noise import Noise, seeded
+from fabula.sampling.noise import seeded
 from fabula.sampling.particles import systematic
 from fabula.sampling.samples import effective_size
 
@@ -180,19 +180,6 @@ def test_sampled_paths_do_not_depend_on_neighbours(monkeypatch: pytest.MonkeyPat
     assert torch.equal(pair.S[1, :, :3], alone.S[0])
     assert (pair.S[1, :, 3] == -1).all()
     assert torch.allclose(pair.log_weights[1], alone.log_weights[0], atol=1e-9)
-
-
-def test_given_tags_stay() -> None:
-    scaffold, moves, phi = parts()
-    allowed = allowed_states(torch.tensor([[2, -1, 0, -1], [1, 1, -1, -1]]), K)
-    present = torch.tensor([[True] * 4, [True, True, True, False]])
-    both = Potential(phi.mean.expand(2, -1, -1).float(), phi.precision.expand(2, -1, -1).float())
-    noise = Noise([seeded(0), seeded(1)], [4, 3], 50, "cpu")
-    drawn = latents.draw_latents(scaffold.float(), moves.float(), allowed, both, present, noise).S.view(2, 50, 4)
-    assert (drawn[0][:, [0, 2]] == torch.tensor([2, 0])).all()
-    assert (drawn[1][:, :2] == 1).all()
-    assert (drawn[1][:, 3] == -1).all()
-    assert len({tuple(path) for path in drawn[0].tolist()}) > 3
 
 
 def test_systematic_resampling_copies_in_proportion() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +9,6 @@ import pytest
 import torch
 
 import fabula
-from fabula.cli import main
 from fabula.corpus.vocabulary import PAD, SPECIALS, Vocabulary
 from fabula.models.io import Checkpoint, save
 from fabula.models.settings import ModelSettings
@@ -42,34 +40,6 @@ def folder(tmp_path: Path) -> Path:
     )
     save(tmp_path / "toy", found)
     return tmp_path / "toy"
-
-
-def test_a_decoder_of_one_file_goes_through_the_command(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Given lines come back, openings and arcs are kept, every written line is words of its tokenizer."""
-    line = ["fill", "ab ac.", "_", "_", "bb.", "--arc", "+ ? - ?", "--starts", "2:bc", "--samples", "20", "--json"]
-    assert main([*line, "--model", str(folder), "--seed", "3"]) == 0
-    filling = json.loads(capsys.readouterr().out)
-    assert filling["sampler"] == "smc"
-    for candidate in filling["candidates"]:
-        texts = [s["text"] for s in candidate["sentences"]]
-        assert (texts[0], texts[3]) == ("ab ac.", "bb.")
-        assert texts[1].startswith("bc")
-        assert [s["tag"] for s in candidate["sentences"]][::2] == ["positive", "negative"]
-        for text in texts:
-            assert set(text.replace(".", " ").split()) <= {"ab", "ac", "bb", "bc"}
-
-
-def test_the_other_doors_work_with_it_too(folder: Path) -> None:
-    narrator = fabula.load(folder)
-    story = ["ab ac.", "bc.", "bb ab."]
-    score, why = narrator.score(story), narrator.explain(story)
-    assert score.kind == "exact"
-    assert score.log_p == pytest.approx(why.log_p, abs=1e-4)
-    assert [w.text for w in why.sentences[0].words] == ["ab", "ac", "."]
-    assert sum(w.log_p for w in why.sentences[0].words) + why.sentences[0].end == pytest.approx(
-        why.sentences[0].log_p, abs=1e-4
-    )
-    assert len(narrator.write(3, seed=1).candidates[0].sentences) == 3
 
 
 def test_weights_p_over_r_make_the_proposal_exact() -> None:

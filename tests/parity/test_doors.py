@@ -107,14 +107,3 @@ def test_what_only_python_and_http_have_agrees(client: httpx.Client) -> None:
     moods = client.post("/api/posterior", json={"sentences": STORY, "seed": 8}).json()
     told = model.posterior(STORY, seed=8).to_json()
     assert moods == {name: told[name] for name in ("tags", "samples", "seed", "model")}
-
-
-def test_the_words_of_the_command_line_are_those_of_python(capsys: pytest.CaptureFixture[str], client: Any) -> None:
-    why = fabula.load("default").explain(TOLD, samples=5, seed=8).to_json()["sentences"]
-    words = ["score", *TOLD, "--samples", "5", "--seed", "8", "--words"]
-    assert main([*words, "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["why"] == json.loads(json.dumps(why))
-    assert main(words) == 0
-    printed = capsys.readouterr().out
-    assert "  ".join(f"{word['text']} {word['log_p']:.1f}" for word in why[0]["words"]) in printed
-    assert f"fits before {why[0]['fits_before']:.2f} a word, after {why[0]['fits_after']:+.2f}" in printed

@@ -102,14 +102,6 @@ def test_a_job_cut_into_pieces_gives_the_same_answers(kind: str, encoder: str, s
     assert all(same(a[0], b[0]) for a, b in zip(whole, cut, strict=True))
 
 
-@pytest.mark.parametrize(("kind", "encoder", "settings"), [WAYS[0], WAYS[3], WAYS[6]])
-def test_the_seed_decides(kind: str, encoder: str, settings: FillSettings) -> None:
-    model = a_model(kind, encoder)
-    first, again, other = (fill(model, range(1), settings, [seed], 3)[0][0] for seed in (1, 1, 2))
-    assert same(first, again)
-    assert not same(first, other)
-
-
 @pytest.mark.parametrize("particles", [1, 2, 5, 12])
 def test_smc_says_how_it_moved_with_its_last_round_only(particles: int) -> None:
     """Two particle groups, the first a fifth; with fewer than five particles there is only one of them."""

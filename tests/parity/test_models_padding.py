@@ -32,7 +32,7 @@ TOGETHER = SHELF.batch(np.arange(len(LENGTHS)))
 
 def made(kind: str, encoder: str = "sentence", tags: str = "sentence") -> Any:
     p_next = [[0.6, 0.3, 0.1], [0.2, 0.5, 0.3], [0.3, 0.3, 0.4]]
-    parts = {"language": {"layers": 2}, "recognition": {"encoder": encoder, "tags": tags}}
+    parts: dict[str, Any] = {"language": {"layers": 2}, "recognition": {"encoder": encoder, "tags": tags}}
     model = small_model(kind, words=WORDS, p_initial=[0.5, 0.3, 0.2], p_next=p_next, **parts).double()
     return perturbed(model, 0.2).requires_grad_(False)
 

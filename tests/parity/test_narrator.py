@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -312,23 +311,6 @@ def test_rows_that_share_a_prompt_tell_what_they_would_tell_alone(
         state = onward(state, told, 2)
 
 
-def test_rows_that_have_ended_are_put_back_without_a_copy(decoder: NarratorDecoder, story: list[list[int]]) -> None:
-    begun = decoder.begin_sentence(decoder.start(1).select(torch.tensor([0, 0, 0])), None)
-    _, state = decoder.step(begun, None, torch.zeros(3, dtype=torch.bool))
-    after, going = state.then(torch.tensor([story[0][0]] * 3)), state.then(torch.tensor([story[0][0]] * 3))
-    going = going.select(torch.tensor([0, 2]))
-    _, going = decoder.step(going, None, torch.zeros(2, dtype=torch.bool))
-    after = after.put(torch.tensor([0, 2]), going.then(torch.tensor([END, END])))
-    assert after.cache is state.cache
-    assert after.lengths.tolist() == [3, 2, 3]
-    found = decoder.read(decoder.begin_sentence(after.then(torch.tensor([END] * 3)), None), *padded([story[1]] * 3))[1]
-    for r, words in enumerate([story[0][:1], [], story[0][:1]]):
-        alone = decoder.begin_sentence(decoder.start(1), None)
-        alone, _ = decoder.read(alone, torch.tensor([[*words, END]]), torch.tensor([len(words) + 1]))
-        expected = decoder.read(decoder.begin_sentence(alone, None), *padded([story[1]]))[1]
-        torch.testing.assert_close(found[r : r + 1], expected, atol=1e-3, rtol=1e-4)
-
-
 def test_eight_sentences_are_read_whole_and_longer_stories_through_a_window(
     decoder: NarratorDecoder, trained: Transformer, story: list[list[int]]
 ) -> None:
@@ -361,26 +343,3 @@ def test_the_window_moves_the_header_along(
         ids += [FREE, *long[i], END]
         counted += [0] + [int(i == 8)] * (len(long[i]) + 1)
     torch.testing.assert_close(-total[0], reference(trained, ids, counted), atol=2e-3, rtol=1e-4)
-
-
-@pytest.mark.system
-def test_at_full_size_the_installed_base_tells_stories(tmp_path: Path) -> None:
-    """The real base with an adapter that adds nothing: the 8-bit network agrees with the float one."""
-    from fabula.models.decoders.base import SHA256, find_base
-
-    path = find_base(missing_ok=True)
-    if path is None:
-        pytest.skip("the base is not installed")
-    real = read_gguf(path)
-    sizes = Sizes.of(real.metadata)
-    plain = Transformer(real, 1, 1.0, SPECIALS)
-    config = AdapterConfig(base_sha256=SHA256, rank=1, scale=1.0, labels=("any",), tagger="none")
-    merged = Adapter(config, dict(plain.requires_grad_(False).named_parameters())).merge(real.tensors)
-    decoder = NarratorDecoder(
-        Network(sizes, dict(fuse(merged, sizes, eight_bit=True))), SubwordTokenizer.from_metadata(real.metadata)
-    )
-    words = decoder.tokenizer.encode("Nora found an old key in the garden.")
-    tokens, lengths = padded([words])
-    log_p = decoder.read(decoder.begin_sentence(decoder.start(1), None), tokens, lengths)[1]
-    expected = reference(plain, *row([words], [FREE], None, {0}))
-    assert abs(float(-log_p / expected) - 1) < 0.03

@@ -65,16 +65,6 @@ def test_the_command_is_the_function(
     assert json.loads(capsys.readouterr().out) == json.loads(report.to_json()) | {"folder": str(tmp_path / "command")}
 
 
-def test_training_files_are_read_one_after_the_other(files: dict[str, Path], tmp_path: Path) -> None:
-    both = tmp_path / "both.txt"
-    both.write_text(files["train"].read_text() + "\n\n" + files["valid"].read_text())
-    preparation.prepare([files["train"], files["valid"]], tmp_path / "two", progress=False)
-    preparation.prepare([both], tmp_path / "joined", progress=False)
-    two, joined = (Corpus.open(tmp_path / name).split("train") for name in ("two", "joined"))
-    assert two.tokens.tolist() == joined.tokens.tolist()
-    assert two.story_offsets.tolist() == joined.story_offsets.tolist()
-
-
 def test_shards_are_the_same_stories(files: dict[str, Path], tmp_path: Path) -> None:
     """Cut by rows of the input, of which some hold no story; read as one, to the same batches."""
     _prepare(files, tmp_path / "whole")

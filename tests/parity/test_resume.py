@@ -178,14 +178,3 @@ def test_ctrl_c_in_a_terminal(
     assert load(run).figures["epoch"] >= 1
     loop.train(recipe, corpus, run, resume=True, bar=False)
     same(outcome(run), expected)
-
-
-def test_a_finished_run_resumes_to_itself(tmp_path: Path, corpus: Corpus, tiny_recipe: dict[str, Any]) -> None:
-    """Nothing is trained again, and the best weights are returned."""
-    recipe = recipes(tiny_recipe)["ours"]
-    loop.train(recipe, corpus, tmp_path, bar=False)
-    expected = outcome(tmp_path)
-    again = loop.train(recipe, corpus, tmp_path, resume=True, bar=False)
-    same(outcome(tmp_path), expected)
-    kept = load(tmp_path).model.state_dict()
-    assert all(torch.equal(tensor, kept[name]) for name, tensor in again.model.state_dict().items())

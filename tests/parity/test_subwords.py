@@ -16,14 +16,6 @@ from fabula.models.decoders.rows import SPECIALS
 from fabula.models.decoders.tokenizer import SubwordTokenizer
 from gguf_writer import MERGES, write_tiny_base
 
-TEXTS = [
-    "Nora found an old key in the garden.",
-    '"No!" said Tom\'s dad -- it cost $1,250.75 in 1999...',
-    "She didn't, couldn't, wouldn't’ve: naïve Zoë “cried” 🎈🎈 日本語 ß.",
-    "I'LL BE BACK at 7:45pm; A/C #3 (50%) re-entered <b>bold</b> x_y",
-    "a\u00a0b\tc  d",
-]
-
 
 @pytest.fixture(scope="module")
 def real() -> SubwordTokenizer:
@@ -37,13 +29,6 @@ def theirs(real: SubwordTokenizer) -> Any:
     """The same file's tokenizer as transformers converts it."""
     transformers, _ = pytest.importorskip("transformers"), pytest.importorskip("gguf")
     return transformers.AutoTokenizer.from_pretrained(find_base().parent, gguf_file=FILE)
-
-
-@pytest.mark.system
-@pytest.mark.parametrize("text", TEXTS)
-def test_tokens_are_those_of_transformers(real: SubwordTokenizer, theirs: Any, text: str) -> None:
-    plain = " " + " ".join(text.split())
-    assert real.encode(text) == theirs(plain, add_special_tokens=False)["input_ids"]
 
 
 # Left out: what transformers' conversion of a GGUF file does not split off (numbers like a quarter), as SmolLM2's own
@@ -88,9 +73,3 @@ def test_a_damaged_file_is_refused_in_one_line(tmp_path: Path, damage: str) -> N
     with pytest.raises(UserError, match=r"^\S+ is truncated, or is not a GGUF file") as error:
         read_gguf(path)
     assert "\n" not in str(error.value)
-
-
-def test_a_tokenizer_of_another_kind_is_refused(tmp_path: Path) -> None:
-    file = read_gguf(write_tiny_base(tmp_path / "tiny.gguf", changed={"tokenizer.ggml.pre": "qwen2"}))
-    with pytest.raises(UserError, match="no tokenizer that Fabula knows"):
-        SubwordTokenizer.from_metadata(file.metadata)

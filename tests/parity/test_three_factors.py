@@ -5,19 +5,15 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
-import httpx
 import jsonschema
 import pytest
 import torch
 
 import fabula
-from fabula.api import Narrator, describe
-from fabula.apps.studio.app import create_app
-from fabula.apps.studio.settings import StudioSettings
+from fabula.api import Narrator
 from fabula.cli import main
 from fabula.corpus.taggers.protocol import build_tagger, named, states_of
 from fabula.corpus.taggers.verb import INSTALL, VerbTagger
@@ -136,15 +132,6 @@ def test_the_other_factors_stand_beside_the_mood(narrator: Narrator) -> None:
     assert sum(posterior.factors[2]["emotion"].values()) == pytest.approx(1)
 
 
-def test_a_model_is_described_by_its_moods_and_its_factors(models: Path) -> None:
-    three, moods = (describe(name, models / name) for name in ("default", "moods"))
-    assert three["labels"] == moods["labels"] == ["negative", "neutral", "positive"]
-    assert [(factor["name"], len(factor["labels"])) for factor in three["factors"]] == [
-        ("sentiment", 3), ("emotion", 6), ("verb", 31),
-    ]  # fmt: skip
-    assert "factors" not in moods
-
-
 def test_verbs_are_written_without_a_parser_and_tagged_with_one(
     narrator: Narrator, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -157,20 +144,3 @@ def test_verbs_are_written_without_a_parser_and_tagged_with_one(
         narrator.tag(TOLD, factors=["colour"])
     assert main(["tag", *TOLD, "--factors", "verb"]) == 2
     assert INSTALL in capsys.readouterr().err
-
-
-def test_http_has_the_same_members(
-    models: Path, narrator: Narrator, serving: Callable[[Any], AbstractContextManager[str]]
-) -> None:
-    app = create_app(StudioSettings(db=models / "studio.db"))
-    with serving(app) as url, httpx.Client(base_url=url, timeout=60) as client:
-        listed = {model["name"]: model for model in client.get("/api/models").json()["models"]}
-        assert listed["default"]["factors"][1]["labels"][0] == "joy"
-        told = client.post("/api/posterior", json={"sentences": STORY, "arc": "emotion=?,joy,?,?"}).json()
-        assert told["factors"][1]["emotion"]["joy"] == 1
-        assert set(told["tags"][1]) == {"negative", "neutral", "positive"}
-        plain = client.post("/api/posterior", json={"sentences": STORY, "model": "moods"}).json()
-        assert "factors" not in plain
-        assert client.post("/api/tag", json={"sentences": TOLD}).json() == narrator.tag(TOLD).to_json()
-        refused = client.post("/api/tag", json={"sentences": TOLD, "factors": ["verb"]})
-        assert (refused.status_code, INSTALL in refused.text) == (422, True)

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import fabula
-from fabula.completion import Gap, _cut
+from fabula.completion import Gap
 from fabula.corpus.tokenize import normalise
 
 TEXT = st.text(alphabet='aB. !?"\n,', max_size=60)
@@ -21,11 +21,6 @@ def test_every_word_of_prompt_and_suffix_is_kept(prompt: str, suffix: str, count
     assert " ".join([*gap.before, *([gap.opening] if gap.opening else [])]) == normalise(prompt)
     assert " ".join(gap.after) == normalise(suffix)
     assert gap.count == count or (count is None and gap.count >= 1)
-
-
-@given(pieces=st.lists(st.text(max_size=5), max_size=4), length=st.integers(0, 25))
-def test_a_cut_is_the_beginning_of_the_text(pieces: list[str], length: int) -> None:
-    assert "".join(_cut(pieces, length)) == "".join(pieces)[:length]
 
 
 @pytest.mark.parametrize(

@@ -158,14 +158,3 @@ def test_any_bytes_give_stories_records_or_a_user_error(content: bytes, name: st
     except UserError:
         return
     assert all(isinstance(item, (Story, Rejected)) for item in items)
-
-
-@given(st.text(st.sampled_from('",\n\r ab1'), max_size=60))
-@settings(max_examples=200)
-def test_any_csv_body_gives_stories_or_records(body: str) -> None:
-    try:
-        items = _read("f.csv", "sentence1,sentence2\n" + body)
-    except UserError:
-        return
-    for item in items:
-        assert isinstance(item, Rejected) or len(item.sentences) == 2

@@ -106,13 +106,6 @@ def test_a_wrong_arc_is_explained(arc: object, says: str) -> None:
     assert error.value.field == "arc"
 
 
-def test_one_factor_has_its_own_labels() -> None:
-    assert (ONE.K, ONE.labels) == (3, SENTIMENT.labels)
-    assert StateSpace.single("vader", SENTIMENT.labels) == ONE
-    assert StateSpace.single("length", ("short", "long")).factors[0].name == "length"
-    assert BOTH.labels[:5] == ("negative/joy", "negative/fear", "negative/none", "negative/neutral", "neutral/joy")
-
-
 @pytest.mark.parametrize(
     "factors",
     [(), (SENTIMENT, SENTIMENT), (Factor("a", ()),), (Factor("a", ("x", "x")),), (Factor("a", ("x/y",)), EMOTION)],

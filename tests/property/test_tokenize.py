@@ -1,9 +1,5 @@
 """Words and back: nothing is ever lost, and what English spelling decides comes back letter for letter."""
 
-import csv
-import os
-from pathlib import Path
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -84,21 +80,6 @@ def test_composed_sentences_come_back(clauses: list[list[str]], end: str) -> Non
 def test_every_toy_sentence_comes_back() -> None:
     for story in toy_stories(200, seed=3):
         assert [detokenise(words) for words in tokenise_many(story.sentences)] == story.sentences
-
-
-@pytest.mark.corpus
-def test_ninety_nine_in_a_hundred_corpus_sentences_come_back() -> None:
-    """Every twentieth training story; measured 99.87 % on all of them."""
-    folder = os.environ.get("FABULA_DATA")
-    if not folder:
-        pytest.skip("FABULA_DATA is not set: no real corpus here")
-    with (Path(folder) / "train.csv").open(encoding="utf-8-sig", newline="") as stream:
-        rows = list(csv.DictReader(stream))[::20]
-    sentences = [normalise(row[f"sentence{number}"]) for row in rows for number in range(1, 6)]
-    written = [detokenise(words) for words in tokenise_many(sentences)]
-    assert all("".join(a.split()) == "".join(b.split()) for a, b in zip(written, sentences, strict=True))
-    same = sum(a == b for a, b in zip(written, sentences, strict=True))
-    assert same >= 0.995 * len(sentences)
 
 
 PARAGRAPHS = [

@@ -12,21 +12,8 @@ from numpy.typing import NDArray
 F32, Q4_1, Q8_0 = 0, 3, 8
 LAYERS, WIDTH, INNER, HEADS, KEY_HEADS = 2, 64, 96, 4, 2
 MERGES = [
-    "Ġ t",
-    "h e",
-    "Ġt he",
-    "Ġ T",
-    "o m",
-    "ĠT om",
-    "Ġ a",
-    "Ġ w",
-    "a s",
-    "Ġw as",
-    "i n",
-    "Ġ s",
-    "Ġs a",
-    "Ġsa d",
-    "Ġ h",
+    *["Ġ t", "h e", "Ġt he", "Ġ T", "o m", "ĠT om", "Ġ a", "Ġ w", "a s"],
+    *["Ġw as", "i n", "Ġ s", "Ġs a", "Ġsa d", "Ġ h"],
 ]
 
 
