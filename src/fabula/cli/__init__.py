@@ -80,13 +80,15 @@ def build_parser(command: str | None = None) -> argparse.ArgumentParser:
 
 
 def add_command(
-    subparsers: argparse._SubParsersAction[argparse.ArgumentParser], name: str, description: str, examples: str
+    subparsers: argparse._SubParsersAction[argparse.ArgumentParser],
+    name: str,
+    description: str,
+    examples: str,
+    about: str = "",
 ) -> argparse.ArgumentParser:
-    """The parser of one command of this folder; the examples keep their lines."""
-    form = argparse.RawDescriptionHelpFormatter
-    return subparsers.add_parser(
-        name, help=COMMANDS[name], description=description, epilog=examples, formatter_class=form
-    )
+    """The parser of one command; the examples keep their lines. `about` is the line of `fabula --help`."""
+    about, form = about or COMMANDS[name], argparse.RawDescriptionHelpFormatter
+    return subparsers.add_parser(name, help=about, description=description, epilog=examples, formatter_class=form)
 
 
 def further_commands() -> dict[str, str]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 import sys
 from pathlib import Path
 
-from fabula.cli import options
+from fabula.cli import add_command, options
 
 DESCRIPTION = """\
 Fill in the stories of files, batched, into numbered shards in DIR. A row has "id" and "sentences" (null where one is
@@ -25,31 +26,21 @@ EXAMPLES = """examples:
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    parser = subparsers.add_parser(
-        "fill-many",
-        help=ABOUT,
-        description=DESCRIPTION,
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("files", nargs="+", type=Path, metavar="IN", help="rows, in .jsonl, .csv or .parquet")
-    parser.add_argument(
-        "--out", required=True, type=Path, metavar="DIR", help="where the shards go; a job in it goes on"
-    )
-    parser.add_argument("--format", default="jsonl", choices=("jsonl", "parquet"), help="of the shards (jsonl)")
-    parser.add_argument(
-        "--engine", default="inline", choices=("inline", "local", "ray"),
-        help="this process, worker processes, or a Ray cluster (inline)",
-    )  # fmt: skip
-    parser.add_argument("--workers", type=int, metavar="N", help="of local and ray (one for each core, or GPU)")
-    parser.add_argument("--address", metavar="HOST:PORT", help="of a Ray cluster; without it one is started here")
-    parser.add_argument(
-        "--batch-size", type=int, metavar="N", help="rows of a shard, which a worker takes at once (256; on a GPU 4096)"
-    )
-    parser.add_argument("--limit", type=int, metavar="N", help="read so many rows at most")
+    parser = add_command(subparsers, "fill-many", DESCRIPTION, EXAMPLES, ABOUT)
+    add = parser.add_argument
+    add("files", nargs="+", type=Path, metavar="IN", help="rows, in .jsonl, .csv or .parquet")
+    add("--out", required=True, type=Path, metavar="DIR", help="where the shards go; a job in it goes on")
+    add("--format", default="jsonl", choices=("jsonl", "parquet"), help="of the shards (jsonl)")
+    about = "this process, worker processes, or a Ray cluster (inline)"
+    add("--engine", default="inline", choices=("inline", "local", "ray"), help=about)
+    add("--workers", type=int, metavar="N", help="of local and ray (one for each core, or GPU)")
+    add("--address", metavar="HOST:PORT", help="of a Ray cluster; without it one is started here")
+    about = "rows of a shard, which a worker takes at once (256; on a GPU 4096)"
+    add("--batch-size", type=int, metavar="N", help=about)
+    add("--limit", type=int, metavar="N", help="read so many rows at most")
     options.add_sampler(parser)
     options.add_model(parser)
-    parser.add_argument("--quiet", action="store_true", help="no progress bar")
+    add("--quiet", action="store_true", help="no progress bar")
     parser.set_defaults(run=run)
 
 
@@ -60,12 +51,10 @@ def run(args: argparse.Namespace) -> int:
 
     # A GPU that is named may be another machine's.
     device = str(pick_device("auto")) if args.device == "auto" else args.device
-    options_given = {key: getattr(args, key) for key in ("candidates", "sampler", *args.settings)}
-    job = Job(
-        files=args.files, out=args.out, model=args.model, device=device, threads=args.threads, seed=args.seed,
-        defaults={key: value for key, value in options_given.items() if value is not None}, format=args.format,
-        batch_size=args.batch_size, limit=args.limit, engine=args.engine, workers=args.workers, address=args.address,
-    )  # fmt: skip
+    given = vars(args)
+    defaults = {key: given[key] for key in ("candidates", "sampler", *args.settings) if given[key] is not None}
+    fields = {field.name: given[field.name] for field in dataclasses.fields(Job) if field.name in given}
+    job = Job(**{**fields, "device": device, "defaults": defaults})
     manifest = run_job(job, bar=not args.quiet and not args.json and sys.stderr.isatty())
     if args.json:
         print(json.dumps(manifest))

@@ -16,11 +16,10 @@ from typing import Any
 from tqdm import tqdm
 
 from fabula import __version__
-from fabula.apps.fleet.cluster import RayCluster
-from fabula.apps.fleet.engines import ENGINES, Chunk, Engine, Inline, Work
-from fabula.apps.fleet.local import WorkerPool
+from fabula.apps.fleet import cluster, local
+from fabula.apps.fleet.engines import ENGINES, Chunk, Filler, Start, run_inline
 from fabula.apps.fleet.rows import check_files, estimated_rows, fingerprint, read_items
-from fabula.apps.fleet.shards import Output
+from fabula.apps.fleet.shards import Output, Shard
 from fabula.corpus.pieces import cores
 from fabula.errors import UserError
 from fabula.sampling.many import FillsTogether, together
@@ -83,15 +82,13 @@ def run(job: Job, load: Callable[[], FillsTogether] | None = None, bar: bool = F
         "together": together(job.device), "limit": job.limit, "input": [fingerprint(path) for path in job.files],
     }  # fmt: skip
     output = Output(job.out, job.format)
-    work = Work(
-        load=load or partial(load_model, job.model, job.device, job.threads), together=together(job.device),
-        seed=job.seed, defaults=job.defaults, format=job.format,
-    )  # fmt: skip
+    load = load or partial(load_model, job.model, job.device, job.threads)
+    start = partial(Filler, load, together(job.device), job.seed, job.defaults, job.format)
     with output.opened(facts):
         already = sum(rows for rows, _ in output.counts.values())
         total = min(sum(map(estimated_rows, job.files)), job.limit or sys.maxsize) if bar else None
         with tqdm(desc="filling in", unit=" rows", disable=not bar, initial=already, total=total) as progress:
-            for chunk, shard in engine_of(job).run(work, chunks(job, output, size)):
+            for chunk, shard in shards_of(job, start, chunks(job, output, size)):
                 output.write(chunk.number, shard)
                 progress.update(shard.rows)
         seconds = time.perf_counter() - began
@@ -101,14 +98,15 @@ def run(job: Job, load: Callable[[], FillsTogether] | None = None, bar: bool = F
     return {**manifest, "already": already, "seconds": round(seconds, 3), "rows_per_second": round(rate, 3)}
 
 
-def engine_of(job: Job) -> Engine:
+def shards_of(job: Job, start: Start, chunks: Iterator[Chunk]) -> Iterator[tuple[Chunk, Shard]]:
+    """The shards of the chunks, made by the job's engine."""
     if job.engine == "inline":
-        return Inline()
+        return run_inline(start, chunks)
     on_gpu = job.device.startswith("cuda")
     if job.engine == "local":
         # Workers share one GPU; a second one hides what the host does between two kernels.
-        return WorkerPool(job.workers or (1 if on_gpu else cores()))
-    return RayCluster(job.workers or cores(), job.address, gpus=int(on_gpu))
+        return local.run(start, chunks, job.workers or (1 if on_gpu else cores()))
+    return cluster.run(start, chunks, job.workers or cores(), job.address, gpus=int(on_gpu))
 
 
 def chunks(job: Job, output: Output, size: int) -> Iterator[Chunk]:

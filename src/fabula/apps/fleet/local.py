@@ -11,13 +11,14 @@ import multiprocessing
 import os
 import threading
 import traceback
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from itertools import islice
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
-from fabula.apps.fleet.engines import Chunk, Work
+from fabula.apps.fleet.engines import Chunk, Start
 from fabula.apps.fleet.shards import Shard
 from fabula.errors import UserError
 
@@ -30,11 +31,11 @@ READY = "ready"
 class Worker:
     """A process with its pipe, and the chunk that it works on."""
 
-    def __init__(self, work: Work, chunk: Chunk) -> None:
+    def __init__(self, start: Start, chunk: Chunk) -> None:
         context = multiprocessing.get_context("spawn")
         self.chunk = chunk
         self.pipe, worker_end = context.Pipe()
-        self.process = context.Process(target=serve, args=(work, worker_end), daemon=True)
+        self.process = context.Process(target=serve, args=(start, worker_end), daemon=True)
         self.process.start()
         worker_end.close()
 
@@ -56,61 +57,54 @@ class Worker:
         self.process.join()
 
 
-@dataclass(frozen=True)
-class WorkerPool:
-    """Worker processes on this machine."""
-
-    workers: int
-
-    def run(self, work: Work, chunks: Iterator[Chunk]) -> Iterator[tuple[Chunk, Shard]]:
-        deaths: dict[int, int] = {}
-        pool: list[Worker] = []
-        try:
-            while len(pool) < self.workers and (chunk := next(chunks, None)) is not None:
-                pool.append(Worker(work, chunk))
-            while pool:
-                ready = set(wait([handle for one in pool for handle in (one.pipe, one.process.sentinel)]))
-                for worker in [one for one in pool if one.pipe in ready or one.process.sentinel in ready]:
-                    answer, chunk = worker.receive(), worker.chunk
-                    if isinstance(answer, BaseException):
-                        raise answer
-                    if answer == READY:
-                        worker.send()
-                    elif answer is None:
+def run(start: Start, chunks: Iterator[Chunk], workers: int) -> Iterator[tuple[Chunk, Shard]]:
+    deaths: Counter[int] = Counter()
+    pool: list[Worker] = []
+    try:
+        pool += (Worker(start, chunk) for chunk in islice(chunks, workers))
+        while pool:
+            ready = set(wait([handle for one in pool for handle in (one.pipe, one.process.sentinel)]))
+            for worker in [one for one in pool if one.pipe in ready or one.process.sentinel in ready]:
+                answer, chunk = worker.receive(), worker.chunk
+                if isinstance(answer, BaseException):
+                    raise answer
+                if answer == READY:
+                    worker.send()
+                elif answer is None:
+                    worker.stop()
+                    deaths[chunk.number] += 1
+                    if deaths[chunk.number] >= MAX_DEATHS:
+                        exit = worker.process.exitcode
+                        message = f"{MAX_DEATHS} workers have died of chunk {chunk.number} (exit {exit})"
+                        raise UserError(f"{message}; run again with fewer workers or a smaller batch size")
+                    pool[pool.index(worker)] = Worker(start, chunk)
+                else:
+                    deaths.clear()
+                    if (following := next(chunks, None)) is None:
                         worker.stop()
-                        deaths[chunk.number] = deaths.get(chunk.number, 0) + 1
-                        if deaths[chunk.number] >= MAX_DEATHS:
-                            exit = worker.process.exitcode
-                            message = f"{MAX_DEATHS} workers have died of chunk {chunk.number} (exit {exit})"
-                            raise UserError(f"{message}; run again with fewer workers or a smaller batch size")
-                        pool[pool.index(worker)] = Worker(work, chunk)
+                        pool.remove(worker)
                     else:
-                        deaths = {}
-                        if (following := next(chunks, None)) is None:
-                            worker.stop()
-                            pool.remove(worker)
-                        else:
-                            worker.chunk = following
-                            worker.send()
-                        yield chunk, answer
-        finally:
-            for worker in pool:
-                worker.stop()
+                        worker.chunk = following
+                        worker.send()
+                    yield chunk, answer
+    finally:
+        for worker in pool:
+            worker.stop()
 
 
-def serve(work: Work, pipe: Connection) -> None:
+def serve(start: Start, pipe: Connection) -> None:
     """The main function of a worker: chunks in, shards out, until the pipe ends."""
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     threading.Thread(target=_exit_with_parent, daemon=True).start()
     try:
-        fill = work.start()
+        filler = start()
         pipe.send(READY)
         while True:
             try:
                 chunk = pipe.recv()
             except EOFError:
                 return
-            pipe.send(fill(chunk))
+            pipe.send(filler.fill(chunk))
     except (BrokenPipeError, KeyboardInterrupt):
         return
     except UserError as error:

@@ -7,12 +7,12 @@ import json
 import secrets
 import shlex
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fabula.apps.web.options import add_door
+from fabula.apps.web.options import add_server, needs_extra
+from fabula.cli import add_command
 from fabula.errors import UserError
 
 if TYPE_CHECKING:
@@ -35,65 +35,43 @@ CODE_LENGTH = 8
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    parser = subparsers.add_parser(
-        "judge",
-        help=ABOUT,
-        description="The paper's human evaluation: people rate the sentences of two stories, and say which is better.",
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    about = "The paper's human evaluation: people rate the sentences of two stories, and say which is better."
+    parser = add_command(subparsers, "judge", about, EXAMPLES, ABOUT)
     commands = parser.add_subparsers(dest="what", metavar="WHAT", required=True)
 
     def command(
-        name: str, run: Callable[[argparse.Namespace], int], help: str, description: str
-    ) -> argparse.ArgumentParser:
-        examples = [line for line in EXAMPLES.splitlines() if line.startswith(f"  fabula judge {name} ")]
-        made = commands.add_parser(
-            name,
-            help=help,
-            description=description,
-            epilog="\n".join(["examples:", *examples, ""]),
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-        )
-        path = "~/.local/share/fabula/judge.db"
-        made.add_argument("--db", type=Path, metavar="FILE", help=f"where the study is kept ({path})")
+        name: str, run: Callable[[argparse.Namespace], int], help: str, about: str
+    ) -> Callable[..., argparse.Action]:
+        lines = [line for line in EXAMPLES.splitlines() if line.startswith(f"  fabula judge {name} ")]
+        made = add_command(commands, name, about, "\n".join(["examples:", *lines, ""]), help)
+        about = "where the study is kept (~/.local/share/fabula/judge.db)"
+        made.add_argument("--db", type=Path, metavar="FILE", help=about)
         made.set_defaults(run=run)
-        return made
+        if name == "serve":
+            add_server(made, port=8001, model=False)
+        return made.add_argument
 
-    _add_commands(command)
-
-
-def _add_commands(command: Callable[..., argparse.ArgumentParser]) -> None:
     about = (
         'Begin a study of the pairs in a file of JSON lines: {"id": ..., "systems": ["SLDS", "LM"], "given": [0, 4], '
         '"stories": [[...], [...]]}. Sides and order are drawn from the seed; a study that has answers is never '
         "overwritten."
     )
-    add = command("new", run_new, "begin a study", about).add_argument
+    add = command("new", run_new, "begin a study", about)
     add("pairs", type=Path, metavar="PAIRS.jsonl", help="the pairs, one JSON object a line")
     add("--seed", type=int, default=0, metavar="N", help="the same seed gives the same study (0)")
     add("--annotators", type=int, default=3, metavar="N", help="different people for each pair (3)")
     about = "attention checks to make of the pairs: a story against itself with another's middle (0)"
     add("--checks", type=int, default=0, metavar="N", help=about)
-    about = "also where FILE holds a study without answers, or the studio's stories"
-    add("--force", action="store_true", help=about)
+    add("--force", action="store_true", help="also where FILE holds a study without answers, or the studio's stories")
 
     about = "Serve a study's pages: / for annotators, /errors for its curator."
-    server = command("serve", run_serve, "let people judge", about)
-    about = "the address to listen at; another than this machine's wants a --token"
-    server.add_argument("--host", default="127.0.0.1", help=about)
-    about = "0 takes any that is free (default: 8001)"
-    server.add_argument("--port", type=int, default=8001, metavar="N", help=about)
-    about = "a secret of 8 characters or more that every client knows; needed off 127.0.0.1"
-    server.add_argument("--token", metavar="T", help=about)
-    add_door(server)
-
+    command("serve", run_serve, "let people judge", about)
     about = "Make invitation codes. From then on only they are let in, and whoever has judged here already."
-    invite = command("invite", run_invite, "codes for annotators", about)
-    invite.add_argument("number", type=int, metavar="N", help="how many codes")
+    add = command("invite", run_invite, "codes for annotators", about)
+    add("number", type=int, metavar="N", help="how many codes")
 
     about = "The paper's table with intervals, agreement, strengths, times and error counts."
-    add = command("report", run_report, "what people said", about).add_argument
+    add = command("report", run_report, "what people said", about)
     add("--out", type=Path, metavar="DIR", help="write report.txt, .csv, .json and .svg there too")
     add("--format", choices=("table", "csv", "json"), default="table", help="what to print (default: table)")
     about = "resampled studies for the intervals, 0 for none (2000)"
@@ -104,24 +82,15 @@ def _add_commands(command: Callable[..., argparse.ArgumentParser]) -> None:
     add("--critic", nargs="?", const="default", metavar="MODEL", help=about)
 
     about = "Write hits.csv, one HIT for each pair, and results.csv, the answers so far, in Mechanical Turk's form."
-    export = command("export", run_export, "a study for Mechanical Turk", about)
-    export.add_argument("--out", type=Path, required=True, metavar="DIR", help="the folder to write them into")
+    add = command("export", run_export, "a study for Mechanical Turk", about)
+    add("--out", type=Path, required=True, metavar="DIR", help="the folder to write them into")
     about = "Add the answers of a file of results (WorkerId, Input.*, Answer.*) to the study that it was exported from."
-    results = command("import", run_import, "answers from Mechanical Turk", about)
-    results.add_argument("results", type=Path, metavar="RESULTS.csv", help="a file of results")
-
-
-@contextmanager
-def _extra() -> Iterator[None]:
-    """Say which extra to install where one of its packages is missing."""
-    try:
-        yield
-    except ModuleNotFoundError as error:
-        raise UserError(f"judging needs {error.name}: pip install 'fabula-stories[studio]'") from error
+    add = command("import", run_import, "answers from Mechanical Turk", about)
+    add("results", type=Path, metavar="RESULTS.csv", help="a file of results")
 
 
 def _store(args: argparse.Namespace, *, create: bool = False) -> Store:
-    with _extra():
+    with needs_extra("judging"):
         from fabula.apps.judge.store import Store
         from fabula.apps.web.database import default_path
     return Store(args.db or default_path("judge.db"), create=create)
@@ -169,7 +138,7 @@ def run_invite(args: argparse.Namespace) -> int:
 
 def run_report(args: argparse.Namespace) -> int:
     store = _store(args)
-    with _extra():
+    with needs_extra("judging"):
         from fabula.apps.judge.report import report
         from fabula.apps.judge.show import as_csv, svg, table
 
@@ -181,7 +150,7 @@ def run_report(args: argparse.Namespace) -> int:
         "json": json.dumps(result.to_json(), ensure_ascii=False) + "\n",
     }
     if args.out is not None:
-        with _extra():
+        with needs_extra("judging"):
             picture = svg(result)
         files = {"txt": shown["table"], "csv": shown["csv"], "json": shown["json"], "svg": picture}
         _write(args.out, {f"report.{suffix}": text for suffix, text in files.items()})

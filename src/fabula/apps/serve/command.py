@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from fabula.apps.web.options import add_address, add_door, needs_extra
-from fabula.cli import options
+from fabula.apps.web.options import add_server, needs_extra
+from fabula.cli import add_command, options
 
 ABOUT = "fill in for other programs, by OpenAI's completions API"
 EXAMPLES = """examples:
@@ -17,21 +17,14 @@ EXAMPLES = """examples:
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    parser = subparsers.add_parser(
-        "serve",
-        help=ABOUT,
-        description="Serve /v1/completions and /v1/models as OpenAI's clients ask for them (prompt: the opening, "
-        "suffix: the ending), and Fabula's own routes below /api, without a page: on this machine only, unless a "
-        "token is given.",
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+    description = (
+        "Serve /v1/completions and /v1/models as OpenAI's clients ask for them (prompt: the opening, suffix: the "
+        "ending), and Fabula's own routes below /api, without a page: on this machine only, unless a token is given."
     )
-    add_address(parser, port=8001)
-    add_door(parser)
-    parser.add_argument(
-        "--allow-origin", action="append", default=[], metavar="URL",
-        help="a web page's address (scheme, host and port) that may ask from a browser; may be said more than once",
-    )  # fmt: skip
+    parser = add_command(subparsers, "serve", description, EXAMPLES, ABOUT)
+    add_server(parser, port=8001)
+    about = "a web page's address (scheme, host and port) that may ask from a browser; may be said more than once"
+    parser.add_argument("--allow-origin", action="append", default=[], metavar="URL", help=about)
     options.add_device(parser, "cpu")
     parser.set_defaults(run=run)
 

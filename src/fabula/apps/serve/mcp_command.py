@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from fabula.cli import options
+from fabula.cli import add_command, options
 from fabula.errors import UserError
 
 ABOUT = "tools for assistants that speak the Model Context Protocol"
@@ -15,14 +15,11 @@ EXAMPLES = """examples:
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    parser = subparsers.add_parser(
-        "mcp",
-        help=ABOUT,
-        description="Serve the tools fill, write, tag, score and explain to one assistant, by the Model Context "
-        "Protocol over standard input and output. Assistants start this command themselves: name it in their settings.",
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+    description = (
+        "Serve the tools fill, write, tag, score and explain to one assistant, by the Model Context Protocol over "
+        "standard input and output. Assistants start this command themselves: name it in their settings."
     )
+    parser = add_command(subparsers, "mcp", description, EXAMPLES, ABOUT)
     parser.add_argument("--model", default="default", metavar="NAME|DIR", help="an installed model or a checkpoint")
     options.add_device(parser, "cpu")
     parser.set_defaults(run=run)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from fabula.apps.web.options import add_address, add_door, needs_extra
-from fabula.cli import options
+from fabula.apps.web.options import add_server, needs_extra
+from fabula.cli import add_command, options
 
 ABOUT = "write along an arc in the browser"
 EXAMPLES = """examples:
@@ -17,18 +17,11 @@ EXAMPLES = """examples:
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    parser = subparsers.add_parser(
-        "studio",
-        help=ABOUT,
-        description="Serve a page to write along an arc: on this machine only, unless a token is given.",
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    add_address(parser, port=8000)
-    parser.add_argument(
-        "--db", type=Path, metavar="FILE", help="where stories are kept (~/.local/share/fabula/studio.db)"
-    )
-    add_door(parser)
+    description = "Serve a page to write along an arc: on this machine only, unless a token is given."
+    parser = add_command(subparsers, "studio", description, EXAMPLES, ABOUT)
+    add_server(parser, port=8000)
+    about = "where stories are kept (~/.local/share/fabula/studio.db)"
+    parser.add_argument("--db", type=Path, metavar="FILE", help=about)
     options.add_device(parser, "cpu")
     parser.add_argument("--no-open", action="store_true", help="do not open the page in a browser")
     parser.set_defaults(run=run)
