@@ -16,7 +16,7 @@ from pathlib import Path
 
 from pydantic import TypeAdapter
 
-from fabula.apps.judge.judgement import ErrorSheet, Judgement, Ratings, check_code, check_ratings, check_seconds
+from fabula.apps.judge.judgement import ErrorSheet, Judgement, check_code, check_ratings, check_seconds
 from fabula.apps.judge.pairs import Pair
 from fabula.apps.judge.study import Item, StudySettings
 from fabula.apps.web.database import Database
@@ -78,9 +78,11 @@ class Store:
             raise UserError(f"there is no study at {self.path}: make one with fabula judge new PAIRS.jsonl --db FILE")
         database = Database(self.path, SCHEMA)
         self.read, self.write, self.close = database.read, database.write, database.close
-        for transaction in (self.read, self.write):
-            with transaction() as db:
-                db.row_factory = sqlite3.Row
+
+    def count(self, rows: str, *values: object) -> int:
+        """The number of rows of a table, or of what follows FROM in a query."""
+        with self.read() as db:
+            return int(db.execute(f"SELECT count(*) FROM {rows}", values).fetchone()[0])
 
     # --- the study ---------------------------------------------------------------------------------------------------
 
@@ -90,13 +92,13 @@ class Store:
         `force` replaces a study without answers, and begins one beside the studio's stories.
         """
         with self.write() as db:
-            if answers := count(db, "judge_judgements"):
+            if answers := self.count("judge_judgements"):
                 message = f"{self.path} holds a study with {answers:,} answers, which is not overwritten"
                 raise RefusedError(409, f"{message}: name another file", field="db")
-            if not force and count(db, "judge_study"):
+            if not force and self.count("judge_study"):
                 message = f"{self.path} holds a study already: name another file with --db, or replace it with --force"
                 raise RefusedError(409, message, field="db")
-            if not force and count(db, "sqlite_master WHERE name = 'story'"):
+            if not force and self.count("sqlite_master WHERE name = 'story'"):
                 message = f"{self.path} belongs to fabula studio: name another file with --db"
                 raise RefusedError(409, f"{message}, or keep both in it with --force", field="db")
             for table in ("errors", "leases", "invited", "annotators", "items", "study"):
@@ -107,12 +109,12 @@ class Store:
             db.executemany("INSERT INTO judge_items VALUES (?, ?, ?, ?)", rows)
 
     def settings(self) -> StudySettings:
-        with self.read() as db:
-            return self.study_in(db)[1]
+        return self.study()[1]
 
-    def study_in(self, db: sqlite3.Connection) -> tuple[str, StudySettings]:
+    def study(self) -> tuple[str, StudySettings]:
         """The study's id and settings."""
-        row = db.execute("SELECT * FROM judge_study").fetchone()
+        with self.read() as db:
+            row = db.execute("SELECT * FROM judge_study").fetchone()
         if row is None:
             message = f"there is no study in {self.path.name}: name its file with --db"
             raise RefusedError(404, f"{message}, or make one with fabula judge new")
@@ -123,22 +125,20 @@ class Store:
     def items(self) -> list[Item]:
         """The study's items in their order."""
         with self.read() as db:
-            return self.items_in(db)
+            study, _ = self.study()
+            if self._items is None or self._items[0] != study:  # read once for each study
+                rows = db.execute("SELECT number, content, swapped FROM judge_items ORDER BY number").fetchall()
+                items = [Item(number=n, pair=PAIR.validate_json(text), swapped=bool(turn)) for n, text, turn in rows]
+                self._items = (study, items)
+            return self._items[1]
 
-    def items_in(self, db: sqlite3.Connection) -> list[Item]:
-        study, _ = self.study_in(db)
-        if self._items is None or self._items[0] != study:  # read once for each study
-            rows = db.execute("SELECT number, content, swapped FROM judge_items ORDER BY number").fetchall()
-            items = [Item(number=n, pair=PAIR.validate_json(text), swapped=bool(turn)) for n, text, turn in rows]
-            self._items = (study, items)
-        return self._items[1]
-
-    def _item_of(self, db: sqlite3.Connection, pair: str) -> Item:
-        items = self.items_in(db)
-        row = db.execute("SELECT number FROM judge_items WHERE pair = ?", (pair,)).fetchone()
+    def _item_of(self, pair: str) -> Item:
+        with self.read() as db:
+            items = self.items()
+            row = db.execute("SELECT number FROM judge_items WHERE pair = ?", (pair,)).fetchone()
         if row is None:
             raise RefusedError(404, f"the study has no pair {pair[:80]!r}", field="pair")
-        return items[int(row["number"]) - 1]
+        return items[row["number"] - 1]
 
     def annotators(self) -> list[str]:
         """The codes of all annotators, in the order they came."""
@@ -148,7 +148,7 @@ class Store:
     def invite(self, codes: Sequence[str]) -> None:
         """Admit these codes, and from now on no others but those who are here already."""
         with self.write() as db:
-            self.study_in(db)
+            self.study()
             rows = [(check_code(code).lower(), int(self.clock())) for code in codes]
             db.executemany("INSERT OR IGNORE INTO judge_invited VALUES (?, ?)", rows)
 
@@ -162,89 +162,79 @@ class Store:
         values = {"code": annotator, "pair": pair, "limit": limit, "offset": min(offset, MAX_INTEGER)}
         with self.read() as db:
             if pair is not None:
-                self._item_of(db, pair)
+                self._item_of(pair)
             (total,) = db.execute(f"SELECT count(*) FROM ({JUDGEMENTS} {where})", values).fetchone()
             rows = db.execute(f"{JUDGEMENTS} {where} ORDER BY id LIMIT :limit OFFSET :offset", values)
             return [_judgement(row) for row in rows], total
 
     def judgement(self, id: int) -> Judgement:
         with self.read() as db:
-            return self.judgement_in(db, id)
-
-    def judgement_in(self, db: sqlite3.Connection, id: int) -> Judgement:
-        row = db.execute(f"{JUDGEMENTS} WHERE id = ?", (id if abs(id) <= MAX_INTEGER else 0,)).fetchone()
+            row = db.execute(f"{JUDGEMENTS} WHERE id = ?", (id if abs(id) <= MAX_INTEGER else 0,)).fetchone()
         if row is None:
             raise RefusedError(404, f"there is no judgement {id}", field="id")
         return _judgement(row)
 
-    def judgement_of(self, db: sqlite3.Connection, item: Item, code: str) -> Judgement | None:
-        """What this annotator said about the item."""
-        row = db.execute(f"{JUDGEMENTS} WHERE number = ? AND code = ?", (item.number, code)).fetchone()
+    def judgement_of(self, pair: str, code: str) -> Judgement | None:
+        """What this annotator said about the pair."""
+        with self.read() as db:
+            row = db.execute(f"{JUDGEMENTS} WHERE pair = ? AND code = ?", (pair, code)).fetchone()
         return None if row is None else _judgement(row)
 
     def add(
         self, pair: str, code: str, ratings: Sequence[Sequence[int]], better: int | None, seconds: float
     ) -> Judgement:
-        """Keep a judgement that comes from elsewhere, by story of the pair."""
+        """Keep a judgement of now, by story of the pair, unless the pair has all its annotators or this one's."""
         check_code(code)
-        with self.write() as db:
-            item, now = self._item_of(db, pair), int(self.clock())
-            return self.insert(db, item, code, check_ratings(item.pair, ratings), better, seconds, now, now)
+        with self.write():
+            valid, now = check_ratings(self._item_of(pair).pair, ratings), int(self.clock())
+            times = {"seconds": check_seconds(seconds), "created": now, "updated": now}
+            return self._insert(Judgement(id=0, pair=pair, annotator=code, ratings=valid, better=better, **times))
 
     def replace(self, id: int, ratings: Sequence[Sequence[int]], better: int | None, seconds: float) -> Judgement:
         with self.write() as db:
-            pair = self._item_of(db, self.judgement_in(db, id).pair).pair
-            return self.update(db, id, check_ratings(pair, ratings), better, check_seconds(seconds))
+            valid = check_ratings(self._item_of(self.judgement(id).pair).pair, ratings)
+            values = (json.dumps(valid), better, check_seconds(seconds), int(self.clock()), id)
+            query = "UPDATE judge_judgements SET ratings = ?, better = ?, seconds = ?, updated = ? WHERE id = ?"
+            db.execute(query, values)
+            return self.judgement(id)
 
     def remove(self, id: int) -> None:
         with self.write() as db:
-            self.judgement_in(db, id)
+            self.judgement(id)
             db.execute("DELETE FROM judge_judgements WHERE id = ?", (id,))
 
     def restore(self, judgements: Sequence[Judgement]) -> int:
         """Keep judgements of an exported study with their times, all or none; returns how many were new."""
         added = 0
-        with self.write() as db:
+        with self.write():
             for one in judgements:
-                item = self._item_of(db, one.pair)
-                previous = self.judgement_of(db, item, one.annotator)
+                previous = self.judgement_of(one.pair, one.annotator)
                 if previous is None:
-                    content = (one.annotator, one.ratings, one.better, one.seconds, one.created, one.updated)
-                    self.insert(db, item, *content)
+                    self._insert(one)
                     added += 1
                 elif (previous.ratings, previous.better) != (one.ratings, one.better):
                     raise RefusedError(409, f"{one.annotator} has judged pair {one.pair!r} already, and otherwise")
         return added
 
-    def insert(
-        self, db: sqlite3.Connection, item: Item, code: str, ratings: Ratings, better: int | None, seconds: float,
-        created: int, updated: int,
-    ) -> Judgement:  # fmt: skip
-        """Insert a judgement, unless its author has judged the pair or the pair has all its annotators."""
-        wanted = self.study_in(db)[1].annotators
-        if self.judgement_of(db, item, code) is not None:
-            raise RefusedError(409, f"{code} has judged pair {item.pair.id!r} already", field="annotator")
-        if not item.pair.is_check and count(db, "judge_judgements WHERE number = ?", item.number) >= wanted:
-            raise RefusedError(409, f"pair {item.pair.id!r} has its {wanted} judgements already", field="pair")
-        db.execute("INSERT OR IGNORE INTO judge_annotators VALUES (?, ?)", (code, created))
-        db.execute("DELETE FROM judge_leases WHERE code = ? AND number = ?", (code, item.number))
-        row = (item.number, code, json.dumps(ratings), better, check_seconds(seconds), created, updated)
-        id = db.execute("INSERT INTO judge_judgements VALUES (NULL, ?, ?, ?, ?, ?, ?, ?)", row).lastrowid
-        return self.judgement_in(db, id or 0)
-
-    def update(
-        self, db: sqlite3.Connection, id: int, ratings: Ratings, better: int | None, seconds: float
-    ) -> Judgement:
-        query = "UPDATE judge_judgements SET ratings = ?, better = ?, seconds = ?, updated = ? WHERE id = ?"
-        db.execute(query, (json.dumps(ratings), better, seconds, int(self.clock()), id))
-        return self.judgement_in(db, id)
+    def _insert(self, one: Judgement) -> Judgement:
+        item, wanted, code = self._item_of(one.pair), self.settings().annotators, one.annotator
+        if self.judgement_of(one.pair, code) is not None:
+            raise RefusedError(409, f"{code} has judged pair {one.pair!r} already", field="annotator")
+        if not item.pair.is_check and self.count("judge_judgements WHERE number = ?", item.number) >= wanted:
+            raise RefusedError(409, f"pair {one.pair!r} has its {wanted} judgements already", field="pair")
+        row = (item.number, code, json.dumps(one.ratings), one.better, one.seconds, one.created, one.updated)
+        with self.write() as db:
+            db.execute("INSERT OR IGNORE INTO judge_annotators VALUES (?, ?)", (code, one.created))
+            db.execute("DELETE FROM judge_leases WHERE code = ? AND number = ?", (code, item.number))
+            id = db.execute("INSERT INTO judge_judgements VALUES (NULL, ?, ?, ?, ?, ?, ?, ?)", row).lastrowid
+            return self.judgement(id or 0)
 
     # --- the error sheet ---------------------------------------------------------------------------------------------
 
     def keep_errors(self, sheet: ErrorSheet) -> None:
         """Keep a curator's answers about one story, replacing earlier ones."""
         with self.write() as db:
-            item = self._item_of(db, sheet.pair)
+            item = self._item_of(sheet.pair)
             if item.pair.is_check:
                 raise UserError("an attention check has no error sheet", field="pair")
             written, given = len(item.pair.written(sheet.story)), len(sheet.ungrammatical)
@@ -256,14 +246,9 @@ class Store:
 
     def error_sheets(self) -> list[ErrorSheet]:
         with self.read() as db:
-            self.study_in(db)
+            self.study()
             rows = [{**row, "ungrammatical": json.loads(row["ungrammatical"])} for row in db.execute(SHEETS)]
             return [SHEET.validate_python(row) for row in rows]
-
-
-def count(db: sqlite3.Connection, rows: str, *values: object) -> int:
-    """The number of rows of a table, or of what follows FROM in a query."""
-    return int(db.execute(f"SELECT count(*) FROM {rows}", values).fetchone()[0])
 
 
 def _judgement(row: sqlite3.Row) -> Judgement:

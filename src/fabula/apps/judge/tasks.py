@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated
@@ -11,7 +10,7 @@ from pydantic import Field
 
 from fabula.apps.judge.judgement import Ratings, check_code, check_ratings, check_seconds
 from fabula.apps.judge.pairs import Sentences
-from fabula.apps.judge.store import Store, count
+from fabula.apps.judge.store import Store
 from fabula.apps.judge.study import Choice, next_item
 from fabula.apps.web.errors import RefusedError
 
@@ -54,9 +53,9 @@ def next_task(store: Store, code: str) -> Task:
     check_code(code)
     now = store.clock()
     with store.write() as db:
-        (study, settings), items = store.study_in(db), store.items_in(db)
-        code = _admit(db, code)
-        known = count(db, "judge_annotators WHERE code = ?", code) > 0
+        (study, settings), items = store.study(), store.items()
+        code = _admit(store, code)
+        known = store.count("judge_annotators WHERE code = ?", code) > 0
         answered = {number for (number,) in db.execute("SELECT number FROM judge_judgements WHERE code = ?", (code,))}
         by_number = "SELECT number, count(*) FROM {} WHERE code != ? GROUP BY number"
         judged = dict(db.execute(by_number.format("judge_judgements"), (code,)).fetchall())
@@ -100,62 +99,62 @@ def answer(
     check_code(code)
     now = store.clock()
     with store.write() as db:
-        items = store.items_in(db)
-        code = _admit(db, code)
+        items, code = store.items(), _admit(store, code)
         if not 1 <= number <= len(items):
             raise RefusedError(404, f"the study has no item {number}", field="item")
         item = items[number - 1]
         ratings, better = check_ratings(item.pair, sides[::-1] if item.swapped else sides), item.better(choice)
-        previous = store.judgement_of(db, item, code)
+        previous = store.judgement_of(item.pair.id, code)
         if previous is not None:
             if (previous.ratings, previous.better) != (ratings, better):
-                if not again or _last_id(db, code) != previous.id:
+                if not again or _last_id(store, code) != previous.id:
                     raise RefusedError(409, "you have judged this pair already, and otherwise", field="item")
-                store.update(db, previous.id, ratings, better, previous.seconds)
+                store.replace(previous.id, ratings, better, previous.seconds)
             return False
         lease = db.execute("SELECT * FROM judge_leases WHERE code = ? AND number = ?", (code, number)).fetchone()
         if lease is None:
             raise RefusedError(409, "this pair was not given to you: fetch the next one", field="item")
         if lease["ends"] <= now and not item.pair.is_check:
             # The reservation has expired: whoever holds the pair now takes precedence.
-            held = count(db, "judge_leases WHERE number = ? AND code != ? AND ends > ?", number, code, now)
-            judged = count(db, "judge_judgements WHERE number = ?", number)
-            if held + judged >= store.study_in(db)[1].annotators:
+            held = store.count("judge_leases WHERE number = ? AND code != ? AND ends > ?", number, code, now)
+            judged = store.count("judge_judgements WHERE number = ?", number)
+            if held + judged >= store.settings().annotators:
                 message = "this pair went to somebody else meanwhile: fetch the next one"
                 raise RefusedError(409, message, field="item")
         shown = min(check_seconds(seconds), max(0.0, now - lease["begun"]))
-        store.insert(db, item, code, ratings, better, shown, int(now), int(now))
+        store.add(item.pair.id, code, ratings, better, shown)
         return True
 
 
 def previous_item(store: Store, code: str) -> PreviousItem | None:
     """What this annotator judged last; None where they have judged nothing."""
     check_code(code)
-    with store.read() as db:
-        last = _last_id(db, _admit(db, code))
+    with store.read():
+        last = _last_id(store, _admit(store, code))
         if not last:
             return None
-        judgement = store.judgement_in(db, last)
-        (item,) = (item for item in store.items_in(db) if item.pair.id == judgement.pair)
+        judgement = store.judgement(last)
+        (item,) = (item for item in store.items() if item.pair.id == judgement.pair)
         ratings = judgement.ratings[::-1] if item.swapped else judgement.ratings
         return PreviousItem(**item.shown(), ratings=ratings, choice=item.choice(judgement.better))
 
 
-def _last_id(db: sqlite3.Connection, code: str) -> int:
+def _last_id(store: Store, code: str) -> int:
     """The id of this annotator's last judgement; 0 where they have judged nothing."""
-    (last,) = db.execute("SELECT coalesce(max(id), 0) FROM judge_judgements WHERE code = ?", (code,)).fetchone()
-    return int(last)
+    with store.read() as db:
+        return int(db.execute("SELECT max(id) FROM judge_judgements WHERE code = ?", (code,)).fetchone()[0] or 0)
 
 
-def _admit(db: sqlite3.Connection, code: str) -> str:
+def _admit(store: Store, code: str) -> str:
     """The code as the study has it, in lower case, or a refusal where it is not invited.
 
     Whoever was here before the list, or before capitals stopped counting, keeps their code.
     """
     query = "SELECT code FROM judge_annotators WHERE lower(code) = lower(?) ORDER BY code = ? DESC, code"
-    if row := db.execute(query, (code, code)).fetchone():
-        return str(row["code"])
-    if count(db, "judge_invited") and not count(db, "judge_invited WHERE code = ?", code.lower()):
+    with store.read() as db:
+        if row := db.execute(query, (code, code)).fetchone():
+            return str(row["code"])
+    if store.count("judge_invited") and not store.count("judge_invited WHERE code = ?", code.lower()):
         message = "this code is not on the list of this study: look at your invitation again"
         raise RefusedError(403, message, field="code")
     return code.lower()

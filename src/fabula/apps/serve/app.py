@@ -72,12 +72,12 @@ def create_server(
 
     app.include_router(completions.router(models, pool))
     app.include_router(writing.router(models, pool))
+    app.state.error_shapes = {"/v1/": completions.converted}
     errors.install(app)
     guard.protect(
         app, hosts=guard.hosts_of(settings.host, settings.names), token=settings.token, max_body=settings.max_body,
         origins=settings.origins,
     )  # fmt: skip
-    completions.install(app)
     if settings.origins:  # outermost, so that a page also reads why it was refused
         app.add_middleware(
             CORSMiddleware, allow_origins=sorted(settings.origins), allow_methods=["GET", "POST"],

@@ -15,11 +15,10 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import closing
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, FastAPI, Request
+from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, Response
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from sse_starlette import ServerSentEvent
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from fabula.apps.serve.bodies import Arc, sentence_fits
 from fabula.apps.serve.jobs import Job, WorkerPool
@@ -213,7 +212,7 @@ class Answer:
                 if (self.body.stream_options or {}).get("include_usage"):
                     yield event({**self.head, "choices": [], "usage": self.usage(completion)})
             except Exception as error:
-                yield event(converted(errors.of(error)))
+                yield event(converted(errors.of(error))[1])
             yield ServerSentEvent("[DONE]", sep="\n")
 
 
@@ -259,50 +258,10 @@ def router(models: ModelCache, pool: WorkerPool) -> APIRouter:
     return routes
 
 
-def converted(body: dict[str, Any]) -> dict[str, Any]:
-    """Our error shape as OpenAI's clients read it."""
-    fault = body["error"]
-    status = fault["status"]
+def converted(body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+    """The status and the body of our error shape as OpenAI's clients read them: a wrong request is 400, not 422."""
+    message, field, status = (body["error"][name] for name in ("message", "field", "status"))
     kind = TYPES.get(status, "server_error" if status >= 500 else "invalid_request_error")
-    code = "model_not_found" if status == 404 and fault["field"] == "model" else CODES.get(status)
-    return {"error": {"message": fault["message"], "type": kind, "param": fault["field"], "code": code}}
-
-
-def install(app: FastAPI) -> None:
-    """Send errors below /v1 in OpenAI's shape, the guard's too. After `guard.protect`."""
-    app.add_middleware(OpenAIErrors)
-
-
-class OpenAIErrors:
-    """Rewrites refusals on their way out; a mistake in a request has status 400 there, not 422."""
-
-    def __init__(self, app: ASGIApp) -> None:
-        self.app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or not scope["path"].startswith("/v1/"):
-            await self.app(scope, receive, send)
-            return
-        refusal: Message | None = None
-
-        async def rewrite(message: Message) -> None:
-            nonlocal refusal
-            if message["type"] == "http.response.start" and message["status"] >= 400:
-                refusal = message
-            elif refusal is None:
-                await send(message)
-            else:  # every refusal is one short body
-                await self._refuse(refusal, message["body"], scope, receive, send)
-
-        await self.app(scope, receive, rewrite)
-
-    @staticmethod
-    async def _refuse(start: Message, body: bytes, scope: Scope, receive: Receive, send: Send) -> None:
-        try:
-            content = converted(json.loads(body))
-        except (ValueError, KeyError, TypeError):
-            content = converted(errors.body(start["status"], "this was refused"))
-        response = JSONResponse(content, 400 if start["status"] == 422 else start["status"])
-        named = (b"content-length", b"content-type")
-        response.raw_headers += [(name, value) for name, value in start["headers"] if name.lower() not in named]
-        await response(scope, receive, send)
+    code = "model_not_found" if status == 404 and field == "model" else CODES.get(status)
+    content = {"error": {"message": message, "type": kind, "param": field, "code": code}}
+    return 400 if status == 422 else status, content

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import math
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import closing, suppress
 from typing import Any
 
@@ -15,7 +15,7 @@ from pydantic import Field
 from sse_starlette import EventSourceResponse, ServerSentEvent
 from starlette.types import Message
 
-from fabula.api import Explanation, Filling, Score, StoryModel, Tagging
+from fabula.api import Explanation, Filling, Score, Tagging
 from fabula.apps.serve import bodies
 from fabula.apps.serve.bodies import FillBody
 from fabula.apps.serve.jobs import ROWS, BatchedWork, Job, WorkerPool
@@ -98,54 +98,48 @@ def add_fill(routes: APIRouter, models: ModelCache, pool: WorkerPool) -> None:
         return event_stream(job, events(job, body.samples or 1))
 
 
+ROUTES: tuple[tuple[str, type[bodies.ModelBody], type[Any], str, str], ...] = (
+    ("write", bodies.WriteBody, Filling, "Write a story from nothing", "What `fabula write --json` prints for a seed."),
+    ("tag", bodies.TagBody, Tagging, "The mood of every sentence", "What `fabula tag --json` prints."),
+    (
+        *("mentions", bodies.MentionsBody, Mentioned, "Who and where: people and places that the lines name"),
+        "The pronoun is the name's in the training corpus, else the one that the lines around it have more of.",
+    ),
+    ("score", bodies.ScoreBody, Score, "How probable a story is", "What `fabula score --json` prints for a seed."),
+    (
+        *("posterior", bodies.PosteriorBody, Moods, "The moods that a story leaves open"),
+        "p(S_i | X+) of every sentence, missing ones included: the band around the free points of the arc.",
+    ),
+    (
+        *("explain", bodies.ExplainBody, Explanation, "Why each sentence"),
+        "The probability of every word, and how each sentence fits what came before (nats a word), what follows (nats; "
+        "above 0: more expected with it than without it) and the arc (log q of the tag asked for).",
+    ),
+)
+"""The name of a route and of the method of `StoryModel` that it calls, its body, its answer, and what it does."""
+
+
 def router(models: ModelCache, pool: WorkerPool) -> APIRouter:
     """The routes over these models and this queue."""
     routes = APIRouter(prefix="/api", tags=["writing"], responses=REFUSALS)
     add_fill(routes, models, pool)
 
-    async def one(request: Request, body: bodies.ModelBody, call: Callable[[StoryModel], Any]) -> JSONResponse:
-        def work() -> Iterator[dict[str, Any]]:
-            yield call(models.get(body.model)).to_json()
+    def add(name: str, kind: type[bodies.ModelBody], answer: type[Any], summary: str, about: str) -> None:
+        fields = getattr(answer, "model_fields", None)  # of a posterior, some are not for this route
 
-        return await last_answer(request, pool.submit(work))
+        async def route(request: Request, body: Any) -> JSONResponse:
+            def work() -> Iterator[dict[str, Any]]:
+                content = getattr(models.get(body.model), name)(**body.arguments()).to_json()
+                yield {key: value for key, value in content.items() if fields is None or key in fields}
 
-    @routes.post("/write", summary="Write a story from nothing", response_model=Filling)
-    async def write(request: Request, body: bodies.WriteBody) -> JSONResponse:
-        """What `fabula write --json` prints for the same seed."""
-        return await one(request, body, lambda model: model.write(**body.arguments()))
+            return await last_answer(request, pool.submit(work))
 
-    @routes.post("/tag", summary="The mood of every sentence", response_model=Tagging)
-    async def tag(request: Request, body: bodies.TagBody) -> JSONResponse:
-        """What `fabula tag --json` prints."""
-        return await one(request, body, lambda model: model.tag(**body.arguments()))
+        route.__annotations__["body"] = kind
+        named: dict[str, Any] = {"name": name, "summary": summary, "description": about, "response_model": answer}
+        routes.add_api_route(f"/{name}", route, methods=["POST"], **named)
 
-    @routes.post("/mentions", summary="Who and where: people and places that the lines name", response_model=Mentioned)
-    async def mentions(request: Request, body: bodies.MentionsBody) -> JSONResponse:
-        """The pronoun is the name's in the training corpus, else the one that the lines around it have more of."""
-        return await one(request, body, lambda model: model.mentions(**body.arguments()))
-
-    @routes.post("/score", summary="How probable a story is", response_model=Score)
-    async def score(request: Request, body: bodies.ScoreBody) -> JSONResponse:
-        """What `fabula score --json` prints for the same seed."""
-        return await one(request, body, lambda model: model.score(**body.arguments()))
-
-    @routes.post("/posterior", summary="The moods that a story leaves open", response_model=Moods)
-    async def posterior(request: Request, body: bodies.PosteriorBody) -> JSONResponse:
-        """p(S_i | X+) of every sentence, missing ones included: the band around the free points of the arc."""
-
-        def work() -> Iterator[dict[str, Any]]:
-            answer = models.get(body.model).posterior(**body.arguments()).to_json()
-            yield {name: answer[name] for name in Moods.model_fields if name in answer}
-
-        return await last_answer(request, pool.submit(work))
-
-    @routes.post("/explain", summary="Why each sentence", response_model=Explanation)
-    async def explain(request: Request, body: bodies.ExplainBody) -> JSONResponse:
-        """The probability of every word, and how each sentence fits what came before (nats a word), what follows (nats;
-        above 0: more expected with it than without it) and the arc (log q of the tag asked for).
-        """
-        return await one(request, body, lambda model: model.explain(**body.arguments()))
-
+    for route in ROUTES:
+        add(*route)
     return routes
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise, zip_longest
 from pathlib import Path
@@ -54,15 +53,23 @@ class Store:
 
     def __init__(self, path: Path) -> None:
         self.database = Database(path, SCHEMA, table="story")
-        with self.database.write() as connection:
-            columns = {row[1] for row in connection.execute("PRAGMA table_info(story)")}
+        self.read, self.write, self.close = self.database.read, self.database.write, self.database.close
+        with self.write():
+            columns = {row["name"] for row in self._all("PRAGMA table_info(story)")}
             for column in ADDED.keys() - columns:
-                connection.execute(f"ALTER TABLE story ADD COLUMN {column} {ADDED[column]}")
-        with self.database.read() as connection:
+                self._run(f"ALTER TABLE story ADD COLUMN {column} {ADDED[column]}")
+        with self.read() as connection:
             connection.create_function("folded", 1, lambda text: str(text).casefold(), deterministic=True)
 
-    def close(self) -> None:
-        self.database.close()
+    def _all(self, query: str, *values: Any) -> list[Record]:
+        with self.read() as connection:
+            rows = connection.execute(query, values[0] if values and isinstance(values[0], dict) else values)
+            return [dict(row) for row in rows]
+
+    def _run(self, query: str, *values: Any) -> int:
+        """The id of the row that the query has inserted, if it inserts."""
+        with self.write() as connection:
+            return connection.execute(query, values).lastrowid or 0
 
     def stories(self, limit: int, offset: int, query: str = "", trash: bool = False) -> list[Record]:
         """Stories with how they begin, lately changed ones first; those that hold `query`, or those in the trash."""
@@ -70,134 +77,133 @@ class Store:
         where = f"WHERE (deleted IS NOT NULL) = :trash AND (:query = '' OR {MATCHES})"
         order = "ORDER BY updated DESC, id DESC LIMIT :limit OFFSET :offset"
         values = {"limit": limit, "offset": offset, "query": query.strip().casefold(), "trash": trash}
-        with self.database.read() as connection:
-            rows = _all(connection, f"{select} {where} {order}", values)
-        return [_with_flag(_without_state(row)) for row in rows]
+        return [_with_flag(_without_state(row)) for row in self._all(f"{select} {where} {order}", values)]
 
-    def story(self, story: int) -> Record:
+    def story(self, story: int, trashed: bool = False) -> Record:
         """A story and its branches, without their states."""
-        with self.database.read() as connection:
-            return _story(connection, story)
+        with self.read():
+            rows = self._all(f"{STORY} WHERE id = ? AND (deleted IS NOT NULL) = ?", story, trashed)
+            tree = self._all(f"{BRANCH.replace(', state', '')} WHERE story = ? ORDER BY id", story)
+        if not rows:
+            raise RefusedError(404, f"there is no story {story}{' in the trash' if trashed else ''}", field="story")
+        return {**_with_flag(rows[0]), "tree": tree}
 
     def new_story(self, title: str, state: Record, automatic: bool = False) -> Record:
         """A story with its first branch, which comes whole."""
-        with self.database.write() as connection:
-            story = _insert_story(connection, title, automatic)
-            branch = _insert_branch(connection, story, None, "main", state)
-            return {**_story(connection, story), "branch": branch}
+        with self.write():
+            story = self._insert_story(title, automatic)
+            branch = self._insert_branch(story, None, "main", state)
+            return {**self.story(story), "branch": branch}
 
     def rename(self, story: int, title: str, automatic: bool = False) -> Record:
-        with self.database.write() as connection:
-            _story(connection, story)
+        with self.write():
+            self.story(story)
             update = "UPDATE story SET title = ?, automatic = ?, updated = ? WHERE id = ?"
-            connection.execute(update, (title, automatic, _now(), story))
-            return _story(connection, story)
+            self._run(update, title, automatic, _now(), story)
+            return self.story(story)
 
     def copy_story(self, story: int) -> Record:
         """A copy of the story with all its branches."""
-        with self.database.write() as connection:
-            original = _story(connection, story)
-            copy = _insert_story(connection, f"{original['title'][:190]} (copy)", False)
+        with self.write():
+            original = self.story(story)
+            copy = self._insert_story(f"{original['title'][:190]} (copy)", False)
             copies: dict[int | None, int | None] = {None: None}
             for entry in original["tree"]:
-                branch = _branch(connection, story, entry["id"])
+                branch = self.branch(story, entry["id"])
                 parent = copies.get(branch["parent"])
-                copies[branch["id"]] = _insert_branch(connection, copy, parent, branch["name"], branch["state"])["id"]
-            return _story(connection, copy)
+                copies[branch["id"]] = self._insert_branch(copy, parent, branch["name"], branch["state"])["id"]
+            return self.story(copy)
 
     def delete_story(self, story: int, forever: bool = False) -> None:
         """Put it into the trash, from which it can be restored; with `forever` remove it with all its branches."""
-        with self.database.write() as connection:
-            _story(connection, story, trashed=forever)
+        with self.write():
+            self.story(story, trashed=forever)
             if forever:
-                connection.execute("DELETE FROM story WHERE id = ?", (story,))
+                self._run("DELETE FROM story WHERE id = ?", story)
             else:
-                connection.execute("UPDATE story SET deleted = ? WHERE id = ?", (_now(), story))
+                self._run("UPDATE story SET deleted = ? WHERE id = ?", _now(), story)
 
     def restore_story(self, story: int) -> Record:
-        with self.database.write() as connection:
-            _story(connection, story, trashed=True)
-            connection.execute("UPDATE story SET deleted = NULL WHERE id = ?", (story,))
-            return _story(connection, story)
+        with self.write():
+            self.story(story, trashed=True)
+            self._run("UPDATE story SET deleted = NULL WHERE id = ?", story)
+            return self.story(story)
 
-    def branch(self, story: int, branch: int) -> Record:
-        with self.database.read() as connection:
-            return _branch(connection, story, branch)
+    def branch(self, story: int, branch: int, field: str = "branch") -> Record:
+        with self.read():
+            self.story(story)  # a mistake in the story is told before one in the branch
+            rows = self._all(f"{BRANCH} WHERE story = ? AND id = ?", story, branch)
+        if not rows:
+            raise RefusedError(404, f"story {story} has no branch {branch}", field=field)
+        return {**rows[0], "state": json.loads(rows[0]["state"])}
 
     def new_branch(self, story: int, parent: int | None, name: str, state: Record) -> Record:
-        with self.database.write() as connection:
-            if _story(connection, story)["branches"] >= BRANCHES:
+        with self.write():
+            if self.story(story)["branches"] >= BRANCHES:
                 raise RefusedError(409, f"a story has at most {BRANCHES} branches: delete one first")
             if parent is not None:
-                _branch(connection, story, parent, "parent")
-            return _insert_branch(connection, story, parent, name, state)
+                self.branch(story, parent, "parent")
+            return self._insert_branch(story, parent, name, state)
 
     def save(self, story: int, branch: int, name: str | None, state: Record, revision: int) -> Record:
         """The branch's next revision; a stale `revision` is refused, and nothing is written."""
-        with self.database.write() as connection:
-            before = _branch(connection, story, branch)
+        with self.write():
+            before = self.branch(story, branch)
             if before["revision"] != revision:
                 message = f"the branch is at revision {before['revision']}, not {revision}: load it again"
                 raise RefusedError(409, message, field="revision")
-            _keep_version(connection, before)
+            self._keep_version(before)
             update = "UPDATE branch SET name = ?, state = ?, revision = revision + 1, updated = ? WHERE id = ?"
-            connection.execute(update, (before["name"] if name is None else name, _text(state), now := _now(), branch))
-            connection.execute("UPDATE story SET updated = ? WHERE id = ?", (now, story))
-            return _branch(connection, story, branch)
+            self._run(update, before["name"] if name is None else name, _text(state), now := _now(), branch)
+            self._run("UPDATE story SET updated = ? WHERE id = ?", now, story)
+            return self.branch(story, branch)
 
     def versions(self, story: int, branch: int) -> list[Record]:
         """The versions of a branch, newest first, without their states, and what each changed of the one before it."""
-        with self.database.read() as connection:
-            _branch(connection, story, branch)
-            rows = _all(connection, "SELECT * FROM version WHERE branch = ? ORDER BY id DESC", branch)
+        with self.read():
+            self.branch(story, branch)
+            rows = self._all("SELECT * FROM version WHERE branch = ? ORDER BY id DESC", branch)
         lines = [*(_lines(row["state"]) for row in rows), []]
         return [_without_state(row) | _change(*pair) for row, pair in zip(rows, pairwise(lines), strict=True)]
 
     def version(self, story: int, branch: int, version: int) -> Record:
-        with self.database.read() as connection:
-            _branch(connection, story, branch)
-            rows = _all(connection, "SELECT * FROM version WHERE branch = ? AND id = ?", branch, version)
+        with self.read():
+            self.branch(story, branch)
+            rows = self._all("SELECT * FROM version WHERE branch = ? AND id = ?", branch, version)
         if not rows:
             raise RefusedError(404, f"branch {branch} has no version {version}", field="version")
         return {**_without_state(rows[0]), "state": json.loads(rows[0]["state"])}
 
     def delete_branch(self, story: int, branch: int) -> None:
         """Remove a branch, whose children then grow from its parent. The last branch goes with its story only."""
-        with self.database.write() as connection:
-            parent = _branch(connection, story, branch)["parent"]
-            if _story(connection, story)["branches"] == 1:
+        with self.write():
+            parent = self.branch(story, branch)["parent"]
+            if self.story(story)["branches"] == 1:
                 raise RefusedError(409, "a story keeps one branch at least: delete the story instead")
-            connection.execute("UPDATE branch SET parent = ? WHERE parent = ?", (parent, branch))
-            connection.execute("DELETE FROM branch WHERE id = ?", (branch,))
+            self._run("UPDATE branch SET parent = ? WHERE parent = ?", parent, branch)
+            self._run("DELETE FROM branch WHERE id = ?", branch)
 
+    def _insert_story(self, title: str, automatic: bool) -> int:
+        insert = "INSERT INTO story (title, automatic, created, updated) VALUES (?, ?, ?, ?)"
+        return self._run(insert, title, automatic, _now(), _now())
 
-def _insert_story(connection: sqlite3.Connection, title: str, automatic: bool) -> int:
-    insert = "INSERT INTO story (title, automatic, created, updated) VALUES (?, ?, ?, ?)"
-    return connection.execute(insert, (title, automatic, _now(), _now())).lastrowid or 0
+    def _insert_branch(self, story: int, parent: int | None, name: str, state: Record) -> Record:
+        columns, now = "story, parent, name, revision, created, updated, state", _now()
+        insert = f"INSERT INTO branch ({columns}) VALUES (?, ?, ?, 1, ?, ?, ?)"
+        branch = self._run(insert, story, parent, name, now, now, _text(state))
+        self._run("UPDATE story SET updated = ? WHERE id = ?", now, story)
+        return self.branch(story, branch)
 
-
-def _insert_branch(connection: sqlite3.Connection, story: int, parent: int | None, name: str, state: Record) -> Record:
-    now = _now()
-    insert = "INSERT INTO branch (story, parent, name, revision, created, updated, state) VALUES (?, ?, ?, 1, ?, ?, ?)"
-    cursor = connection.execute(insert, (story, parent, name, now, now, _text(state)))
-    connection.execute("UPDATE story SET updated = ? WHERE id = ?", (now, story))
-    return _branch(connection, story, cursor.lastrowid or 0)
-
-
-def _story(connection: sqlite3.Connection, story: int, trashed: bool = False) -> Record:
-    rows = _all(connection, f"{STORY} WHERE id = ? AND (deleted IS NOT NULL) = ?", story, trashed)
-    if not rows:
-        raise RefusedError(404, f"there is no story {story}{' in the trash' if trashed else ''}", field="story")
-    tree = _all(connection, f"{BRANCH.replace(', state', '')} WHERE story = ? ORDER BY id", story)
-    return {**_with_flag(rows[0]), "tree": tree}
-
-
-def _branch(connection: sqlite3.Connection, story: int, branch: int, field: str = "branch") -> Record:
-    _story(connection, story)  # a mistake in the story is told before one in the branch
-    rows = _all(connection, f"{BRANCH} WHERE story = ? AND id = ?", story, branch)
-    if not rows:
-        raise RefusedError(404, f"story {story} has no branch {branch}", field=field)
-    return {**rows[0], "state": json.loads(rows[0]["state"])}
+    def _keep_version(self, branch: Record) -> None:
+        """Store what a save is about to replace, unless the last version is younger than VERSION_EVERY."""
+        last = self._all("SELECT saved FROM version WHERE branch = ? ORDER BY id DESC LIMIT 1", branch["id"])
+        if last and datetime.now(UTC) - datetime.fromisoformat(last[0]["saved"]) < VERSION_EVERY:
+            return
+        state = {**branch["state"], **{name: [] for name in HISTORY_FIELDS}}
+        insert = "INSERT INTO version (branch, revision, saved, state) VALUES (?, ?, ?, ?)"
+        self._run(insert, branch["id"], branch["revision"], branch["updated"], _text(state))
+        oldest = "SELECT id FROM version WHERE branch = ? ORDER BY id DESC LIMIT -1 OFFSET ?"
+        self._run(f"DELETE FROM version WHERE id IN ({oldest})", branch["id"], VERSIONS)
 
 
 def _with_flag(row: Record) -> Record:
@@ -221,24 +227,6 @@ def _change(lines: list[str], before: list[str]) -> Record:
         if text != earlier:
             return {"line": number, "changed": text[:PREVIEW]}
     return {"line": None, "changed": ""}
-
-
-def _keep_version(connection: sqlite3.Connection, branch: Record) -> None:
-    """Store what a save is about to replace, unless the last version is younger than VERSION_EVERY."""
-    last = _all(connection, "SELECT saved FROM version WHERE branch = ? ORDER BY id DESC LIMIT 1", branch["id"])
-    if last and datetime.now(UTC) - datetime.fromisoformat(last[0]["saved"]) < VERSION_EVERY:
-        return
-    state = {**branch["state"], **{name: [] for name in HISTORY_FIELDS}}
-    insert = "INSERT INTO version (branch, revision, saved, state) VALUES (?, ?, ?, ?)"
-    connection.execute(insert, (branch["id"], branch["revision"], branch["updated"], _text(state)))
-    oldest = "SELECT id FROM version WHERE branch = ? ORDER BY id DESC LIMIT -1 OFFSET ?"
-    connection.execute(f"DELETE FROM version WHERE id IN ({oldest})", (branch["id"], VERSIONS))
-
-
-def _all(connection: sqlite3.Connection, query: str, *values: Any) -> list[Record]:
-    cursor = connection.execute(query, values[0] if values and isinstance(values[0], dict) else values)
-    names = [column[0] for column in cursor.description]
-    return [dict(zip(names, row, strict=True)) for row in cursor]
 
 
 def _text(state: Record) -> str:

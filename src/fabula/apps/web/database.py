@@ -6,7 +6,7 @@ import os
 import sqlite3
 import threading
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
 
 from fabula.apps.web.errors import RefusedError
@@ -46,6 +46,7 @@ class Database:
         """
         self.path = path
         self._lock, self._reading = threading.Lock(), threading.Lock()
+        self._open = threading.local()  # `connection` is that of this thread's transaction.
         self._files: dict[Path, int] = {}
         self._seen: tuple[int, int] | None = None
         try:
@@ -68,7 +69,9 @@ class Database:
         self._files = {name: name.stat().st_ino for name in (path, wal)}
 
     def _connect(self) -> sqlite3.Connection:
-        return sqlite3.connect(self.path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+        connection = sqlite3.connect(self.path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+        connection.row_factory = sqlite3.Row
+        return connection
 
     def _prepare(self, schema: str, table: str | None) -> None:
         run = self._connection.execute
@@ -87,31 +90,36 @@ class Database:
             for statement in schema.split(";"):
                 connection.execute(statement)
 
-    @contextmanager
-    def write(self) -> Iterator[sqlite3.Connection]:
-        """One transaction: all of it is on disk when this ends, or nothing."""
-        with self._lock, self._refusals():
-            self._check_file()
-            self._connection.execute("BEGIN IMMEDIATE")
-            try:
-                yield self._connection
-                self._connection.execute("COMMIT")
-                self._check_file(after_write=True)
-            except BaseException:
-                if self._connection.in_transaction:
-                    self._connection.execute("ROLLBACK")
-                raise
+    def write(self) -> AbstractContextManager[sqlite3.Connection]:
+        """One transaction: all of it is on disk when this ends, or nothing. Inside another it is part of that."""
+        return self._transaction(self._connection, self._lock, "BEGIN IMMEDIATE")
+
+    def read(self) -> AbstractContextManager[sqlite3.Connection]:
+        """Several reads of one state; inside a write, of its state."""
+        return self._transaction(self._reader, self._reading, "BEGIN")
 
     @contextmanager
-    def read(self) -> Iterator[sqlite3.Connection]:
-        """Several reads of one state."""
-        with self._reading, self._refusals():
+    def _transaction(
+        self, connection: sqlite3.Connection, lock: threading.Lock, begin: str
+    ) -> Iterator[sqlite3.Connection]:
+        if (outer := getattr(self._open, "connection", None)) is not None:
+            yield outer
+            return
+        with lock, self._refusals():
             self._check_file()
-            self._reader.execute("BEGIN")
+            connection.execute(begin)
+            self._open.connection = connection
             try:
-                yield self._reader
+                yield connection
+                connection.execute("COMMIT")
+                if connection is self._connection:
+                    self._check_file(after_write=True)
+            except BaseException:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+                raise
             finally:
-                self._reader.execute("COMMIT")
+                self._open.connection = None
 
     def _check_file(self, after_write: bool = False) -> None:
         """Refuse if the file is not the one that was opened, or is damaged where another program has written to it."""

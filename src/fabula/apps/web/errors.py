@@ -68,11 +68,27 @@ def body(status: int, message: str, field: str | None = None) -> dict[str, Any]:
     return {"error": {"message": line, "field": field and encodable(field)[:LONGEST], "status": status}}
 
 
+class ErrorResponse(JSONResponse):
+    """A refusal in the error shape. `app.state.error_shapes` has other shapes by the beginning of the path."""
+
+    def __init__(self, content: dict[str, Any], headers: Mapping[str, str] | None = None) -> None:
+        super().__init__(content, content["error"]["status"], headers)
+        self.content = content
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        for prefix, convert in getattr(scope["app"].state, "error_shapes", {}).items():
+            if scope["path"].startswith(prefix):
+                self.status_code, content = convert(self.content)
+                self.body = self.render(content)
+                self.headers["content-length"] = str(len(self.body))
+        await super().__call__(scope, receive, send)
+
+
 def answer(
     status: int, message: str, field: str | None = None, headers: Mapping[str, str] | None = None
-) -> JSONResponse:
+) -> ErrorResponse:
     """The error shape as a response."""
-    return JSONResponse(body(status, message, field), status, dict(headers or {}))
+    return ErrorResponse(body(status, message, field), headers)
 
 
 def page(status: int, message: str, headers: Mapping[str, str] | None = None) -> HTMLResponse:
@@ -100,7 +116,7 @@ def install(app: FastAPI) -> None:
     """Send every error of this app in the one shape: ours, the framework's and unexpected ones. Before `protect`."""
 
     async def user_error(_: Request, error: Exception) -> JSONResponse:
-        return JSONResponse(of(error), getattr(error, "status", 422), getattr(error, "headers", None))
+        return ErrorResponse(of(error), getattr(error, "headers", None))
 
     async def invalid(_: Request, error: Exception) -> JSONResponse:
         assert isinstance(error, RequestValidationError)
@@ -136,7 +152,7 @@ class UnexpectedErrors:
         except Exception as error:
             if scope["type"] != "http" or started:
                 raise
-            await JSONResponse(of(error), 500)(scope, receive, send)
+            await ErrorResponse(of(error))(scope, receive, send)
 
 
 def explain(errors: Sequence[Any]) -> tuple[str, str | None]:

@@ -16,11 +16,12 @@ import math
 import re
 import socket
 from collections.abc import Collection
-from http.cookies import CookieError, SimpleCookie
-from urllib.parse import parse_qs, urlsplit
+from typing import Any
+from urllib.parse import urlsplit
 
 from fastapi import FastAPI
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import HTTPConnection
 from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -66,27 +67,19 @@ def hosts_of(host: str, allowed: Collection[str] = ()) -> frozenset[str]:
     return frozenset(name.lower() for name in names)
 
 
-def protect(
-    app: FastAPI,
-    *,
-    hosts: Collection[str] = LOOPBACK,
-    token: str | None = None,
-    max_body: int = MAX_BODY,
-    origins: Collection[str] = (),
-) -> None:
-    """Put the checks before every route of `app`, and the security headers on every answer. After `errors.install`.
-
-    `origins`: pages of other addresses that may send requests.
-    """
-    app.add_middleware(Guard, hosts=frozenset(hosts), token=token, max_body=max_body, origins=frozenset(origins))
+def protect(app: FastAPI, **checks: Any) -> None:
+    """Put the checks before every route of `app`, and the security headers on every answer. After `errors.install`."""
+    app.add_middleware(Guard, **checks)
 
 
 class Guard:
     """The checks, in the order of what an attacker can least influence."""
 
     def __init__(
-        self, app: ASGIApp, hosts: frozenset[str], token: str | None, max_body: int, origins: frozenset[str]
-    ) -> None:
+        self, app: ASGIApp, hosts: Collection[str] = LOOPBACK, token: str | None = None, max_body: int = MAX_BODY,
+        origins: Collection[str] = (),
+    ) -> None:  # fmt: skip
+        """`origins`: pages of other addresses that may send requests."""
         self.app, self.hosts, self.token, self.max_body, self.origins = app, hosts, token, max_body, origins
         self.throttle = Throttle()
 
@@ -133,14 +126,15 @@ class Guard:
         """None for whoever holds the token; the link with ?token= is answered with a cookie."""
         if self.token is None:
             return None
-        cookie = cookie_name(scope)
+        # Browsers tell cookies apart by host, not by port: two servers on one machine need two names.
+        cookie, sent = f"{COOKIE}_{(scope.get('server') or ('', 0))[1]}", HTTPConnection(scope)
         # The cookie cannot be guessed, so it is accepted however many wrong tokens there were.
-        if _equal(_cookie(headers, cookie), session_of(self.token)):
+        if _equal(sent.cookies.get(cookie, ""), session_of(self.token)):
             return None
         kind, _, credentials = headers.get("authorization", "").partition(" ")
         bearer = credentials.strip() if kind.lower() == "bearer" else ""
         opens_page = scope["method"] == "GET" and scope["path"] == "/"
-        linked = parse_qs(scope["query_string"].decode("latin-1")).get("token", [""])[0] if opens_page else ""
+        linked = sent.query_params.get("token", "") if opens_page else ""
         address = (scope.get("client") or ("",))[0]
         if (bearer or linked) and (wait := math.ceil(self.throttle.wait(address))):
             message = f"too many wrong tokens: try again in {wait} seconds"
@@ -180,19 +174,6 @@ def _same_origin(headers: Headers, host: str) -> bool:
 def session_of(token: str) -> str:
     """The cookie's value: it lets its holder in here, but does not tell the token."""
     return hmac.new(token.encode("utf-8"), b"fabula session", hashlib.sha256).hexdigest()
-
-
-def cookie_name(scope: Scope) -> str:
-    """Browsers tell cookies apart by host, not by port: two servers on one machine need two names."""
-    return f"{COOKIE}_{(scope.get('server') or ('', 0))[1]}"
-
-
-def _cookie(headers: Headers, name: str) -> str:
-    try:
-        morsel = SimpleCookie(headers.get("cookie", "")).get(name)
-    except CookieError:
-        return ""
-    return morsel.value if morsel else ""
 
 
 async def read_body(receive: Receive, headers: Headers, limit: int) -> bytes | Response:
