@@ -25,7 +25,7 @@ CODE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 Ratings = tuple[tuple[int, ...], ...]
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Judgement:
     """An answer, by story of the pair, whichever side the story stood on."""
 

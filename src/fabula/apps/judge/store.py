@@ -138,7 +138,7 @@ class Store:
             row = db.execute("SELECT number FROM judge_items WHERE pair = ?", (pair,)).fetchone()
         if row is None:
             raise RefusedError(404, f"the study has no pair {pair[:80]!r}", field="pair")
-        return items[row["number"] - 1]
+        return items[int(row["number"]) - 1]
 
     def annotators(self) -> list[str]:
         """The codes of all annotators, in the order they came."""
@@ -187,8 +187,7 @@ class Store:
         check_code(code)
         with self.write():
             valid, now = check_ratings(self._item_of(pair).pair, ratings), int(self.clock())
-            times = {"seconds": check_seconds(seconds), "created": now, "updated": now}
-            return self._insert(Judgement(id=0, pair=pair, annotator=code, ratings=valid, better=better, **times))
+            return self._insert(Judgement(0, pair, code, valid, better, check_seconds(seconds), now, now))
 
     def replace(self, id: int, ratings: Sequence[Sequence[int]], better: int | None, seconds: float) -> Judgement:
         with self.write() as db:
