@@ -45,10 +45,10 @@ ALL = torch.tensor([s + [PAD] * (WORDS - len(s)) for s in SENTENCES])
 KEYS = {tuple(row): number for number, row in enumerate(ALL.tolist())}
 
 
-def tiny(state_bias: bool = False) -> SLDS:
+def tiny() -> SLDS:
     torch.manual_seed(8)
     settings = ModelSettings(
-        language=LanguageSettings(embedding=4, hidden=6, tied=False, state_bias=state_bias),
+        language=LanguageSettings(embedding=4, hidden=6, tied=False),
         dynamics=DynamicsSettings(latent=2),
         recognition=RecognitionSettings(hidden=4),
     )
@@ -61,14 +61,12 @@ def tiny(state_bias: bool = False) -> SLDS:
                 parameter.mul_(4)
         model.language.output.weight.mul_(4)
         model.language.output.bias[: len(VOCABULARY)] = torch.tensor([-9.0, -9.0, -9.0, 0.5, 0.0, 0.5, 0.5])
-        if model.language.c_labels is not None:
-            model.language.c_labels[:, :7] = torch.tensor([[0, 0, 0, 0, 0, 1.5, -1.5], [0, 0, 0, 1, 0, -1.5, 1.5]])
     return model.eval().requires_grad_(False)
 
 
-def log_p_of(model: SLDS, X: Tensor, Z: Tensor, S: Tensor | None = None) -> Tensor:
-    """log p(X_i | X_:i, Z_i, S_i) of whole stories, rows x sentences."""
-    return model.log_p_X(flatten(X, (X != PAD).sum(-1)), Z, S)
+def log_p_of(model: SLDS, X: Tensor, Z: Tensor) -> Tensor:
+    """log p(X_i | X_:i, Z_i) of whole stories, rows x sentences."""
+    return model.log_p_X(flatten(X, (X != PAD).sum(-1)), Z)
 
 
 def which(words: Tensor) -> Tensor:
@@ -152,15 +150,15 @@ def weighted_shares(
     return torch.cat([share.sum(1) for share in shares], 1)
 
 
-@pytest.mark.parametrize(("resample_below", "state_bias"), [(0.0, False), (1.0, True)])
-def test_smc_weighs_a_given_sentence_once(resample_below: float, state_bias: bool) -> None:
+@pytest.mark.parametrize("resample_below", [0.0, 1.0])
+def test_smc_weighs_a_given_sentence_once(resample_below: float) -> None:
     """p(X_2 | X_1, X_3), S and Z integrated out: 30 independent groups of 1,000 weighted particles.
 
     Sentence 1's evidence enters before a blank, so with resample_below = 1 its weights act by resampling; sentence 3's
     act as final weights. Eight probabilities at 6 standard errors (of 30 groups and of the enumeration): a false alarm
     in less than 2e-5 of all seeds. Counting phi twice, or not at all, is 10 and more away.
     """
-    model, story = tiny(state_bias), infill_batch([[[5, 6, 4], None, [6, 6, 4]]])
+    model, story = tiny(), infill_batch([[[5, 6, 4], None, [6, 6, 4]]])
     truth, its_error = enumerated(model, story, 20_000)
     each = weighted_shares(model, story, (0.8, 1.5), 30, seed=1, resample_below=resample_below)
     error = (each.var(0) / len(each) + its_error**2).sqrt()
@@ -206,7 +204,7 @@ def test_context_gain_is_what_the_story_saves_a_written_sentence() -> None:
         for i in (1, 3):
             z = latents.Z[row : row + 1, i]
             blank = tuple(torch.zeros(1, 6) for _ in model.language.layers)
-            state = GRUState(blank, torch.tensor([EOS]), torch.tensor([-1]))
+            state = GRUState(blank, torch.tensor([EOS]))
             for word in found.X[row, i, : int(found.lengths[row, i])]:
                 logits, state = model.decoder.step(state, z, torch.tensor([False]))
                 saved[row] -= logits.log_softmax(-1)[0, int(word)]

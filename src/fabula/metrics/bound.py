@@ -123,7 +123,7 @@ def authors_estimate(model: SLDS, batch: Batch, generator: torch.Generator) -> F
     evidence = model.evidence(batch)
     soft = gumbel_softmax(evidence.log_q_S, 1.0, False, generator)
     drawn = model.draw_filtering(evidence, soft, batch.present, model.noise_for(batch, generator))
-    return (model.log_p_X_mixed(batch, drawn.Z, soft) - drawn.kl).double()
+    return (model.log_p_X(batch, drawn.Z).sum(-1) - drawn.kl).double()
 
 
 def _pieces(batch: Batch, samples: int, matrix: int) -> tuple[Tensor, ...]:

@@ -45,7 +45,7 @@ class Particles(NamedTuple):
     """The decoder's."""
     z: Float[Tensor, "rows latent"] | None
     message: Float[Tensor, "rows state"] | None
-    """log p(S_i | Z_1..i), with X_1..i where words read S."""
+    """log p(S_i | Z_1..i)."""
     log_w: Float[Tensor, "story sample"]
     """Of mean 1 in every story."""
     log_p: Float[Tensor, " story"]
@@ -91,12 +91,7 @@ class Filter:
             z, message, log_w = self._move(latent, at, rows, sentences)
         state = self.decoder.start(len(rows), z) if at is None else at.state
         state = self.decoder.begin_sentence(state, None)
-        if latent is not None and message is not None:
-            state, each = latent.decoder.read_each(state, self.X[rows], self.lengths[rows], z)
-            log_p_words = (message + each).logsumexp(1)
-            message = message + each - log_p_words.unsqueeze(1)
-        else:
-            state, log_p_words = self.decoder.read(state, self.X[rows], self.lengths[rows], z)
+        state, log_p_words = self.decoder.read(state, self.X[rows], self.lengths[rows], z)
         log_w = (log_w + log_p_words).view(-1, self.M)
         log_p = log_w.new_zeros(len(log_w))
         if at is not None:

@@ -18,7 +18,7 @@ def prior_log_p_X(model: SLDS, batch: Batch, generator: torch.Generator, draws: 
     S = torch.where(batch.S >= 0, batch.S, model.evidence(batch).log_q_S.argmax(-1)) if model.K > 1 else batch.S * 0
     no_evidence = torch.zeros(*batch.lengths.shape, model.D, device=batch.S.device)
     Z = draw_given(model, S, Potential(no_evidence, no_evidence), batch.present, draws, generator)
-    return torch.stack([model.log_p_X(batch, Z[:, m], S).sum(-1) for m in range(draws)], 1).mean(1)
+    return torch.stack([model.log_p_X(batch, Z[:, m]).sum(-1) for m in range(draws)], 1).mean(1)
 
 
 def lookahead_use(model: SLDS, batch: Batch, draws: int, generator: torch.Generator) -> Float[Tensor, " sentences"]:
@@ -64,7 +64,7 @@ def _log_p_sentence(
         posterior = chain(model.dynamics, path, phi, present)
         weights.append(model.scaffold.log_prob(path, present) + posterior.log_evidence)
         Z = posterior.sample(noise)
-        each = [model.log_p_sentence(batch, Z[:, m], i, k) for m in range(noise.shape[1])]
+        each = [model.log_p_sentence(batch, Z[:, m], i) for m in range(noise.shape[1])]
         log_p.append(log_mean_exp(torch.stack(each, 1), 1))
     return torch.logsumexp(torch.stack(weights, 1).log_softmax(1) + torch.stack(log_p, 1), 1)
 

@@ -99,11 +99,6 @@ class Scaffold(nn.Module):
             backwards.append(backward)
         return torch.stack(backwards[::-1], dim=1)
 
-    def predictions(self, before: PerState, after: PerState, present: Mask) -> PerState:
-        """log p(S_i | all of the evidence `before`, and of `after` that of sentences 1 to i - 1)."""
-        forward = self.forward_messages(before + after, present) - after
-        return (forward + self.backward_messages(before, present)).log_softmax(-1)
-
     def sample(self, log_evidence: PerState, present: Mask, uniform: PerSentence) -> Tags:
         """S ~ p(S | evidence): messages forward, draws backward, exact; one uniform number per sentence."""
         forward = self.forward_messages(log_evidence, present)

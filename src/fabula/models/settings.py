@@ -26,9 +26,6 @@ class LanguageSettings:
     """On embeddings, between layers and before the output; one mask per story. The authors' code: 0.25."""
     latent_to_output: bool = True
     """Whether Z also enters before the output layer (ours) or only beside each word (the authors' code)."""
-    state_bias: bool = False
-    """Whether every state S_i has an output bias of its own (of a factored state one per label of each factor, added):
-    S then acts on the words directly too. The paper: through Z alone. Ours, for an SLDS."""
 
     def __post_init__(self) -> None:
         positive(self, "embedding", "hidden", "layers")
@@ -90,10 +87,6 @@ class ModelSettings:
     language: LanguageSettings = field(default_factory=LanguageSettings)
     dynamics: DynamicsSettings = field(default_factory=DynamicsSettings)
     recognition: RecognitionSettings = field(default_factory=RecognitionSettings)
-
-    def __post_init__(self) -> None:
-        if self.language.state_bias and self.kind in ("lm", "s2s"):
-            raise ValueError(f"language.state_bias is for a model with states S and latents Z, not {self.kind!r}")
 
 
 def positive(settings: object, *names: str) -> None:

@@ -1,9 +1,6 @@
 """The switching linear dynamical system over sentences, and the LDS, which is the same with one state.
 
 p(S, Z, X) = prod_i p(S_i | S_{i-1}) p(Z_i | Z_{i-1}, S_i) p(X_i | Z_i, X_:i)
-
-With `state_bias` the last factor is p(X_i | Z_i, S_i, X_:i). S is summed out all the same, by one recursion, since X_i
-is one more observation of S_i.
 """
 
 from __future__ import annotations
@@ -12,7 +9,6 @@ import math
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -52,7 +48,7 @@ class SLDS(Model):
         mixed = steps.primitives > 0
         self.dynamics = MixedDynamics(sizes, D, steps.primitives, steps.rank) if mixed else Dynamics(K, D)
         self.open_states = OpenStates(sizes)
-        self.language = GRUDecoder(settings.language, vocabulary, D, sizes)
+        self.language = GRUDecoder(settings.language, vocabulary, D)
         # Both networks read the same word vectors.
         self.recognition = Recognition(settings.recognition, self.language.embedding, D, K)
 
@@ -72,11 +68,6 @@ class SLDS(Model):
     @property
     def p_S(self) -> Scaffold:
         return self.scaffold
-
-    @property
-    def reads_S(self) -> bool:
-        """Whether words depend on S beyond Z (`state_bias`)."""
-        return self.language.c_labels is not None
 
     @property
     def latent(self) -> SLDS:
@@ -184,55 +175,20 @@ class SLDS(Model):
         evidence = clamp(self.log_p_Z_each(Z), self.open_states(S))
         return self.scaffold.log_marginal(evidence, batch.present)
 
-    def log_p_words(self, batch: Batch, Z: Latents | None = None, S: Tags | None = None) -> PerToken:
-        """log p(x_t | Z, the words before), S summed out over all that agree with the tags S, where there are any.
-
-        The sum over a story is log p(X | Z, S). Without state biases words do not depend on S once Z is known.
-        """
+    def log_p_words(self, batch: Batch, Z: Latents | None = None) -> PerToken:
+        """log p(x_t | Z, the words before): words do not depend on S once Z is known."""
         assert Z is not None, "the words of this model depend on Z"
-        features = self.language(batch.previous, gather_latent(Z, batch.sentence))
-        if not self.reads_S:
-            return self.language.log_prob(features, batch.tokens)
-        each = self.language.log_prob_each(features, batch.tokens)
-        sums = _per_sentence(batch, each)
-        with torch.autocast(Z.device.type, enabled=False):
-            evidence = self.log_p_Z_each(Z)
-        evidence = evidence if S is None else clamp(evidence, self.open_states(S))
-        # log p(S_i | Z, X_:i); then word by word, each being one more observation of S_i.
-        before = self.scaffold.predictions(evidence, sums, batch.present)
-        earlier = torch.cat([torch.zeros_like(sums[:, :1]), sums.cumsum(1)[:, :-1]], 1)
-        after = gather_latent(before - earlier, batch.sentence) + each.cumsum(1)
-        log_p = after.logsumexp(-1) - (after - each).logsumexp(-1)
-        return log_p.masked_fill(batch.tokens == PAD, 0.0)
+        return self.language.log_prob(self.language(batch.previous, gather_latent(Z, batch.sentence)), batch.tokens)
 
-    def log_p_X(self, batch: Batch, Z: Latents | None = None, S: Tags | None = None) -> PerSentence:
-        """log p(X_i | Z, X_:i) of every sentence, with S as in `log_p_words`."""
-        return batch.per_sentence(self.log_p_words(batch, Z, S))
-
-    def log_p_X_each(self, batch: Batch, Z: Latents) -> PerState:
-        """log p(X_i | Z_i, S_i = k, X_:i) of every sentence and state; of one for all where words do not read S."""
-        features = self.language(batch.previous, gather_latent(Z, batch.sentence))
-        return _per_sentence(batch, self.language.log_prob_each(features, batch.tokens))
-
-    def log_p_X_mixed(self, batch: Batch, Z: Latents, s: PerState) -> PerStory:
-        """log p(X | Z, s) of every story; a soft `s` mixes the states' log-probabilities."""
-        if not self.reads_S:
-            return self.log_p_X(batch, Z).sum(-1)
-        return (s * self.log_p_X_each(batch, Z)).sum((1, 2))
-
-    def log_p_sentence(self, batch: Batch, Z: Latents, i: int, s: int) -> PerStory:
-        """log p(X_i | Z_i, S_i = s, X_:i) of sentence i alone: what follows is not read, only its words are scored."""
+    def log_p_sentence(self, batch: Batch, Z: Latents, i: int) -> PerStory:
+        """log p(X_i | Z_i, X_:i) of sentence i alone: what follows is not read, only its words are scored."""
         stop = int((batch.starts[:, i] + batch.lengths[:, i]).max())
         sentence, tokens = batch.sentence[:, :stop], batch.tokens[:, :stop]
         features = self.language(batch.previous[:, :stop], gather_latent(Z, sentence))
         row, place = ((sentence == i) & (tokens != PAD)).nonzero(as_tuple=True)
         words = tokens[row, place].unsqueeze(1)
-        each = self.language.log_prob(features[row, place].unsqueeze(1), words, torch.full_like(words, s)).squeeze(1)
+        each = self.language.log_prob(features[row, place].unsqueeze(1), words).squeeze(1)
         return each.new_zeros(len(tokens)).index_add(0, row, each)
-
-
-def _per_sentence(batch: Batch, each: Float[Tensor, "batch token state"]) -> PerState:
-    return torch.stack([batch.per_sentence(log_p) for log_p in each.unbind(-1)], -1)
 
 
 @register_model("slds")

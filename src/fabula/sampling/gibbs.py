@@ -2,7 +2,7 @@
 
 The state goes in and a new one comes out; randomness is passed in. What is not in the paper is an option with a name:
 `x_step="sampled"` draws X_i from its true conditional instead of decoding it greedily, tags that are not given are
-drawn from p(S | Z, X), `score="last"` and `tags="peek"` are the authors' code's variants.
+drawn from p(S | Z), `score="last"` and `tags="peek"` are the authors' code's variants.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from fabula.models.protocol import Model
 from fabula.models.recognition import Evidence
 from fabula.models.scaffold import clamp, pick
 from fabula.models.slds import SLDS
-from fabula.sampling.batch import InfillBatch, evidence, flatten
+from fabula.sampling.batch import InfillBatch, evidence
 from fabula.sampling.cast import Cast
 from fabula.sampling.decode import Writer, Written
 from fabula.sampling.noise import Noise
@@ -121,14 +121,11 @@ def sweep(
     model: SLDS, conditional: LatentConditional, rules: WordRules, blanks: InfillBatch, settings: GibbsSettings,
     state: GibbsState, noise: Noise,
 ) -> GibbsState:  # fmt: skip
-    """One sweep: every Z_i from Eq. (1), every free S_i from p(S | Z, X), then every missing X_i."""
+    """One sweep: every Z_i from Eq. (1), every free S_i from p(S | Z), then every missing X_i."""
     present = blanks.present.to(blanks.device)
     phi = evidence(model, state.X, state.lengths).phi
     Z = sweep_Z(conditional, state.Z, state.S, phi, present, noise.normal(model.D))
-    log_evidence = model.log_p_Z_each(Z)
-    if model.reads_S:
-        log_evidence = log_evidence + model.log_p_X_each(flatten(state.X, state.lengths), Z)
-    log_evidence = clamp(log_evidence, blanks.allowed_of(model.K))
+    log_evidence = clamp(model.log_p_Z_each(Z), blanks.allowed_of(model.K))
     S = model.scaffold.sample(log_evidence, present, noise.uniform()).masked_fill(~present, UNKNOWN)
     if settings.x_step == "greedy":
         written = Writer(model.decoder, rules, settings.decoding).story(blanks, S, Z, _words(settings, noise))

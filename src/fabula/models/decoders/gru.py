@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
 from typing import NamedTuple
 
-import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from fabula.corpus.states import UNKNOWN
 from fabula.corpus.vocabulary import BOS, EOS, PAD
 from fabula.models.decoders.protocol import Given
 from fabula.models.settings import LanguageSettings
@@ -36,48 +32,34 @@ class GRUState(NamedTuple):
 
     hidden: Hidden
     previous: Integers
-    s: Integers
-    """S_i of the sentence that has begun, which chooses the output bias; -1: none."""
 
     def then(self, tokens: Integers) -> GRUState:
         return self._replace(previous=tokens)
 
     def select(self, rows: Rows) -> GRUState:
-        return GRUState(tuple(h[rows] for h in self.hidden), self.previous[rows], self.s[rows])
+        return GRUState(tuple(h[rows] for h in self.hidden), self.previous[rows])
 
     def put(self, rows: Rows, other: GRUState) -> GRUState:
         pairs = zip(self.hidden, other.hidden, strict=True)
         hidden = tuple(h.index_copy(0, rows, new.to(h.dtype)) for h, new in pairs)
-        previous, s = self.previous.index_copy(0, rows, other.previous), self.s.index_copy(0, rows, other.s)
-        return GRUState(hidden, previous, s)
+        return GRUState(hidden, self.previous.index_copy(0, rows, other.previous))
 
     def join(self, other: GRUState) -> GRUState:
         hidden = tuple(torch.cat(pair) for pair in zip(self.hidden, other.hidden, strict=True))
-        return GRUState(hidden, torch.cat([self.previous, other.previous]), torch.cat([self.s, other.s]))
+        return GRUState(hidden, torch.cat([self.previous, other.previous]))
 
 
 class GRUDecoder(nn.Module):
     """log p(x_t | Z_i, all words before): a GRU fed [word; z] at every step, its state carried across sentences.
 
     h_0 = tanh(W z_1). With D = 0 there is no latent and this is the plain language model. The state of sentence i has
-    read Z_1 ... Z_{i-1} with the words before, so the factor is p(X_i | Z_<=i, X_:i). S_i acts through Z_i alone, or
-    with `state_bias` also on the scores of the words:
-
-        log p(x_t | .) = log softmax(W features_t + bias + c[S_i]),     c[s] = sum_f c_f[v_f(s)]
-
-    with v_f(s) the label that factor f has in the state s. What is carried from word to word never reads S, so that
-    given Z and X the states are a Markov chain still.
+    read Z_1 ... Z_{i-1} with the words before, so the factor is p(X_i | Z_<=i, X_:i). S_i acts through Z_i
+    alone.
     """
 
     reads_ahead = False
 
-    c_labels: Tensor | None
-    """c_f[v], the labels of all factors in a row."""
-    of_state: Tensor
-    """[state, factor]: where in that row a state's labels are."""
-
-    def __init__(self, settings: LanguageSettings, vocabulary: int, D: int, sizes: Sequence[int] = ()) -> None:
-        """`sizes`: how many labels each factor of S has."""
+    def __init__(self, settings: LanguageSettings, vocabulary: int, D: int) -> None:
         super().__init__()
         E, H = settings.embedding, settings.hidden
         self.settings, self.D, self.vocabulary = settings, D, vocabulary
@@ -95,19 +77,6 @@ class GRUDecoder(nn.Module):
         nn.init.zeros_(self.output.bias)
         with torch.no_grad():
             self.output.bias[vocabulary:] = NEVER
-        # From zero, where this is the model without.
-        c = nn.Parameter(torch.zeros(sum(sizes), rows)) if settings.state_bias else None
-        self.register_parameter("c_labels", c)
-        labels = np.stack(np.unravel_index(np.arange(math.prod(sizes)), tuple(sizes) or (1,)), 1)
-        self.register_buffer(
-            "of_state", torch.from_numpy(labels + np.cumsum([0, *sizes])[: labels.shape[1]]), persistent=False
-        )
-
-    def c(self, s: Int[Tensor, "*batch"]) -> Float[Tensor, "*batch vocab"]:
-        """c[s]; zero where s is -1."""
-        assert self.c_labels is not None
-        c = self.c_labels[self.of_state[s.clamp(min=0)]].sum(-2)
-        return c.masked_fill((s < 0).unsqueeze(-1), 0.0)
 
     def forward(
         self, previous: Tokens, z: Float[Tensor, "batch token latent"] | None
@@ -121,38 +90,13 @@ class GRUDecoder(nn.Module):
             x = self._locked_dropout(x)
         return self._features(x, z)
 
-    def log_prob(
-        self, features: Float[Tensor, "batch token features"], tokens: Tokens, s: Tokens | None = None
-    ) -> PerToken:
-        """log p of each token under its state s, where that has a bias; 0 at `<pad>`."""
-        s = torch.full_like(tokens, UNKNOWN) if s is None else s
+    def log_prob(self, features: Float[Tensor, "batch token features"], tokens: Tokens) -> PerToken:
+        """log p of each token; 0 at `<pad>`."""
         parts, rows = [], self._rows_at_once(features)
-        for f, t, state in zip(*(torch.split(each, rows) for each in (features, tokens, s)), strict=True):
+        for f, t in zip(torch.split(features, rows), torch.split(tokens, rows), strict=True):
             scores = _product(f, self.output.weight, self.output.bias)
-            scores = scores if self.c_labels is None else scores + self.c(state)
             log_p = -F.cross_entropy(scores.flatten(0, 1), t.flatten(), ignore_index=PAD, reduction="none")
             parts.append(log_p.view_as(t))
-        return torch.cat(parts)
-
-    def log_prob_each(
-        self, features: Float[Tensor, "batch token features"], tokens: Tokens
-    ) -> Float[Tensor, "batch token state"]:
-        """log p of each token under every state, 0 at `<pad>`; one figure for all states where none has a bias.
-
-            p_k(x) = p(x) exp c[k](x) / sum_v p(v) exp c[k](v),     p without c
-
-        so that the scores of the vocabulary are computed once for all states.
-        """
-        if self.c_labels is None:
-            return self.log_prob(features, tokens).unsqueeze(-1)
-        c = self.c(torch.arange(len(self.of_state), device=tokens.device))
-        weights, parts, rows = c.exp().T, [], self._rows_at_once(features)
-        for f, t in zip(torch.split(features, rows), torch.split(tokens, rows), strict=True):
-            scores = self.output(f)
-            with torch.autocast(f.device.type, enabled=False):  # small differences of large sums
-                log_p = scores.to(c.dtype).log_softmax(-1)
-                each = log_p.gather(-1, t.unsqueeze(-1)) + c.T[t] - (log_p.exp() @ weights).log()
-            parts.append(each.masked_fill((t == PAD).unsqueeze(-1), 0.0))
         return torch.cat(parts)
 
     def _rows_at_once(self, features: Float[Tensor, "batch token features"]) -> int:
@@ -166,31 +110,21 @@ class GRUDecoder(nn.Module):
         hidden, device = self._start(rows, z), self.output.bias.device
         if bf16 and device.type == "cuda":
             hidden = tuple(h.bfloat16() for h in hidden)
-        return GRUState(hidden, torch.full((rows,), BOS, device=device), torch.full((rows,), UNKNOWN, device=device))
+        return GRUState(hidden, torch.full((rows,), BOS, device=device))
 
     def without_history(self, state: GRUState) -> GRUState:
         hidden = tuple(torch.zeros_like(h) for h in state.hidden)
         return state._replace(hidden=hidden, previous=torch.full_like(state.previous, EOS))
 
     def begin_sentence(self, state: GRUState, s: Integers | None) -> GRUState:
-        """Where S_i is not known no state's bias is added: samplers draw S first, `read_each` is for sums over it."""
-        return state._replace(s=torch.full_like(state.s, UNKNOWN) if s is None else s)
+        return state
 
     def read(self, state: GRUState, tokens: Words, lengths: Integers, z: Latent | None) -> tuple[GRUState, PerStory]:
         """Over a known sentence, in one pass along its words."""
         after, features, words, row = self._along(state, tokens, lengths, z)
         with _precision(state):
-            log_p = self.log_prob(features.unsqueeze(1), words.unsqueeze(1), state.s[row].unsqueeze(1)).squeeze(1)
+            log_p = self.log_prob(features.unsqueeze(1), words.unsqueeze(1)).squeeze(1)
         return after, log_p.new_zeros(len(tokens)).float().index_add(0, row, log_p.float())
-
-    def read_each(
-        self, state: GRUState, tokens: Words, lengths: Integers, z: Latent | None
-    ) -> tuple[GRUState, Float[Tensor, "batch state"]]:
-        """The same, and log p under every state; one figure for all of them where none has a bias."""
-        after, features, words, row = self._along(state, tokens, lengths, z)
-        with _precision(state):
-            log_p = self.log_prob_each(features.unsqueeze(1), words.unsqueeze(1)).squeeze(1)
-        return after, log_p.new_zeros(len(tokens), log_p.shape[1]).index_add(0, row, log_p)
 
     def _along(
         self, state: GRUState, tokens: Words, lengths: Integers, z: Latent | None
@@ -254,8 +188,6 @@ class GRUDecoder(nn.Module):
                 x = _gru_cell(inputs, h, layer)
                 after.append(x)
             scores = _product(self._features(x, z), self.output.weight, self.output.bias)[:, : self.vocabulary]
-        if self.c_labels is not None:
-            scores = scores + self.c(state.s)[:, : self.vocabulary]
         pairs = zip(state.hidden, after, strict=True)
         hidden = tuple(torch.where(done[:, None], h, new.to(h.dtype)) for h, new in pairs)
         # In the few-rows layout a row's scores lie apart, and whatever reads them row by row would crawl.

@@ -8,7 +8,6 @@ Paper:      M = E_q[ sum_i log p(X_i | Z_i, X_:i) - KL(q(Z_i) || p(Z_i | Z_{i-1}
 Collapsed:  q(Z | X) without S, and S summed out by one forward recursion:
             E_q(Z|X)[ sum_i log p(X_i | Z_i, X_:i) + log sum_S prod_i p(S_i|S_{i-1}) p(Z_i|Z_{i-1},S_i) - log q(Z|X) ]
             Known tags clamp the sum, so one formula serves labelled, partly labelled and unlabelled stories.
-            Where words read S too, log p(X | Z) has S summed out by the same recursion (`SLDS.log_p_words`).
 """
 
 from __future__ import annotations
@@ -71,10 +70,9 @@ def terms(
     evidence = evidence._replace(phi=evidence.phi.where(observed))
     draw = model.draw(evidence, s, present, noise, posterior or settings.posterior)
     with networks:
-        paper = settings.kind == "paper"
-        log_p_X = model.log_p_X_mixed(batch, draw.Z, s) if paper else model.log_p_X(batch, draw.Z, seen).sum(-1)
+        log_p_X = model.log_p_X(batch, draw.Z).sum(-1)
     zero = torch.zeros_like(draw.kl)
-    if paper:
+    if settings.kind == "paper":
         kl_S = kl_of_tags(model, evidence, s, batch).masked_fill(labelled, 0.0)
         log_p_S = model.scaffold.log_prob(S, present).masked_fill(~labelled, 0.0)
         return Terms(log_p_X, draw.kl, kl_S, log_p_S, log_q_of(evidence, S))
