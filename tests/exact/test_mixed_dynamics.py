@@ -3,29 +3,20 @@
 from __future__ import annotations
 
 import itertools
-from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from torch.distributions import Normal
 
-from fabula.cli import main
-from fabula.corpus.dataset import Corpus
 from fabula.corpus.states import Factor, StateSpace
 from fabula.errors import UserError
-from fabula.models.batch import StoryDataset
 from fabula.models.build import build
 from fabula.models.dynamics import Dynamics, MixedDynamics
-from fabula.models.scaffold import OpenStates, Scaffold, clamp
+from fabula.models.scaffold import Scaffold, clamp
 from fabula.models.settings import DynamicsSettings, LanguageSettings, ModelSettings, RecognitionSettings
 from fabula.models.slds import SLDS
 from fabula.models.steady import RADIUS, steady
-from fabula.training.corpus_model import CorpusLearner
-from fabula.training.loop import Run
-from fabula.training.losses.elbo import log_q_of
-from fabula.training.recipe import recipe_from
 
 SIZES, D, N = (2, 3), 4, 3
 K = 6
@@ -81,9 +72,8 @@ def test_the_sum_over_the_product_is_the_sum_over_all_paths(mixed: MixedDynamics
     torch.manual_seed(1)
     p_initial, p_next = torch.rand(K).softmax(0), torch.rand(K, K).softmax(1)
     scaffold, Z = Scaffold(p_initial, p_next).double(), torch.randn(1, N, D).double()
-    numbers = torch.from_numpy(SPACE.number([known]))
     earlier = torch.cat([torch.zeros(1, 1, D).double(), Z[:, :-1]], 1)
-    evidence = clamp(mixed.log_prob_each(earlier, Z), OpenStates(SIZES)(numbers))
+    evidence = clamp(mixed.log_prob_each(earlier, Z), torch.from_numpy(SPACE.allowed([known])))
     found = scaffold.log_marginal(evidence, torch.ones(1, N, dtype=torch.bool))
     paths = []
     for path in itertools.product(list(itertools.product(range(2), range(3))), repeat=N):
@@ -130,51 +120,3 @@ def test_a_recipe_makes_it_and_long_stories_contract_it() -> None:
         build(small("2,2"), 20, *flat)
     with pytest.raises(ValueError, match="whole numbers"):
         small("2,x")
-
-
-@pytest.fixture(scope="module")
-def corpus(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
-    folder = tmp_path_factory.mktemp("prepared") / "toy"
-    assert main(["prepare", "--toy", "100", "--tagger", "vader,emotion", "--out", str(folder)]) == 0
-    return Corpus.open(folder)
-
-
-def test_one_factor_is_seen_everywhere_and_another_in_few_stories(corpus: Corpus, tmp_path: Path) -> None:
-    """What is hidden, what q(S | X) is taught then, and that a step learns of both factors."""
-    recipe = recipe_from(
-        {
-            "name": "partly",
-            "model": {
-                "language": {"embedding": 6, "hidden": 8},
-                "dynamics": {"latent": 2, "primitives": 4, "rank": 1, "factors": "3,6"},
-                "recognition": {"hidden": 4},
-            },
-            "objective": {"factor_shares": "1,0.1"},
-            "train": {"batch": 16},
-        }
-    )
-    learner = CorpusLearner(recipe, corpus, torch.device("cpu"))
-    run, model = Run(learner, tmp_path), learner.model
-    rows, space = np.arange(len(learner.train_stories)), corpus.states
-    batch = learner.train_stories.batch(rows)
-    values = space.values(batch.S.numpy())
-    there = batch.present.numpy()
-    truth = space.decode(StoryDataset(corpus.split("train"), "cpu").batch(rows).S.numpy())
-    assert (values[..., 0] == truth[..., 0])[there].all()
-    known = (values[..., 1] >= 0).any(1)
-    assert known.sum() == round(0.1 * len(rows))
-    assert (values[known][..., 1] == truth[known][..., 1])[there[known]].all()
-    assert isinstance(model, SLDS)
-    evidence = model.evidence(batch)
-    each = evidence.log_q_S.exp().unflatten(-1, (3, 6))
-    expected = torch.zeros(len(rows))
-    for story, i in batch.present.nonzero().tolist():
-        a, b = values[story, i]
-        expected[story] += (each[story, i, a].sum() if b < 0 else each[story, i, a, b]).log().detach()
-    found = log_q_of(evidence, batch.S, model.open_states(batch.S))
-    torch.testing.assert_close(found.detach(), expected, rtol=1e-4, atol=1e-4)
-    assert isinstance(model.dynamics, MixedDynamics)
-    before = [point.detach().clone() for point in model.dynamics.points]
-    for _ in range(3):
-        run.step(rows[:16], 10)
-    assert all(not torch.equal(a, b) for a, b in zip(before, model.dynamics.points, strict=True))

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 import torch
 from safetensors.torch import load_file
 
+from fabula.errors import UserError
 from fabula.models.decoders.gru import GRUDecoder
 from fabula.models.io import Checkpoint, load, save
 from fabula.models.io.tensors import unpack
@@ -78,3 +80,17 @@ def test_saving_again_leaves_one_set_of_files(tmp_path: Path) -> None:
     assert len(first) == len(second) == 3
     assert first != second
     assert language_of(load(tmp_path)).output.bias[0].item() == 3.0
+
+
+@pytest.mark.parametrize(("value", "opens"), [(False, True), (True, False)])
+def test_a_removed_setting_is_ignored_only_where_it_was_off(tmp_path: Path, value: bool, opens: bool) -> None:
+    """A model that was trained with it would otherwise give other answers, and nobody would know."""
+    save(tmp_path, a_checkpoint())
+    config = json.loads((tmp_path / "config.json").read_text())
+    config["recipe"]["model"]["language"]["state_bias"] = value
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    if opens:
+        load(tmp_path)
+    else:
+        with pytest.raises(UserError, match="needs model.language.state_bias, which Fabula no longer has"):
+            load(tmp_path)

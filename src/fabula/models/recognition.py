@@ -91,25 +91,20 @@ class StoryEncoder(nn.Module):
 
 
 class Valence(nn.Module):
-    """What each word weighs towards a tag: a free weight of its own and, with an `embedding`, one read off that.
+    """What each word weighs towards a tag: a free weight of its own and one read off its embedding."""
 
-    Tags such as sentiment are sums over words of weights that are mostly zero; the free weights are kept sparse by the
-    objective's `valence_penalty`.
-    """
-
-    def __init__(self, vocabulary: int, embedding: int | None) -> None:
+    def __init__(self, vocabulary: int, embedding: int) -> None:
         super().__init__()
         self.free = nn.Embedding(vocabulary, VALENCES)
         nn.init.zeros_(self.free.weight)
-        self.shared = None if embedding is None else nn.Linear(embedding, VALENCES)
+        self.shared = nn.Linear(embedding, VALENCES)
 
     def forward(
         self, embedded: Float[Tensor, "batch token width"], batch: Batch
     ) -> Float[Tensor, "batch sent valence"]:
         """Sums over the words of each sentence: sentiment adds up, and a pooled maximum cannot add."""
         weights: Tensor = self.free(batch.tokens)
-        if self.shared is not None:
-            weights = weights + self.shared(embedded.to(weights.dtype))
+        weights = weights + self.shared(embedded.to(weights.dtype))
         weights = weights * (batch.tokens != PAD).unsqueeze(-1)
         index = batch.sentence.unsqueeze(-1).expand_as(weights)
         return weights.new_zeros(*batch.lengths.shape, VALENCES).scatter_add(1, index, weights)
@@ -128,13 +123,10 @@ class Recognition(nn.Module):
         self.dropout = nn.Dropout(settings.dropout)
         self.phi_mean = nn.Linear(self.encoder.width, D)
         self.phi_log_precision = nn.Linear(self.encoder.width, D)
-        # With few labels a weight read off the embedding learns the labelled stories by heart.
-        self.valence = Valence(vocabulary, width if settings.tags == "sentence" else None)
+        self.valence = Valence(vocabulary, width)
         self.tag_of_words = nn.Sequential(nn.Linear(VALENCES, TAG_WIDTH), nn.Tanh(), nn.Linear(TAG_WIDTH, K))
-        self.tag_of_sentence = (
-            nn.Sequential(nn.Linear(self.encoder.width, TAG_WIDTH), nn.Tanh(), nn.Linear(TAG_WIDTH, K))
-            if settings.tags == "sentence"
-            else None
+        self.tag_of_sentence = nn.Sequential(
+            nn.Linear(self.encoder.width, TAG_WIDTH), nn.Tanh(), nn.Linear(TAG_WIDTH, K)
         )
 
     def forward(self, batch: Batch) -> Evidence:
@@ -147,9 +139,8 @@ class Recognition(nn.Module):
         return Evidence(phi.where(batch.present), self.log_q_S(embedded, features, batch))
 
     def log_q_S(self, embedded: Tensor, features: Tensor, batch: Batch) -> PerState:
-        """The words' sums decide; what the whole sentence says is added where the recipe reads it."""
+        """The scores of the words' sums and of the whole sentence, added."""
         with torch.autocast(embedded.device.type, enabled=False):
             scores = self.tag_of_words(self.valence(embedded, batch))
-        if self.tag_of_sentence is not None:
-            scores = scores + self.tag_of_sentence(features)
+        scores = scores + self.tag_of_sentence(features)
         return F.log_softmax(full(scores), -1)

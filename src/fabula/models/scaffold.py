@@ -2,37 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from fabula.corpus.states import UNKNOWN, Factor, StateSpace
+from fabula.corpus.states import UNKNOWN
 from fabula.shapes import Integers, Mask, PerSentence, PerState, PerStory, Tags
 
 
 def allowed_states(S: Int[Tensor, "*batch"], K: int) -> Bool[Tensor, "*batch state"]:
     """The states that tags leave open: the tag alone where it is known, all K where it is -1."""
     return (S.unsqueeze(-1) == UNKNOWN) | (S.unsqueeze(-1) == torch.arange(K, device=S.device))
-
-
-class OpenStates(nn.Module):
-    """The states that tags leave open, some factors of which may be free (`StateSpace.number`)."""
-
-    table: Tensor
-
-    def __init__(self, sizes: Sequence[int]) -> None:
-        super().__init__()
-        space = StateSpace(tuple(Factor(str(f), tuple(map(str, range(n)))) for f, n in enumerate(sizes)))
-        self.first = -1 - int(np.prod([n + 1 for n in sizes])) if len(sizes) > 1 else UNKNOWN
-        allowed = space.allowed(space.values(np.arange(self.first, space.K)))
-        self.register_buffer("table", torch.from_numpy(allowed), persistent=False)
-
-    def forward(self, S: Int[Tensor, "*batch"]) -> Bool[Tensor, "*batch state"]:
-        allowed: Tensor = self.table[S - self.first]
-        return allowed
 
 
 class Scaffold(nn.Module):

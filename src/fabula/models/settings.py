@@ -66,8 +66,6 @@ class RecognitionSettings:
     encoder: Literal["sentence", "story"] = "sentence"
     """`sentence`: phi_i reads X_i alone, so that a given sentence's evidence never depends on a missing one (ours).
     `story`: one GRU carried from sentence to sentence (the paper)."""
-    tags: Literal["sentence", "words"] = "sentence"
-    """`sentence`: q(S_i | X) reads the encoder and sums over words. `words`: the sums alone, for few labels (ours)."""
     hidden: int = 512
     """Width of the encoder. The paper: 1024."""
     dropout: float = 0.3

@@ -21,7 +21,7 @@ from fabula.models.dynamics import Dynamics, MixedDynamics
 from fabula.models.gaussian import Potential
 from fabula.models.protocol import Model, register_model
 from fabula.models.recognition import Evidence, Recognition
-from fabula.models.scaffold import OpenStates, Scaffold, clamp
+from fabula.models.scaffold import Scaffold, allowed_states, clamp
 from fabula.models.settings import ModelSettings
 from fabula.shapes import Latents, Mask, PerSentence, PerState, PerStory, PerToken, Tags
 
@@ -47,7 +47,6 @@ class SLDS(Model):
         self.scaffold = scaffold
         mixed = steps.primitives > 0
         self.dynamics = MixedDynamics(sizes, D, steps.primitives, steps.rank) if mixed else Dynamics(K, D)
-        self.open_states = OpenStates(sizes)
         self.language = GRUDecoder(settings.language, vocabulary, D)
         # Both networks read the same word vectors.
         self.recognition = Recognition(settings.recognition, self.language.embedding, D, K)
@@ -172,7 +171,7 @@ class SLDS(Model):
 
     def log_p_Z(self, Z: Latents, batch: Batch, S: Tags) -> PerStory:
         """log sum_S p(S) p(Z | S) over all S that agree with the known tags."""
-        evidence = clamp(self.log_p_Z_each(Z), self.open_states(S))
+        evidence = clamp(self.log_p_Z_each(Z), allowed_states(S, self.K))
         return self.scaffold.log_marginal(evidence, batch.present)
 
     def log_p_words(self, batch: Batch, Z: Latents | None = None) -> PerToken:

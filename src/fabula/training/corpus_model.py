@@ -13,8 +13,7 @@ from torch import Tensor
 
 from fabula.corpus.dataset import Corpus
 from fabula.corpus.people import People
-from fabula.corpus.states import UNKNOWN, Factor, StateSpace
-from fabula.errors import UserError
+from fabula.corpus.states import UNKNOWN
 from fabula.models.batch import IntArray, StoryDataset
 from fabula.models.build import build
 from fabula.models.io import Checkpoint, load, save
@@ -24,7 +23,6 @@ from fabula.models.slds import SLDS
 from fabula.training.learner import Learner
 from fabula.training.losses import elbo
 from fabula.training.recipe import ObjectiveSettings, Recipe
-from fabula.training.tags import fit_tags
 
 
 class CorpusLearner(Learner):
@@ -46,7 +44,6 @@ class CorpusLearner(Learner):
         self.valid_stories = StoryDataset(corpus.split("valid"), device)
         self.labelled = labelled_rows(len(self.train_stories), recipe.objective)
         hide_tags(self.train_stories, self.labelled)
-        hide_factors(self.train_stories, recipe)
         self.half = recipe.train.precision == "bfloat16" and device.type == "cuda"
         self.people = People.count(corpus.split("train"), corpus.vocabulary)
 
@@ -79,13 +76,11 @@ class CorpusLearner(Learner):
         return self.total(terms, step, per_epoch), torch.stack([value.detach().double().mean() for value in terms])
 
     def total(self, terms: Terms, step: int, per_epoch: int) -> Tensor:
-        """The loss of the terms, with the labelled stories that are read again and the sparse word weights."""
+        """The loss of the terms, with the labelled stories that are read again."""
         settings, model = self.recipe.objective, self.model.latent
         loss = elbo.loss(terms, settings, min(1.0, (step + 1) / max(1.0, settings.kl_warmup * per_epoch)))
         if model is not None and settings.labelled_per_step:
             loss = loss - settings.alpha * self.log_q_of_labelled(model, step)
-        if model is not None and settings.valence_penalty:
-            loss = loss + settings.valence_penalty * model.recognition.valence.free.weight.abs().sum()
         return loss
 
     def log_q_of_labelled(self, model: SLDS, step: int) -> Tensor:
@@ -95,7 +90,7 @@ class CorpusLearner(Learner):
         batch = self.train_stories.batch(rows)
         with torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self.half):
             evidence = model.evidence(batch)
-        return elbo.log_q_of(evidence, batch.S, model.open_states(batch.S)).mean()
+        return elbo.log_q_of(evidence, batch.S).mean()
 
     @torch.no_grad()
     def validate(self) -> tuple[float, dict[str, float]]:
@@ -130,16 +125,8 @@ class CorpusLearner(Learner):
     def save(self, out: Path, figures: dict[str, Any], weights: dict[str, Tensor]) -> None:
         save(out, self.checkpoint(figures), weights=weights)
 
-    def finish(self, out: Path) -> bool:
-        """Load the weights that were kept; where tags come from words alone, fit q(S | X) to the labels."""
+    def finish(self, out: Path) -> None:
         self.model.load_state_dict(load(out, self.device).model.state_dict())
-        model = self.model.latent
-        if model is None or self.recipe.model.recognition.tags != "words":
-            return False
-        self.model.eval()
-        words, seed = self.corpus.vocabulary.words, self.recipe.train.seed
-        fit_tags(model, self.train_stories, self.labelled, words, seed)
-        return True
 
 
 def labelled_rows(n: int, objective: ObjectiveSettings) -> IntArray:
@@ -156,21 +143,3 @@ def hide_tags(dataset: StoryDataset, labelled: IntArray) -> None:
     seen[labelled] = True
     of_sentence = torch.from_numpy(np.repeat(seen, dataset.sentences)).to(dataset.device)
     dataset.tags[:-1] = torch.where(of_sentence, dataset.tags[:-1], torch.full_like(dataset.tags[:-1], UNKNOWN))
-
-
-def hide_factors(dataset: StoryDataset, recipe: Recipe) -> None:
-    """Forget the values of single factors: of each, in all stories but the share that the objective names."""
-    objective, sizes = recipe.objective, recipe.model.dynamics.sizes
-    if not objective.factor_shares:
-        return
-    shares = [float(share) for share in objective.factor_shares.split(",")]
-    if len(shares) != len(sizes):
-        message = "objective.factor_shares needs a share for each of model.dynamics.factors"
-        raise UserError(message, field="factor_shares")
-    space = StateSpace(tuple(Factor(str(f), tuple(map(str, range(n)))) for f, n in enumerate(sizes)))
-    values, rng = space.decode(dataset.tags[:-1].cpu().numpy()), np.random.default_rng([objective.label_seed, 1])
-    for f, share in enumerate(shares):
-        seen = np.zeros(len(dataset), dtype=bool)
-        seen[rng.permutation(len(dataset))[: round(share * len(dataset))]] = True
-        values[~np.repeat(seen, dataset.sentences), f] = UNKNOWN
-    dataset.tags[:-1] = torch.from_numpy(space.number(values)).to(dataset.device)

@@ -56,9 +56,8 @@ class Learner(ABC):
     def save(self, out: Path, figures: dict[str, Any], weights: dict[str, Tensor]) -> None:
         """Write the model as it is used."""
 
-    def finish(self, out: Path) -> bool:
-        """Put the weights that were kept into the network; returns whether it is to be saved again."""
-        return False
+    def finish(self, out: Path) -> None:  # noqa: B027 (those of an adapter are there already)
+        """Put the weights that were kept into the network."""
 
 
 def batches_of_like_lengths(

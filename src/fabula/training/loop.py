@@ -245,8 +245,6 @@ class Run:
     def finish(self) -> None:
         """Put the weights that were kept into the network."""
         self.processes.wait()
-        changed = self.learner.finish(self.out)
+        self.learner.finish(self.out)
         self.network.eval()
-        self.processes.wait()  # until all have read what may now be replaced
-        if changed and self.processes.first:
-            self.learner.save(self.out, self.best(), dict(self.network.state_dict()))
+        self.processes.wait()  # until all have read the weights

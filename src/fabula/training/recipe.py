@@ -29,16 +29,12 @@ class ObjectiveSettings:
     """Of the Gumbel-Softmax. The authors' code: 1."""
     labelled: float = 1.0
     """Share of stories whose tags are seen. The paper: 1, 0.01, 0.1, 0.25, 0.5."""
-    factor_shares: str = ""
-    """Share of stories in which each factor of the state is seen, such as "1,0.01"; empty: all. Ours."""
     label_seed: int = 0
     """Draws which stories are labelled."""
     alpha: float = 1.0
     """Weight of log q(S_i) where labelled. The paper: 1."""
     labelled_per_step: int = 0
     """Labelled stories read again at every step for the log q(S_i) term alone; for small shares. Ours."""
-    valence_penalty: float = 0.0
-    """Weight of the absolute value of each word's free weight towards a tag, which keeps them sparse. Ours."""
     clamp_tags: bool = True
     """Whether labelled tags also enter p(Z, S) (the paper), or teach q(S | X) alone and S stays summed out."""
     posterior: Literal["filtering", "smoothing"] = "filtering"
@@ -54,11 +50,9 @@ class ObjectiveSettings:
 
     def __post_init__(self) -> None:
         positive(self, "temperature")
-        not_negative(self, "label_seed", "alpha", "labelled_per_step", "valence_penalty", "target_kl", "kl_weight")
+        not_negative(self, "label_seed", "alpha", "labelled_per_step", "target_kl", "kl_weight")
         not_negative(self, "kl_warmup")
         shares(self, "evidence_dropout")
-        if self.factor_shares and self.kind != "collapsed":
-            raise ValueError("factor_shares needs the collapsed objective: the paper's samples whole states")
         if not 0 <= self.labelled <= 1:
             raise ValueError(f"labelled must be between 0 and 1, not {self.labelled}")
         if self.labelled_per_step and not self.labelled:

@@ -132,12 +132,19 @@ def save(folder: Path, checkpoint: Checkpoint, *, weights: dict[str, Tensor] | N
             stale.unlink()
 
 
+REMOVED = (("language", "state_bias", False), ("recognition", "tags", "sentence"))
+"""Settings that changed a model's weights, with the value under which a checkpoint still opens."""
+
+
 def load_whole(folder: Path, device: torch.device | str) -> Checkpoint:
     """A checkpoint with all of its weights; one that is damaged, altered or of another version is a `UserError`."""
     config = read_config(folder)
     state: dict[str, Tensor] = {}
     try:
         settings = parse(ModelSettings, config["recipe"]["model"], "model", ignore_unknown=True)
+        for part, key, off in REMOVED:
+            if config["recipe"]["model"].get(part, {}).get(key, off) != off:
+                raise UserError(f"the checkpoint {folder} needs model.{part}.{key}, which Fabula no longer has")
         vocabulary = Vocabulary.from_json(read_bytes(folder / "vocabulary.json", config.get("vocabulary")).decode())
         labels = tuple(config["labels"])
         for name, entry in config["weights"].items():

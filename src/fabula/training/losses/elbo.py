@@ -13,7 +13,7 @@ Collapsed:  q(Z | X) without S, and S summed out by one forward recursion:
 from __future__ import annotations
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -21,7 +21,6 @@ from fabula.corpus.states import UNKNOWN
 from fabula.models.batch import Batch
 from fabula.models.protocol import Model, Terms
 from fabula.models.recognition import Evidence
-from fabula.models.scaffold import clamp
 from fabula.models.slds import SLDS
 from fabula.training.recipe import ObjectiveSettings
 
@@ -62,8 +61,6 @@ def terms(
         weights = evidence.log_q_S.exp()
         weights = weights.detach() if settings.labelled else weights
         s = torch.where((seen >= 0).unsqueeze(-1), model.one_hot(seen), weights)
-        partly = (seen < UNKNOWN).unsqueeze(-1)
-        s = torch.where(partly, clamp(weights.clamp(min=1e-30).log(), model.open_states(seen)).softmax(-1), s)
         if posterior == "switching":
             s = gumbel_softmax(evidence.log_q_S, 1.0, True, generator).detach().round()
     noise = model.noise_for(batch, generator)
@@ -77,7 +74,7 @@ def terms(
         log_p_S = model.scaffold.log_prob(S, present).masked_fill(~labelled, 0.0)
         return Terms(log_p_X, draw.kl, kl_S, log_p_S, log_q_of(evidence, S))
     kl_Z = draw.log_q - model.log_p_Z(draw.Z, batch, seen)
-    return Terms(log_p_X, kl_Z, zero, zero, log_q_of(evidence, S, model.open_states(S)))
+    return Terms(log_p_X, kl_Z, zero, zero, log_q_of(evidence, S))
 
 
 def loss(terms: Terms, settings: ObjectiveSettings, rise: float) -> Float[Tensor, ""]:
@@ -98,13 +95,9 @@ def kl_of_tags(model: SLDS, evidence: Evidence, s: Float[Tensor, "batch sent sta
     return (kl * batch.present).sum(-1)
 
 
-def log_q_of(
-    evidence: Evidence, S: Int[Tensor, "batch sent"], allowed: Bool[Tensor, "batch sent state"] | None = None
-) -> Float[Tensor, " batch"]:
-    """sum_i log q(S_i | X) over the known tags; with `allowed`, of the known factors where others are not."""
+def log_q_of(evidence: Evidence, S: Int[Tensor, "batch sent"]) -> Float[Tensor, " batch"]:
+    """sum_i log q(S_i | X) over the known tags."""
     chosen = evidence.log_q_S.gather(-1, S.clamp(min=0).unsqueeze(-1)).squeeze(-1)
-    if allowed is not None:
-        chosen = torch.where(S < UNKNOWN, clamp(evidence.log_q_S, allowed).logsumexp(-1), chosen)
     return (chosen * (S != UNKNOWN)).sum(-1)
 
 
