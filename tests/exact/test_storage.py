@@ -92,5 +92,5 @@ def test_a_removed_setting_is_ignored_only_where_it_was_off(tmp_path: Path, valu
     if opens:
         load(tmp_path)
     else:
-        with pytest.raises(UserError, match="needs model.language.state_bias, which Fabula no longer has"):
+        with pytest.raises(UserError, match=r"needs model\.language\.state_bias, which Fabula no longer has"):
             load(tmp_path)

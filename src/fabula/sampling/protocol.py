@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 DEFAULT = "smc"
 ALIASES = {"bridge": "smc"}
 """Names of samplers until version 0.2, accepted for one more version."""
+REMOVED = (("guide", 0.0),)
+"""Settings that samplers no longer have, with the value at which a model's config.json may still name them."""
 GROUP = "fabula.samplers"
 Defaults = Mapping[str, Mapping[str, Any]]
 """Settings by sampler that a model prefers (`models/defaults.py`)."""
@@ -117,8 +119,9 @@ def able_samplers(has_latent: bool, reads_ahead: bool) -> list[Sampler]:
 def settings_for(sampler: Sampler, defaults: Defaults, chosen: Mapping[str, Any]) -> FillSettings:
     """A sampler's settings: what a person chose, else the model's defaults, else the sampler's."""
     values = {key: value for key, value in chosen.items() if value is not None}
-    preferred = {ALIASES.get(name, name): settings for name, settings in defaults.items()}
-    return choose(sampler.name, sampler.settings, {**preferred.get(sampler.name, {}), **values})
+    preferred = {ALIASES.get(name, name): settings for name, settings in defaults.items()}.get(sampler.name, {})
+    kept = {key: value for key, value in preferred.items() if (key, value) not in REMOVED}
+    return choose(sampler.name, sampler.settings, {**kept, **values})
 
 
 def shown_settings(sampler: Sampler, defaults: Defaults) -> dict[str, Any]:

@@ -213,10 +213,6 @@ class SMCSettings(RuledSettings, TaggedSettings):
         0.0, "what a written sentence costs in weights and ranking when its tagger does not give it the tag asked for",
         at_least=0, plain=0.0,
     )  # fmt: skip
-    guide: float = setting(
-        0.0, "how much the critic's value of the story so far weighs, while more is to be written; 0: it ranks only",
-        at_least=0, plain=0.0,
-    )  # fmt: skip
     correct: bool = setting(False, "whether weights undo the truncation, so that the target is p itself", doors=())
     resample_below: float = setting(0.5, "share of effective particles below which they are resampled", doors=())
 

@@ -38,7 +38,7 @@ from fabula.sampling.rules import WordRules
 from fabula.sampling.samples import Diagnostics, Rounds, SampledStories
 from fabula.sampling.settings import SMCSettings, TagSource
 from fabula.sampling.tags import infer_tags, tags_to_write
-from fabula.sampling.weights import guided_here, next_given, rank, twisted, weigh
+from fabula.sampling.weights import next_given, rank, twisted, weigh
 
 FIRST = 5
 """Of the particles, one in so many is in the first group."""
@@ -165,7 +165,7 @@ def draw_groups(
 
 def weighed(model: Model, blanks: InfillBatch, settings: SMCSettings, i: int, following: Tensor) -> Tensor:
     """The stories whose weights sentence i changes."""
-    changed = blanks.given[:, i] | twisted(blanks, settings, i, following) | guided_here(blanks, settings, i)
+    changed = blanks.given[:, i] | twisted(blanks, settings, i, following)
     if settings.arc_weight and model.tagger is not None:
         changed = changed | (blanks.missing[:, i] & ~blanks.allowed[:, i].all(1).cpu())
     return changed

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from fabula.corpus.states import UNKNOWN
 from fabula.corpus.taggers.protocol import misses
-from fabula.models.critic import WINDOW, Critic
+from fabula.models.critic import Critic
 from fabula.models.gaussian import Potential
 from fabula.models.protocol import Model
 from fabula.sampling.batch import InfillBatch
@@ -35,28 +35,17 @@ def weigh(
     log_w = log_w + torch.where(missing, written, 0.0)
     log_w = log_w - settings.arc_weight * off_the_arc(model, settings, particles, blanks, [i])
     twist = particles.twist.masked_fill(given, 0.0)
-    here, guided = twisted(blanks, settings, i, following), guided_here(blanks, settings, i)
-    if (here | guided).any():
-        expected = torch.zeros_like(log_w)
-        if here.any():
-            ahead = settings.twist_weight * log_p_next(model, particles, blanks, following)
-            expected = expected + torch.where(here.to(device), ahead, 0.0)
-        if guided.any():
-            value = settings.guide * value_so_far(critic_of(model), particles, i)
-            expected = expected + torch.where(guided.to(device), value, 0.0)
-        log_w = log_w + torch.where((here | guided).to(device), expected - twist, 0.0)
-        twist = torch.where((here | guided).to(device), expected, twist)
+    here = twisted(blanks, settings, i, following).to(device)
+    if here.any():
+        ahead = settings.twist_weight * log_p_next(model, particles, blanks, following)
+        log_w = log_w + torch.where(here, ahead - twist, 0.0)
+        twist = torch.where(here, ahead, twist)
     return particles._replace(log_w=log_w, twist=twist)
 
 
 def twisted(blanks: InfillBatch, settings: SMCSettings, i: int, following: Integers) -> Flags:
     """Only where more is to be written before the given sentence: where that comes next it weighs anyway."""
     return blanks.missing[:, i] & (following > i + 1) & (settings.twist_weight > 0)
-
-
-def guided_here(blanks: InfillBatch, settings: SMCSettings, i: int) -> Flags:
-    """Where the critic weighs the story so far: not after the last written sentence, it judges the whole soon."""
-    return blanks.missing[:, i] & blanks.missing[:, i + 1 :].any(1) & (settings.guide > 0)
 
 
 def off_the_arc(
@@ -81,12 +70,6 @@ def words_of(particles: Particles, places: slice, rows: Tensor | slice = slice(N
     return [
         [sentence[: max(n - 1, 0)] for sentence, n in zip(*row, strict=True)] for row in zip(X, lengths, strict=True)
     ]
-
-
-def value_so_far(critic: Critic, particles: Particles, i: int) -> PerStory:
-    """The critic's value of the last sentences up to i."""
-    stories = words_of(particles, slice(max(0, i + 1 - WINDOW), i + 1))
-    return critic.values(stories)[:, -1].to(particles.X.device)
 
 
 def next_given(blanks: InfillBatch) -> Int[Tensor, "story sent"]:
