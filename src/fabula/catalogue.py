@@ -33,13 +33,11 @@ def models_fault() -> str | None:
 
 
 def installed() -> dict[str, Path]:
-    """Every model that has a name, with its folder; `default` is the packaged one, else what `fabula demo` trains."""
+    """Every model that has a name, with its folder; a packaged one comes before the user's of the same name."""
     folders: dict[str, Path] = {}
     for root in (PACKAGED, models_folder()):
         for config in sorted(root.glob("*/config.json")):
             folders.setdefault(config.parent.name, config.parent)
-    if "default" not in folders and "demo" in folders:
-        folders["default"] = folders["demo"]
     return folders
 
 
@@ -52,8 +50,7 @@ def find(name_or_path: str | Path) -> Path:
         return Path(name_or_path)
     why = f"; {fault}" if (fault := models_fault()) else ""
     if name == "default":
-        advice = "run `fabula demo` to train the toy model, or name a checkpoint's folder"
-        raise UserError(f"no model is installed: {advice}{why}")
+        raise UserError(f"no model is installed: name a checkpoint's folder{why}")
     have = f"; installed: {', '.join(folders)}" if folders else ""
     raise UserError(f"no model and no folder is called {name!r}{have}{why}", field="model")
 

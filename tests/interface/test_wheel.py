@@ -81,7 +81,7 @@ def test_the_wheel_holds_every_file_of_the_package(wheel: Path) -> None:
     expected = {f"fabula/{name}" for name in known if (package / name).exists()}
     packed = set(zipfile.ZipFile(wheel).namelist())
     assert expected <= packed
-    assert {"fabula/py.typed", "fabula/data/toy.toml", "fabula/data/toy_grammar.toml"} <= packed
+    assert {"fabula/py.typed", "fabula/data/toy_grammar.toml"} <= packed
     assert not [name for name in packed if name.startswith(("tests", "recipes", "docs", "benchmarks"))]
 
 

@@ -25,7 +25,7 @@ COMMANDS = {
     "tag": "say the arc of a story",
     "score": "say how probable a story is",
     "models": "list the installed models",
-    "demo": "fill in a story; trains a toy model first where none is installed",
+    "demo": "fill in a story",
 }
 """The files of this folder with what the help says of each, in its order; they are imported when they are needed."""
 

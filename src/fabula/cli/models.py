@@ -42,7 +42,7 @@ def run(args: argparse.Namespace) -> int:
         print()
         return 0
     if not models:
-        print(f"no model is installed (looked in the package and in {models_folder()}); `fabula demo` trains a toy one")
+        print(f"no model is installed (looked in the package and in {models_folder()})")
         return 0
     for model in models:
         print(_line(model))
