@@ -8,9 +8,10 @@ A package declares one as an entry point, so that it is found without being impo
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from importlib.metadata import entry_points
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from fabula.errors import UserError
 
@@ -23,6 +24,7 @@ class Registry(Generic[T]):
     def __init__(self, group: str, noun: str) -> None:
         self.group, self.noun = group, noun
         self.implementations: dict[str, T] = {}
+        self.loaded = False
 
     def register(self, name: str) -> Callable[[T], T]:
         """A decorator that registers what it decorates; a name is given once."""
@@ -33,6 +35,17 @@ class Registry(Generic[T]):
             return implementation
 
         return keep
+
+    def load_all(self, add: Callable[[Any], object]) -> dict[str, T]:
+        """All implementations; `add` is given, once, what each package declares, and a broken one is a warning."""
+        entries = () if self.loaded else entry_points(group=self.group)
+        self.loaded = True
+        for entry in entries:
+            try:
+                add(entry.load())
+            except Exception as error:  # another package's mistake must not take the whole command line down
+                warnings.warn(f"the {self.noun} {entry.name} of {entry.value} cannot be loaded: {error}", stacklevel=2)
+        return self.implementations
 
     def names(self) -> tuple[str, ...]:
         """All names, those registered in code first."""

@@ -14,8 +14,7 @@ import pytest
 import fabula
 from fabula.cli import main
 from fabula.errors import UserError
-from fabula.sampling import protocol
-from fabula.sampling.protocol import samplers
+from fabula.sampling.protocol import SAMPLERS, samplers
 from fabula.sampling.settings import GibbsSettings, RerankSettings, SMCSettings, choose
 
 STORY = ["Mia's car would not start.", None, None, "Mia made it to work on time."]
@@ -34,8 +33,8 @@ def test_a_sampler_that_cannot_be_loaded_is_a_warning_and_all_others_stay(monkey
         def load(self) -> None:
             raise ImportError("no module named nonsense")
 
-    monkeypatch.setattr(protocol, "entry_points", lambda group: [Broken()])
-    protocol._load_entry_points.cache_clear()
+    monkeypatch.setattr("fabula.registry.entry_points", lambda group: [Broken()])
+    monkeypatch.setattr(SAMPLERS, "loaded", False)
     with pytest.warns(UserWarning, match="broken cannot be loaded"):
         assert list(samplers()) == ["smc", "gibbs", "rerank"]
 

@@ -63,19 +63,17 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         (tmp_path / name).write_text(code)
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.chdir(tmp_path)
-    protocol._load_entry_points.cache_clear()
+    protocol.SAMPLERS.loaded = False
     yield tmp_path
     for registry in REGISTRIES:
         for name in groups[registry.group]:
             registry.implementations.pop(name, None)
-    for name in groups[protocol.GROUP]:
-        protocol._registered.pop(name, None)
     for name in files():
         sys.modules.pop(name.removesuffix(".py"), None)
-    protocol._load_entry_points.cache_clear()
+    protocol.SAMPLERS.loaded = False
 
 
-REGISTRIES = (MODELS, TAGGERS, MEASURES)
+REGISTRIES = (MODELS, TAGGERS, MEASURES, protocol.SAMPLERS)
 
 
 def commands(section: str) -> Iterator[list[str]]:

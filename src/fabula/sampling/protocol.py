@@ -12,14 +12,12 @@ sampler's file should import it inside `run`: the command line loads all sampler
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping, Sequence
-from functools import cache
 from importlib import import_module
-from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 from fabula.errors import UserError
+from fabula.registry import Registry
 from fabula.sampling.settings import FillSettings, GibbsSettings, RerankSettings, SMCSettings, choose, offered
 
 if TYPE_CHECKING:
@@ -36,7 +34,6 @@ ALIASES = {"bridge": "smc"}
 """Names of samplers until version 0.2, accepted for one more version."""
 REMOVED = (("guide", 0.0),)
 """Settings that samplers no longer have, with the value at which a model's config.json may still name them."""
-GROUP = "fabula.samplers"
 Defaults = Mapping[str, Mapping[str, Any]]
 """Settings by sampler that a model prefers (`models/defaults.py`)."""
 RunsOn = Literal["latent", "no latent", "looks ahead", "any"]
@@ -74,31 +71,21 @@ class Sampler(Protocol):
         """
 
 
-_registered: dict[str, Sampler] = {}
+SAMPLERS: Registry[Sampler] = Registry("fabula.samplers", "sampler")
 
 
 def register_sampler(sampler: Sampler) -> Sampler:
     """Make a sampler known under its name; a second one of the same name or settings class is refused."""
-    for other in _registered.values():
-        if other.name == sampler.name or other.settings is sampler.settings:
-            raise ValueError(f"the sampler {other.name} has this name or this settings class already")
-    sampler.settings.sampler = _registered[sampler.name] = sampler
+    for other in SAMPLERS.implementations.values():
+        if other.settings is sampler.settings:
+            raise ValueError(f"the sampler {other.name} has this settings class already")
+    sampler.settings.sampler = SAMPLERS.register(sampler.name)(sampler)
     return sampler
 
 
 def samplers() -> dict[str, Sampler]:
     """Every registered sampler by name: those of this file first, then those of installed packages."""
-    _load_entry_points()
-    return _registered
-
-
-@cache
-def _load_entry_points() -> None:
-    for entry in entry_points(group=GROUP):
-        try:
-            register_sampler(entry.load()())
-        except Exception as error:  # another package's mistake must not take the whole command line down
-            warnings.warn(f"the sampler {entry.name} of {entry.value} cannot be loaded: {error}", stacklevel=2)
+    return SAMPLERS.load_all(lambda cls: register_sampler(cls()))
 
 
 def sampler_named(name: object) -> Sampler:

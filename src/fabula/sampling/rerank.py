@@ -67,42 +67,36 @@ def write_joined(
 
     A written sentence ends after its first word that ends one (`. ! ?`), with the quotation closed if one is open; near
     the limit such a word is forced. Given words are read in their places, without their inner `<eos>`.
-    All rows take a word at a time, each at its own place of its own story; a row whose story is told leaves, and only
-    rows that are free to choose look for a word in the whole vocabulary.
+    All rows take a word at a time, each at its place of its story; rows whose story is complete leave.
     """
-    rows, N, W = blanks.X.shape
-    V, device = len(rules.anywhere), blanks.device
+    (rows, N, W), device = blanks.X.shape, blanks.device
     present, missing = blanks.present.to(device), blanks.missing.to(device)
     memory, state = model.encode(torch.full_like(blanks.lengths, UNKNOWN) if S is None else S, present)
     width = max(W, decoding.max_words + 1)
     X = torch.nn.functional.pad(blanks.X, (0, width - W))
     log_p, log_q = (torch.zeros(rows, N, device=device) for _ in range(2))
-    no_end = rules.anywhere.clone()
-    no_end[EOS] = float("-inf")
-    allowed = torch.stack([no_end, rules.first, rules.ending])
+    opening = torch.nn.functional.pad(blanks.opening, (0, width - blanks.opening.shape[2]))
+    allowed = _allowed_words(rules)
     here = torch.arange(rows, device=device)
     last = present.sum(1) - 1
     i, t, quotes = (torch.zeros_like(here) for _ in range(3))
     previous = torch.full_like(here, BOS)
     done, closing, ended = (torch.zeros_like(here, dtype=torch.bool) for _ in range(3))
-    while True:
+    while len(here):
         logits, state = model.write(previous[:, None], memory, present, state)
-        scores = logits[:, 0, :V].float()
+        scores = logits[:, 0, : len(rules.anywhere)].float()
         written_here = missing[here, i]
         word, log_q_word = X[here, i, t], torch.zeros(len(here), device=device)
         word = torch.where(written_here, torch.where(closing, rules.quote, EOS), word)
         free = written_here & ~closing & ~ended & ~done
-        if blanks.opening.shape[2]:
-            opening = blanks.opening[here, i, t.clamp(max=blanks.opening.shape[2] - 1)]
-            begun = free & (t < blanks.opening.shape[2]) & (opening != PAD)
-            word, free = torch.where(begun, opening, word), free & ~begun
+        begun = free & (opening[here, i, t] != PAD)
+        word, free = torch.where(begun, opening[here, i, t], word), free & ~begun
         who = free.nonzero().squeeze(1)
         if len(who):
             rule = (t[who] == 0) + 2 * (t[who] >= decoding.max_words - 2)
             drawn = uniform[here[who], i[who], t[who]]
             word[who], log_q_word[who] = choose(scores[who] + allowed[rule], decoding, drawn)
-        log_p_word = scores.gather(1, word[:, None]).squeeze(1) - scores.logsumexp(-1)
-        log_p[here, i] += log_p_word.masked_fill(done, 0.0)
+        log_p[here, i] += (scores.gather(1, word[:, None]).squeeze(1) - scores.logsumexp(-1)).masked_fill(done, 0.0)
         log_q[here, i] += log_q_word
         X[here, i, t] = torch.where(done, X[here, i, t], word)
         t, previous = t + (~done).long(), word
@@ -116,14 +110,18 @@ def write_joined(
         done = done | (whole & (i == last))
         onward = whole & (i < last)
         X[here, i, t.clamp(max=width - 1)] = torch.where(onward, EOS, X[here, i, t.clamp(max=width - 1)])
-        i, t = i + onward.long(), t.masked_fill(onward, 0)
-        quotes = quotes.masked_fill(onward, 0)
+        i, t, quotes = i + onward.long(), t.masked_fill(onward, 0), quotes.masked_fill(onward, 0)
         on = (~done).nonzero().squeeze(1)
-        if not len(on):
-            break
         # Copying what stays costs something too: rows leave in eighths.
         if len(on) <= 7 * len(here) // 8:
             here, last, i, t, quotes, previous = (x[on] for x in (here, last, i, t, quotes, previous))
             done, closing, ended = done[on], closing[on], ended[on]
             memory, present, state = memory[on], present[on], state[:, on].contiguous()
     return Written(X, (X != PAD).sum(2), log_p, log_q)
+
+
+def _allowed_words(rules: WordRules) -> Float[Tensor, "rule vocab"]:
+    """What is added to the scores inside a sentence, at its first word, and where it must end."""
+    no_end = rules.anywhere.clone()
+    no_end[EOS] = float("-inf")
+    return torch.stack([no_end, rules.first, rules.ending])
