@@ -19,7 +19,7 @@ from fabula.models.decoders.network import Network
 from fabula.models.decoders.rows import FREE, row
 from fabula.models.decoders.transformer import Sizes
 from fabula.models.io.pretrained import ABOUT_CRITIC, load_adapter, load_critic
-from fabula.training.critic import CriticLearner, CriticNetwork, cloze_pairs, pairs_of
+from fabula.training.critic import CriticLearner, CriticNetwork, cloze_pairs
 from fabula.training.loop import train_adapter
 from fabula.training.losses.critic import Pair, pair_loss
 from fabula.training.recipe import CriticRecipe
@@ -88,7 +88,7 @@ def test_the_product_reads_what_training_read(critic: Critic, recipe: CriticReci
     network = CriticNetwork(recipe, file).eval()
     for name, p in network.named_parameters():
         p.data.copy_(adapter.tensors[name.removeprefix("transformer.")])
-    sizes = adapter.config.sizes(Sizes.of(file.metadata))
+    sizes = Sizes.of(file.metadata)
     weights = dict(fuse(adapter.merge(file.tensors), sizes, eight_bit=False))
     exact = Critic(Network(sizes, weights), critic.tokenizer)
     ids = critic.tokenizer.encode_all(GOOD)
@@ -135,18 +135,6 @@ def test_training_learns_to_tell_them_apart(recipe: CriticRecipe, data: Path, ba
     assert good.whole > 0 > bad.whole
     assert min(range(5), key=bad.lines.__getitem__) == 2  # the line that breaks it
     assert (critic.ending, critic.density) == (recipe.ending, recipe.density)
-
-
-def test_kinds_can_be_left_out(recipe: CriticRecipe, data: Path, base: Path) -> None:
-    from dataclasses import replace
-
-    from fabula.models.decoders.tokenizer import SubwordTokenizer
-
-    encode = SubwordTokenizer.from_metadata(read_gguf(base).metadata)
-    assert {pair.kind for pair in pairs_of(recipe, data, encode)} == {"toy", "corrupted"}
-    assert {pair.kind for pair in pairs_of(replace(recipe, without="toy"), data, encode)} == {"corrupted"}
-    with pytest.raises(UserError, match="nothing for a critic to learn from"):
-        pairs_of(replace(recipe, without="toy corrupted"), data, encode)
 
 
 def test_wrong_endings_of_the_cloze_test(tmp_path: Path) -> None:

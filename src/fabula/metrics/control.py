@@ -57,9 +57,7 @@ def write_along(
     S: Int[Tensor, "batch sent"],
     *,
     top_k: int = 15,
-    temperature: float = 1.0,
     seed: int = 0,
-    max_words: int = 30,
     piece: int = 512,
 ) -> list[list[str]]:
     """A story for each row of tags, as English sentences: Z from the dynamics alone (SLDS), or p(X | S) (S2S)."""
@@ -67,7 +65,7 @@ def write_along(
         raise UserError("control is measured on a model that tags steer: SLDS or S2S", field="model")
     device = str(next(model.parameters()).device)
     rules = WordRules.of(WordTokenizer(vocabulary), device)
-    decoding = DecodingConfig(top_k=top_k, temperature=temperature, max_words=max_words)
+    decoding = DecodingConfig(top_k=top_k, temperature=1.0, max_words=30)
     stories: list[list[str]] = []
     generator = torch.Generator(device).manual_seed(seed)
     for start in range(0, len(S), piece):

@@ -46,21 +46,17 @@ WARMUP = 0.05
 def pairs_of(recipe: CriticRecipe, data: Path, encode: SubwordTokenizer) -> list[Pair]:
     """Corruptions of train.csv, the stories in negatives*.jsonl and the wrong endings of cloze_valid.csv."""
     people = read_text(data / "train.csv")
-    rng, without = random.Random(recipe.seed), recipe.without.split()
+    rng = random.Random(recipe.seed)
     texts: list[Pair] = []
     for file in sorted(data.glob("negatives*.jsonl")):
         for line in file.read_text(encoding="utf-8").splitlines():
             negative = json.loads(line)
             texts.append(Pair(people[negative["of"]], negative["sentences"], negative["first"], negative["kind"]))
-    if "corrupted" not in without:
-        corrupt = Corrupter(people, rng)
-        for number in rng.sample(range(len(people)), min(CORRUPTED, len(people))):
-            texts.append(Pair(people[number], *corrupt(people[number]), "corrupted"))
+    corrupt = Corrupter(people, rng)
+    for number in rng.sample(range(len(people)), min(CORRUPTED, len(people))):
+        texts.append(Pair(people[number], *corrupt(people[number]), "corrupted"))
     if (data / "cloze_valid.csv").is_file():
         texts += cloze_pairs(data / "cloze_valid.csv") * CLOZE
-    texts = [pair for pair in texts if pair.kind not in without]
-    if not texts:
-        raise UserError(f"{data}: nothing for a critic to learn from", field="data")
     sentences = [sentence for pair in texts for sentence in (*pair.good, *pair.bad)]
     ids = iter([tokens[:WORDS] for tokens in encode.encode_all(sentences)])
     return [Pair([next(ids) for _ in p.good], [next(ids) for _ in p.bad], p.first, p.kind) for p in texts]
@@ -112,7 +108,7 @@ class CriticNetwork(nn.Module):
 
     def __init__(self, recipe: CriticRecipe, file: GGUF) -> None:
         super().__init__()
-        self.transformer = Transformer(file, recipe.rank, recipe.scale, SPECIALS, recipe.layers or None)
+        self.transformer = Transformer(file, recipe.rank, recipe.scale, SPECIALS)
         self.critic = nn.Linear(self.transformer.sizes.width, 1)
         nn.init.zeros_(self.critic.weight)
 
@@ -212,7 +208,7 @@ class CriticLearner(AdapterLearner):
         return [round(value / max(1, len(stories)), 3) for value in total.tolist()]
 
     def save(self, out: Path, figures: dict[str, Any], weights: dict[str, Tensor]) -> None:
-        self.save_adapter(out, weights, labels=("free",), tagger="none", layers=self.recipe.layers, critic=True)
+        self.save_adapter(out, weights, labels=("free",), tagger="none", critic=True)
         measured = {"pairs": len(self.pairs), **self.measured}
         record = {"recipe": self.recipe.to_dict(), "figures": measured, "people": self.mean_values()}
         write_file(out / ABOUT_CRITIC, (json.dumps(record, indent=1) + "\n").encode())

@@ -202,10 +202,6 @@ class CriticRecipe(AdapterRecipe):
 
     kind: str = "critic"
     rank: int = 8
-    layers: int = 0
-    """Layers of the base that are used, from the first; 0: all."""
-    without: str = ""
-    """Kinds of negatives that are left out, with blanks between: corrupted, cloze, and those of the data."""
     share: float = 1.0
     """Share of the pairs that is used."""
     readings: int = 0
@@ -218,7 +214,7 @@ class CriticRecipe(AdapterRecipe):
     def __post_init__(self) -> None:
         super().__post_init__()
         positive(self, "rank", "share")
-        not_negative(self, "layers", "readings")
+        not_negative(self, "readings")
 
 
 ADAPTERS: dict[str, type[AdapterRecipe]] = {

@@ -42,8 +42,6 @@ class AdapterConfig:
     """What the states are the product of, where there are several."""
     specials: int = SPECIALS
     """The base's first tokens, whose vectors are learnt."""
-    layers: int = 0
-    """Layers of the base that are used, from the first; 0: all."""
     critic: bool = False
     """Whether a critic's output map stands beside the adapter."""
     format: int = FORMAT
@@ -55,8 +53,8 @@ class AdapterConfig:
             object.__setattr__(self, "sampling", SAMPLING)
         if self.format != FORMAT:
             raise ValueError(f"format {self.format} is not known")
-        if self.rank < 0 or not self.labels or self.specials != SPECIALS or self.layers < 0:
-            raise ValueError("rank, labels, layers or specials are out of range")
+        if self.rank < 0 or not self.labels or self.specials != SPECIALS:
+            raise ValueError("rank, labels or specials are out of range")
         if self.factors and self.factors[0].labels != self.labels:
             raise ValueError("the first factor has other labels")
 
@@ -67,10 +65,6 @@ class AdapterConfig:
     def tokens(self, vocabulary: int) -> TagTokens:
         """Of tags, for a base of so many tokens."""
         return TagTokens(self.states, vocabulary)
-
-    def sizes(self, base: Sizes) -> Sizes:
-        """Of the network: the base's, or as many of its layers as are used."""
-        return base._replace(layers=min(self.layers or base.layers, base.layers))
 
 
 @dataclass(frozen=True)
@@ -84,7 +78,7 @@ class Adapter:
         """That every tensor is there and fits the base's shape."""
         present = {name: tuple(tensor.shape) for name, tensor in self.tensors.items()}
         further = 0 if self.config.critic else len(self.config.tokens(sizes.vocabulary).names)
-        if present != shapes(self.config.sizes(sizes), self.config.rank, self.config.critic, further):
+        if present != shapes(sizes, self.config.rank, self.config.critic, further):
             raise UserError(f"{path} does not fit the base: its tensors have other names or shapes")
 
     def merge(self, tensors: Mapping[str, Tensor]) -> Merged:

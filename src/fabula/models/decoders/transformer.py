@@ -52,8 +52,6 @@ class AdaptedLinear(nn.Module):
         super().__init__()
         self.register_buffer("weight", weight, persistent=False)
         self.scale = scale
-        self.dropout = 0.0
-        """Share of the adapter's inputs that training leaves out."""
         self.full = rank == 0
         if self.full:
             self.d = nn.Parameter(torch.zeros(weight.shape))
@@ -64,8 +62,7 @@ class AdaptedLinear(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         if self.full:
             return F.linear(x, self.weight + self.d)
-        low = F.linear(F.dropout(x, self.dropout, self.training), self.a)
-        return F.linear(x, self.weight) + F.linear(low * self.scale, self.b)
+        return F.linear(x, self.weight) + F.linear(F.linear(x, self.a) * self.scale, self.b)
 
 
 class Block(nn.Module):
@@ -96,7 +93,7 @@ class Block(nn.Module):
 
 
 class Transformer(nn.Module):
-    """The network, or its first `layers`. The vectors of its first `specials` tokens are learnt anew (a difference).
+    """The network. The vectors of its first `specials` tokens are learnt anew (a difference).
 
     `further` tokens come after the base's vocabulary: they have an input vector each, wholly learnt, and no output.
     """
@@ -104,12 +101,9 @@ class Transformer(nn.Module):
     embedding: Tensor
     norm: Tensor
 
-    def __init__(
-        self, file: GGUF, rank: int, scale: float, specials: int, layers: int | None = None, further: int = 0
-    ) -> None:
+    def __init__(self, file: GGUF, rank: int, scale: float, specials: int, further: int = 0) -> None:
         super().__init__()
         self.sizes = Sizes.of(file.metadata)
-        self.sizes = self.sizes._replace(layers=layers or self.sizes.layers)
         self.blocks = nn.ModuleList(Block(file, i, self.sizes, rank, scale) for i in range(self.sizes.layers))
         self.register_buffer("embedding", file.tensors["token_embd.weight"], persistent=False)
         self.register_buffer("norm", file.tensors["output_norm.weight"], persistent=False)

@@ -74,6 +74,8 @@ def save_adapter(adapter: Adapter, folder: Path) -> None:
 
 def read_adapter_config(folder: Path) -> AdapterConfig:
     content: dict[str, Any] = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
+    if content.pop("layers", 0):
+        raise ValueError("it uses some layers of the base only, which Fabula no longer does")
     factors = StateSpace.from_record(content["factors"]).factors if content.get("factors") else ()
     return AdapterConfig(**{**content, "labels": tuple(content["labels"]), "factors": factors})
 
@@ -213,7 +215,7 @@ def load_network(folder: Path, device: str = "cpu", base: Path | None = None) ->
 
 def _network(adapter: Adapter, base: Base, folder: Path, device: torch.device) -> Network:
     adapter.check(base.sizes, folder)
-    sizes = adapter.config.sizes(base.sizes)
+    sizes = base.sizes
     if device.type == "cpu" and quantised.available():
         key = f"{base.sha256[:16]}-{sha256(folder / WEIGHTS)[:16]}-{adapter.config.scale:g}"
         weights = _eight_bit(adapter, base, sizes, key)
