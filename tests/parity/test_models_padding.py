@@ -30,9 +30,9 @@ SHELF = StoryDataset(stories(), "cpu")
 TOGETHER = SHELF.batch(np.arange(len(LENGTHS)))
 
 
-def made(kind: str, encoder: str = "sentence", tags: str = "sentence") -> Any:
+def made(kind: str, encoder: str = "sentence") -> Any:
     p_next = [[0.6, 0.3, 0.1], [0.2, 0.5, 0.3], [0.3, 0.3, 0.4]]
-    parts: dict[str, Any] = {"language": {"layers": 2}, "recognition": {"encoder": encoder, "tags": tags}}
+    parts: dict[str, Any] = {"language": {"layers": 2}, "recognition": {"encoder": encoder}}
     model = small_model(kind, words=WORDS, p_initial=[0.5, 0.3, 0.2], p_next=p_next, **parts).double()
     return perturbed(model, 0.2).requires_grad_(False)
 
@@ -55,15 +55,7 @@ def one_by_one(figure: Callable[[Batch, slice], tuple[Tensor, ...]]) -> None:
                 torch.testing.assert_close(one, other, rtol=0, atol=1e-11)
 
 
-SLDS_KINDS = pytest.mark.parametrize(
-    ("kind", "encoder", "tags"),
-    [
-        ("slds", "sentence", "sentence"),
-        ("slds", "story", "sentence"),
-        ("slds", "sentence", "words"),
-        ("lds", "story", "sentence"),
-    ],
-)
+SLDS_KINDS = pytest.mark.parametrize(("kind", "encoder"), [("slds", "sentence"), ("slds", "story"), ("lds", "story")])
 
 
 def noise_of(batch: Batch, rows: slice) -> Tensor:
@@ -76,9 +68,9 @@ def noise_of(batch: Batch, rows: slice) -> Tensor:
 
 @SLDS_KINDS
 @pytest.mark.parametrize("posterior", ["filtering", "smoothing", "switching"])
-def test_draws_densities_and_words(kind: str, encoder: str, tags: str, posterior: str) -> None:
+def test_draws_densities_and_words(kind: str, encoder: str, posterior: str) -> None:
     """Evidence, Z with given noise, log q, KL, log p(Z) with S summed out (known tags clamped), log p(X | Z)."""
-    model = made(kind, encoder, tags)
+    model = made(kind, encoder)
 
     def figure(batch: Batch, rows: slice) -> tuple[Tensor, ...]:
         evidence = model.evidence(batch)
