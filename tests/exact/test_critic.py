@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -17,9 +17,10 @@ from fabula.models.decoders.fuse import fuse
 from fabula.models.decoders.gguf import read_gguf
 from fabula.models.decoders.network import Network
 from fabula.models.decoders.rows import FREE, row
+from fabula.models.decoders.tokenizer import SubwordTokenizer
 from fabula.models.decoders.transformer import Sizes
 from fabula.models.io.pretrained import ABOUT_CRITIC, load_adapter, load_critic
-from fabula.training.critic import CriticLearner, CriticNetwork, cloze_pairs
+from fabula.training.critic import CriticLearner, CriticNetwork, cloze_pairs, pairs_of
 from fabula.training.loop import train_adapter
 from fabula.training.losses.critic import Pair, pair_loss
 from fabula.training.recipe import CriticRecipe
@@ -135,6 +136,14 @@ def test_training_learns_to_tell_them_apart(recipe: CriticRecipe, data: Path, ba
     assert good.whole > 0 > bad.whole
     assert min(range(5), key=bad.lines.__getitem__) == 2  # the line that breaks it
     assert (critic.ending, critic.density) == (recipe.ending, recipe.density)
+
+
+def test_kinds_can_be_left_out(recipe: CriticRecipe, data: Path, base: Path) -> None:
+    encode = SubwordTokenizer.from_metadata(read_gguf(base).metadata)
+    assert {pair.kind for pair in pairs_of(recipe, data, encode)} == {"toy", "corrupted"}
+    assert {pair.kind for pair in pairs_of(replace(recipe, without="toy"), data, encode)} == {"corrupted"}
+    with pytest.raises(UserError, match="nothing for a critic to learn from"):
+        pairs_of(replace(recipe, without="toy corrupted"), data, encode)
 
 
 def test_wrong_endings_of_the_cloze_test(tmp_path: Path) -> None:

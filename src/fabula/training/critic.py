@@ -46,17 +46,21 @@ WARMUP = 0.05
 def pairs_of(recipe: CriticRecipe, data: Path, encode: SubwordTokenizer) -> list[Pair]:
     """Corruptions of train.csv, the stories in negatives*.jsonl and the wrong endings of cloze_valid.csv."""
     people = read_text(data / "train.csv")
-    rng = random.Random(recipe.seed)
+    rng, without = random.Random(recipe.seed), recipe.without.split()
     texts: list[Pair] = []
     for file in sorted(data.glob("negatives*.jsonl")):
         for line in file.read_text(encoding="utf-8").splitlines():
             negative = json.loads(line)
             texts.append(Pair(people[negative["of"]], negative["sentences"], negative["first"], negative["kind"]))
-    corrupt = Corrupter(people, rng)
-    for number in rng.sample(range(len(people)), min(CORRUPTED, len(people))):
-        texts.append(Pair(people[number], *corrupt(people[number]), "corrupted"))
+    if "corrupted" not in without:
+        corrupt = Corrupter(people, rng)
+        for number in rng.sample(range(len(people)), min(CORRUPTED, len(people))):
+            texts.append(Pair(people[number], *corrupt(people[number]), "corrupted"))
     if (data / "cloze_valid.csv").is_file():
         texts += cloze_pairs(data / "cloze_valid.csv") * CLOZE
+    texts = [pair for pair in texts if pair.kind not in without]
+    if not texts:
+        raise UserError(f"{data}: nothing for a critic to learn from", field="data")
     sentences = [sentence for pair in texts for sentence in (*pair.good, *pair.bad)]
     ids = iter([tokens[:WORDS] for tokens in encode.encode_all(sentences)])
     return [Pair([next(ids) for _ in p.good], [next(ids) for _ in p.bad], p.first, p.kind) for p in texts]

@@ -202,6 +202,8 @@ class CriticRecipe(AdapterRecipe):
 
     kind: str = "critic"
     rank: int = 8
+    without: str = ""
+    """Kinds of negatives that are left out, with blanks between: corrupted, cloze, and those of the data."""
     share: float = 1.0
     """Share of the pairs that is used."""
     readings: int = 0
