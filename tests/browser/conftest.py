@@ -13,8 +13,7 @@ from desk import WAIT_MS, Desk
 from machinery import Server, Watch
 from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
 
-from fabula.apps.studio.app import create_app
-from fabula.apps.studio.settings import StudioSettings
+from fabula.apps.studio.app import StudioSettings, create_app
 from fabula.corpus.dataset import Corpus
 from fabula.models.io import save
 from fabula.training.loop import train

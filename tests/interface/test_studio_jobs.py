@@ -21,8 +21,7 @@ import pytest
 import fabula
 from fabula.api import StoryModel
 from fabula.apps.serve import jobs
-from fabula.apps.studio.app import create_app
-from fabula.apps.studio.settings import StudioSettings
+from fabula.apps.studio.app import StudioSettings, create_app
 from fabula.apps.web.errors import RefusedError
 from gates import SECONDS, Gate, until
 from own_loop import run_alone

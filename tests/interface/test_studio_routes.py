@@ -12,8 +12,7 @@ import httpx
 import pytest
 
 import fabula
-from fabula.apps.studio.app import create_app
-from fabula.apps.studio.settings import StudioSettings
+from fabula.apps.studio.app import StudioSettings, create_app
 
 STORY = ["Mia's car would not start.", None, "Mia made it to work on time."]
 TOLD = ["Tom was sad.", "Tom was glad."]

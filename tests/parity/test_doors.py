@@ -12,8 +12,7 @@ import httpx
 import pytest
 
 import fabula
-from fabula.apps.studio.app import create_app
-from fabula.apps.studio.settings import StudioSettings
+from fabula.apps.studio.app import StudioSettings, create_app
 from fabula.cli import main
 
 STORY = ["Mia's car would not start.", None, None, "Mia made it to work on time."]

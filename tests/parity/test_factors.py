@@ -14,8 +14,7 @@ import torch
 
 import fabula
 from fabula.api import Narrator
-from fabula.apps.studio.app import create_app
-from fabula.apps.studio.settings import StudioSettings
+from fabula.apps.studio.app import StudioSettings, create_app
 from fabula.cli import main
 from fabula.corpus.states import Factor, StateSpace
 from fabula.models.io import save

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 import schemathesis
 
-from fabula.apps.studio.app import create_app
-from fabula.apps.studio.settings import StudioSettings
+from fabula.apps.studio.app import StudioSettings, create_app
 from schema_requests import ask_everything
 
 

@@ -16,8 +16,7 @@ from typing import Any
 from tqdm import tqdm
 
 from fabula import __version__
-from fabula.apps.fleet import cluster, local
-from fabula.apps.fleet.engines import ENGINES, Chunk, Filler, Start, run_inline
+from fabula.apps.fleet.engines import ENGINES, Chunk, Filler, Start, run_inline, run_local, run_on_ray
 from fabula.apps.fleet.rows import check_files, estimated_rows, fingerprint, read_items
 from fabula.apps.fleet.shards import Output, Shard
 from fabula.corpus.pieces import cores
@@ -105,8 +104,8 @@ def shards_of(job: Job, start: Start, chunks: Iterator[Chunk]) -> Iterator[tuple
     on_gpu = job.device.startswith("cuda")
     if job.engine == "local":
         # Workers share one GPU; a second one hides what the host does between two kernels.
-        return local.run(start, chunks, job.workers or (1 if on_gpu else cores()))
-    return cluster.run(start, chunks, job.workers or cores(), job.address, gpus=int(on_gpu))
+        return run_local(start, chunks, job.workers or (1 if on_gpu else cores()))
+    return run_on_ray(start, chunks, job.workers or cores(), job.address, gpus=int(on_gpu))
 
 
 def chunks(job: Job, output: Output, size: int) -> Iterator[Chunk]:

@@ -9,8 +9,8 @@ import csv
 import hashlib
 import json
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -134,37 +134,32 @@ def _read_csv(path: Path) -> Iterator[Item]:
                 continue
             if header is None:
                 header = [name.strip() for name in cells]
+            elif cells and len(cells) == len(header):
+                yield _item(header, cells, lambda cell: cell.encode("utf-8", "surrogateescape").decode() or None)
             elif cells:
-                yield _csv_item(header, cells)
+                yield _broken(f"{len(cells)} cells under {len(header)} columns")
 
 
-def _csv_item(header: Sequence[str], cells: Sequence[str]) -> Item:
-    if len(cells) != len(header):
-        return _broken(f"{len(cells)} cells under {len(header)} columns")
+def _item(names: Sequence[str], cells: Sequence[Any], value: Callable[[Any], Any]) -> Item:
+    """The row of these cells: sentence1 ... sentenceN make `sentences`, and text that holds JSON is read as such."""
     row: dict[str, Any] = {}
     sentences = []
-    for name, cell in zip(header, cells, strict=True):
-        if any("\udc80" <= c <= "\udcff" for c in cell):
+    for name, cell in zip(names, cells, strict=True):
+        try:
+            content = value(cell)
+        except UnicodeDecodeError:
             return _broken(f"not valid UTF-8 in column {name}", row.get("id"))
         if name.startswith("sentence") and name[8:].isdecimal():
-            sentences.append(cell if cell.strip() else None)
-        elif cell:
-            row[name] = cell
+            sentences.append(None if content is None or not str(content).strip() else content)
+        elif content is not None:
+            row[name] = content
     if sentences:
         row["sentences"] = sentences
-    return checked(0, _parsed(row))
-
-
-def _parsed(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Columns of text that hold JSON (`sentences`, `settings` and the like) as what they hold."""
-    parsed = dict(row)
     for name in ("sentences", "starts", "people", "notes", "settings", "candidates", "seed"):
-        if isinstance(parsed.get(name), str):
-            try:
-                parsed[name] = json.loads(parsed[name])
-            except (ValueError, RecursionError):
-                continue  # reported when the row is checked: the type is wrong
-    return parsed
+        if isinstance(row.get(name), str):
+            with suppress(ValueError, RecursionError):  # reported when the row is checked: the type is wrong
+                row[name] = json.loads(row[name])
+    return checked(0, row)
 
 
 def _read_parquet(path: Path) -> Iterator[Item]:
@@ -183,23 +178,11 @@ def _read_parquet(path: Path) -> Iterator[Item]:
         for group in range(file.num_row_groups):
             try:
                 for batch in file.iter_batches(PARQUET_ROWS, row_groups=[group], use_threads=False):
-                    for number in range(batch.num_rows):
-                        yield _parquet_item({name: batch.column(name)[number] for name in batch.schema.names})
+                    for cells in zip(*batch.columns, strict=True):
+                        yield _item(batch.schema.names, cells, lambda cell: cell.as_py())
             except (pyarrow.ArrowException, OSError) as error:
                 rows = file.metadata.row_group(group).num_rows
                 yield _broken(f"{path.name}, row group {group} (of {rows:,} rows) is damaged: {_one_line(error)}")
-
-
-def _parquet_item(cells: Mapping[str, Any]) -> Item:
-    row: dict[str, Any] = {}
-    for name, cell in cells.items():
-        try:
-            value = cell.as_py()
-        except UnicodeDecodeError:
-            return _broken(f"not valid UTF-8 in column {name}", row.get("id"))
-        if value is not None:
-            row[name] = value
-    return checked(0, _parsed(row))
 
 
 def _one_line(error: Exception) -> str:

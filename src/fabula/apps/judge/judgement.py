@@ -109,7 +109,7 @@ def lowest_stories(
     return sorted(rated, key=lambda story: story[2])[:number]
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class ErrorCounts:
     """Appendix B's counts for one system, or for all (None)."""
 
@@ -131,14 +131,7 @@ def count_errors(
         lowest = lowest_stories(pairs, judgements, system=system)
         filled = [sheet_of[pair.id, story] for pair, story, _ in lowest if (pair.id, story) in sheet_of]
         if filled:
-            counts.append(
-                ErrorCounts(
-                    system=system,
-                    stories=len(filled),
-                    ending=sum(sheet.ending for sheet in filled),
-                    off_topic=sum(sheet.off_topic for sheet in filled),
-                    sentences=sum(len(sheet.ungrammatical) for sheet in filled),
-                    ungrammatical=sum(sum(sheet.ungrammatical) for sheet in filled),
-                )
-            )
+            endings, off_topic = sum(sheet.ending for sheet in filled), sum(sheet.off_topic for sheet in filled)
+            wrong = [flag for sheet in filled for flag in sheet.ungrammatical]
+            counts.append(ErrorCounts(system, len(filled), endings, off_topic, len(wrong), sum(wrong)))
     return counts

@@ -109,16 +109,10 @@ def _judgement(row: dict[str, str], items: Sequence[Item]) -> Judgement:
         duration = float(seconds)
     except ValueError as error:
         raise ValueError(f"{seconds[:40]!r} is no time in seconds") from error
-    return Judgement(
-        id=0,
-        pair=item.pair.id,
-        annotator=check_code(row["WorkerId"]),
-        ratings=check_ratings(item.pair, sides[::-1] if item.swapped else sides),
-        better=item.better(choice),
-        seconds=check_seconds(duration),
-        created=_parse_time(row["SubmitTime"]),
-        updated=_parse_time(row.get("Fabula.updated") or row["SubmitTime"]),
-    )
+    code, ratings = check_code(row["WorkerId"]), check_ratings(item.pair, sides[::-1] if item.swapped else sides)
+    created, updated = row["SubmitTime"], row.get("Fabula.updated") or row["SubmitTime"]
+    times = check_seconds(duration), _parse_time(created), _parse_time(updated)
+    return Judgement(0, item.pair.id, code, ratings, item.better(choice), *times)
 
 
 def _whole_number(row: dict[str, str], name: str) -> int:

@@ -35,7 +35,7 @@ PAPER_ERRORS = {"ending": (16, 20), "off_topic": (14, 20), "ungrammatical": (9, 
 """Appendix B: cases, and out of how many."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class SystemRow:
     """A system's mean rating of sentences but the first, and the per cent of judgements that prefer its story."""
 
@@ -47,7 +47,7 @@ class SystemRow:
     paper: dict[str, float] | None
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Comparison:
     """Two systems' stories side by side; `ties` in per cent of judgements."""
 
@@ -58,7 +58,7 @@ class Comparison:
     ties: Figure
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Group:
     """The figures over some of the annotators.
 
@@ -75,7 +75,7 @@ class Group:
     strengths: list[Strength]
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Annotator:
     """One person's checks (`failed`: too few were passed) and median time for a pair in seconds."""
 
@@ -87,7 +87,7 @@ class Annotator:
     seconds: float | None
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Report:
     """`wanted` annotators judge each pair; `finished` pairs have all of them. `machine` is the critic.
 
@@ -132,20 +132,14 @@ def report(
     if failed:
         passed = [one for one in judgements if one.annotator not in failed]
         groups.append(_group("without those who failed", passed, pairs, repeats, seed))
+    finished = sum(people >= wanted for people in Counter(one.pair for one in judgements).values())
+    errors = count_errors(list(pairs.values()), judgements, store.error_sheets())
+    machine = critic and statistics.critic_agreement(*critic, _by_pair(judgements), pairs, repeats, seed)
     return Report(
-        pairs=sum(not pair.is_check for pair in pairs.values()),
-        wanted=wanted,
-        finished=sum(people >= wanted for people in Counter(one.pair for one in judgements).values()),
-        pass_share=pass_share,
-        repeats=repeats,
-        seed=seed,
-        groups=groups,
-        annotators=annotators,
-        times=_quartiles([one.seconds for one in judgements]),
-        errors=count_errors(list(pairs.values()), judgements, store.error_sheets()),
-        paper_errors=PAPER_ERRORS,
-        machine=critic and statistics.critic_agreement(*critic, _by_pair(judgements), pairs, repeats, seed),
-    )
+        pairs=sum(not pair.is_check for pair in pairs.values()), wanted=wanted, finished=finished, groups=groups,
+        annotators=annotators, times=_quartiles([one.seconds for one in judgements]), errors=errors,
+        paper_errors=PAPER_ERRORS, machine=machine, pass_share=pass_share, repeats=repeats, seed=seed,
+    )  # fmt: skip
 
 
 def _by_pair(judgements: Sequence[Judgement]) -> dict[str, list[Judgement]]:
@@ -162,16 +156,9 @@ def _annotators(judgements: Sequence[Judgement], pairs: dict[str, Pair], pass_sh
         answers = [one for one in judgements if one.annotator == code]
         checks = [one for one in answers if pairs[one.pair].is_check]
         passed = sum(one.better == pairs[one.pair].better for one in checks)
-        annotators.append(
-            Annotator(
-                code=code,
-                judgements=len(answers) - len(checks),
-                checks=len(checks),
-                passed=passed,
-                failed=bool(checks) and passed < pass_share * len(checks),
-                seconds=_quartiles([one.seconds for one in answers if not pairs[one.pair].is_check])["median"],
-            )
-        )
+        failed = bool(checks) and passed < pass_share * len(checks)
+        seconds = _quartiles([one.seconds for one in answers if not pairs[one.pair].is_check])["median"]
+        annotators.append(Annotator(code, len(answers) - len(checks), len(checks), passed, failed, seconds))
     return annotators
 
 
@@ -196,15 +183,12 @@ def _group(name: str, judgements: Sequence[Judgement], pairs: dict[str, Pair], r
         statistics.value_counts([[2 if one.better is None else one.better] for one in answers], range(3))
         for answers in by_pair.values()
     ]
-    return Group(
-        name=name,
-        annotators=len({one.annotator for one in judgements}),
-        judgements=len(judgements),
-        comparisons=[_comparison(one, compared[one], totals[one], repeats, rng) for one in sorted(compared)],
-        alpha_ratings=statistics.alpha_figure(ratings, "ordinal", repeats, rng),
-        alpha_preference=statistics.alpha_figure(preferences, "nominal", repeats, rng),
-        strengths=statistics.strengths_of_systems(wins, repeats, rng),
-    )
+    people = len({one.annotator for one in judgements})
+    comparisons = [_comparison(one, compared[one], totals[one], repeats, rng) for one in sorted(compared)]
+    alpha_ratings = statistics.alpha_figure(ratings, "ordinal", repeats, rng)
+    alpha_preference = statistics.alpha_figure(preferences, "nominal", repeats, rng)
+    strengths = statistics.strengths_of_systems(wins, repeats, rng)
+    return Group(name, people, len(judgements), comparisons, alpha_ratings, alpha_preference, strengths)
 
 
 def _swap(one: Judgement) -> Judgement:
@@ -236,23 +220,14 @@ def _comparison(
     rng: np.random.Generator,
 ) -> Comparison:
     draws = statistics.resample(len(totals), repeats, rng)
-    paper = PAPER.get((systems[0].upper(), systems[1].upper()))
+    paper = PAPER.get((systems[0].upper(), systems[1].upper()), (None, None))
 
     def row(story: int) -> SystemRow:
         ratings = [rating for answers in of_pairs for one in answers for rating in one.ratings[story]]
-        return SystemRow(
-            system=systems[story],
-            coherence=ratio_figure(totals, draws, 3 * story + SUM, 3 * story + NUMBER),
-            sd=float(np.std(ratings, ddof=1)) if len(ratings) > 1 else None,
-            ratings=len(ratings),
-            best=ratio_figure(totals, draws, 3 * story + BEST, JUDGEMENTS, 100.0),
-            paper=None if paper is None else paper[story],
-        )
+        coherence = ratio_figure(totals, draws, 3 * story + SUM, 3 * story + NUMBER)
+        sd = float(np.std(ratings, ddof=1)) if len(ratings) > 1 else None
+        best = ratio_figure(totals, draws, 3 * story + BEST, JUDGEMENTS, 100.0)
+        return SystemRow(systems[story], coherence, sd, len(ratings), best, paper[story])
 
-    return Comparison(
-        systems=systems,
-        pairs=len(of_pairs),
-        judgements=sum(map(len, of_pairs)),
-        rows=(row(0), row(1)),
-        ties=ratio_figure(totals, draws, TIES, JUDGEMENTS, 100.0),
-    )
+    ties = ratio_figure(totals, draws, TIES, JUDGEMENTS, 100.0)
+    return Comparison(systems, len(of_pairs), sum(map(len, of_pairs)), (row(0), row(1)), ties)

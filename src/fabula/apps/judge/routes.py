@@ -10,32 +10,25 @@ import hmac
 from collections import Counter
 from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
+from dataclasses import asdict
 from pathlib import Path
 from statistics import fmean
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, FastAPI, Header, Query, Request, Response
-from pydantic import BaseModel, ConfigDict, Field, JsonValue
+from pydantic import Field, JsonValue
 from starlette.responses import FileResponse
 
 from fabula import __version__
 from fabula.apps.judge import tasks
-from fabula.apps.judge.judgement import (
-    CODE,
-    LOWEST_STORIES,
-    MAX_SECONDS,
-    SCALE,
-    ErrorSheet,
-    Judgement,
-    SheetAnswers,
-    lowest_stories,
-)
-from fabula.apps.judge.pairs import Sentences, systems_of
+from fabula.apps.judge.judgement import CODE, LOWEST_STORIES, MAX_SECONDS, SCALE, ErrorSheet, Judgement, SheetAnswers
+from fabula.apps.judge.judgement import lowest_stories as lowest
+from fabula.apps.judge.pairs import Pair, Sentences, systems_of
 from fabula.apps.judge.store import Store
 from fabula.apps.judge.study import Choice
 from fabula.apps.judge.tasks import PreviousItem, Task
 from fabula.apps.web import errors, guard, static
-from fabula.apps.web.errors import RefusedError, responses
+from fabula.apps.web.errors import Answer, RefusedError, responses
 
 PAGE = Path(__file__).parent / "page"
 MAX_BODY = 64 * 1024
@@ -49,15 +42,11 @@ PATTERN: dict[str, JsonValue] = {"pattern": f"^{CODE.pattern}$"}
 Code = Annotated[str, Field(max_length=64, description="The annotator's code.", json_schema_extra=PATTERN)]
 
 
-class Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
-
-class TaskRequest(Strict):
+class TaskRequest(Answer):
     code: Code
 
 
-class AnswerRequest(Strict):
+class AnswerRequest(Answer):
     code: Code
     item: int = Field(strict=True)
     ratings: Ratings = Field(description="Of the left story, then the right: a rating of every sentence but the first.")
@@ -66,7 +55,7 @@ class AnswerRequest(Strict):
     again: bool = Field(False, description="Whether it replaces the last answer that this annotator gave.")
 
 
-class AnnotatorAnswer(Strict):
+class AnnotatorAnswer(Answer):
     code: str
     judged: int = Field(description="Pairs, without attention checks.")
     checks: int
@@ -75,19 +64,19 @@ class AnnotatorAnswer(Strict):
     last: int | None = Field(description="When the last answer came, in seconds since 1970.")
 
 
-class OpenPair(Strict):
+class OpenPair(Answer):
     pair: str
     people: int
 
 
-class ProgressAnswer(Strict):
+class ProgressAnswer(Answer):
     wanted: int = Field(description="Judgements in all, without attention checks.")
     judged: int
     open: list[OpenPair] = Field(description="Pairs that still want people.")
     annotators: list[AnnotatorAnswer]
 
 
-class StudyAnswer(Strict):
+class StudyAnswer(Answer):
     pairs: int
     checks: int
     annotators: int = Field(description="People for each pair.")
@@ -97,7 +86,7 @@ class StudyAnswer(Strict):
     finished: int = Field(description="Pairs that have all their people.")
 
 
-class JudgementContent(Strict):
+class JudgementContent(Answer):
     ratings: Ratings = Field(description="By story of the pair: a rating of every sentence but the first.")
     better: Literal[0, 1] | None = Field(description="The better story of the pair, null for a tie.")
     seconds: Seconds = 0.0
@@ -108,12 +97,12 @@ class JudgementRequest(JudgementContent):
     annotator: Code
 
 
-class JudgementList(Strict):
+class JudgementList(Answer):
     judgements: list[Judgement]
     total: int
 
 
-class LowStory(Strict):
+class LowStory(Answer):
     pair: str
     story: int
     mean: float
@@ -122,7 +111,7 @@ class LowStory(Strict):
     sheet: SheetAnswers | None
 
 
-class LowList(Strict):
+class LowList(Answer):
     systems: list[str]
     stories: list[LowStory]
     answered: int
@@ -192,51 +181,41 @@ def _add_annotator_routes(routes: APIRouter, store: Store) -> None:
 
 
 def _add_progress_routes(routes: APIRouter, store: Store) -> None:
-    @routes.get("/study")
-    def study() -> StudyAnswer:
-        """How far the study is."""
-        settings, everything = store.settings(), [item.pair for item in store.items()]
-        judgements, total = store.judgements()
+    def counted() -> tuple[dict[str, Pair], dict[str, int], list[Judgement], int]:
+        """All pairs, the number of judgements of each that is no check, the judgements, and how many a pair wants."""
+        pairs, judgements = {item.pair.id: item.pair for item in store.items()}, store.judgements()[0]
         people = Counter(one.pair for one in judgements)
-        pairs = [pair for pair in everything if not pair.is_check]
-        return StudyAnswer(
-            pairs=len(pairs),
-            checks=len(everything) - len(pairs),
-            annotators=settings.annotators,
-            seed=settings.seed,
-            systems=systems_of(pairs),
-            judgements=total,
-            finished=sum(people[pair.id] >= settings.annotators for pair in pairs),
+        return (
+            pairs,
+            {id: people[id] for id in pairs if not pairs[id].is_check},
+            judgements,
+            store.settings().annotators,
         )
 
-    @routes.get("/progress")
-    def progress() -> ProgressAnswer:
+    @routes.get("/study", response_model=StudyAnswer)
+    def study() -> dict[str, Any]:
+        """How far the study is."""
+        pairs, people, judgements, wanted = counted()
+        finished = sum(number >= wanted for number in people.values())
+        counts = {"pairs": len(people), "checks": len(pairs) - len(people), "judgements": len(judgements)}
+        systems = systems_of(list(pairs.values()))
+        return {**asdict(store.settings()), **counts, "systems": systems, "finished": finished}
+
+    @routes.get("/progress", response_model=ProgressAnswer)
+    def progress() -> dict[str, Any]:
         """Who has judged how much, and which pairs still want people."""
-        wanted = store.settings().annotators
-        pairs = {item.pair.id: item.pair for item in store.items()}
-        judgements, _ = store.judgements()
-        judged = Counter(one.pair for one in judgements)
-        people = {id: judged[id] for id, pair in pairs.items() if not pair.is_check}
+        pairs, people, judgements, wanted = counted()
         annotators = []
         for code in store.annotators():
             answers = [one for one in judgements if one.annotator == code]
-            checks = [one for one in answers if pairs[one.pair].is_check]
-            annotators.append(
-                AnnotatorAnswer(
-                    code=code,
-                    judged=len(answers) - len(checks),
-                    checks=len(checks),
-                    passed=sum(one.better == pairs[one.pair].better for one in checks),
-                    seconds=fmean(one.seconds for one in answers) if answers else 0.0,
-                    last=max((one.updated for one in answers), default=None),
-                )
-            )
-        return ProgressAnswer(
-            wanted=len(people) * wanted,
-            judged=sum(people.values()),
-            open=[OpenPair(pair=id, people=count) for id, count in people.items() if count < wanted],
-            annotators=annotators,
-        )
+            passed = [one.better == pairs[one.pair].better for one in answers if pairs[one.pair].is_check]
+            counts = {"judged": len(answers) - len(passed), "checks": len(passed), "passed": sum(passed)}
+            seconds = fmean(one.seconds for one in answers) if answers else 0.0
+            last = max((one.updated for one in answers), default=None)
+            annotators.append({"code": code, **counts, "seconds": seconds, "last": last})
+        open_pairs = [{"pair": id, "people": number} for id, number in people.items() if number < wanted]
+        total = {"wanted": len(people) * wanted, "judged": sum(people.values())}
+        return {**total, "open": open_pairs, "annotators": annotators}
 
 
 def _add_judgement_routes(routes: APIRouter, store: Store) -> None:
@@ -272,28 +251,21 @@ def _add_judgement_routes(routes: APIRouter, store: Store) -> None:
 
 
 def _add_error_routes(routes: APIRouter, store: Store) -> None:
-    @routes.get("/errors")
+    @routes.get("/errors", response_model=LowList)
     def list_lowest_stories(
         system: Annotated[str | None, Query(max_length=80)] = None,
         number: Annotated[int, Query(ge=1, le=1000)] = LOWEST_STORIES,
-    ) -> LowList:
+    ) -> dict[str, Any]:
         """The lowest-rated stories with what the error sheet says of them; who wrote one stays hidden."""
         pairs = [item.pair for item in store.items()]
         sheets = {(sheet.pair, sheet.story): sheet for sheet in store.error_sheets()}
-        lowest = lowest_stories(pairs, store.judgements()[0], system=system, number=number)
-        stories = [
-            LowStory(
-                pair=pair.id,
-                story=story,
-                mean=mean,
-                sentences=pair.stories[story],
-                written=pair.written(story),
-                sheet=sheets.get((pair.id, story)),
-            )
-            for pair, story, mean in lowest
-        ]
-        filled = sum(story.sheet is not None for story in stories)
-        return LowList(systems=systems_of(pairs), stories=stories, answered=filled)
+        stories = []
+        for pair, story, mean in lowest(pairs, store.judgements()[0], system=system, number=number):
+            content = {"sentences": pair.stories[story], "written": pair.written(story)}
+            sheet = sheets.get((pair.id, story))
+            stories.append({"pair": pair.id, "story": story, "mean": mean, **content, "sheet": sheet})
+        filled = sum(story["sheet"] is not None for story in stories)
+        return {"systems": systems_of(pairs), "stories": stories, "answered": filled}
 
     @routes.put("/errors")
     def keep_sheet(sheet: ErrorSheet) -> SheetAnswers:

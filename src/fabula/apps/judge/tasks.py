@@ -24,7 +24,7 @@ class ShownItem:
     right: Sentences
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Task:
     """What an annotator is to do next."""
 
@@ -76,15 +76,8 @@ def next_task(store: Store, code: str) -> Task:
             lease = (code, item.number, begun, now + store.lease_seconds)
             db.execute("INSERT OR REPLACE INTO judge_leases VALUES (?, ?, ?, ?)", lease)
             db.execute("INSERT OR IGNORE INTO judge_annotators VALUES (?, ?)", (code, int(now)))
-    return Task(
-        task=None if item is None else ShownItem(**item.shown()),
-        answered=len(answered),
-        ahead=ahead,
-        waiting=item is None and waiting,
-        known=known,
-        study=study,
-        code=code,
-    )
+    task = None if item is None else ShownItem(**item.shown())
+    return Task(task, len(answered), ahead, item is None and waiting, known, study, code)
 
 
 def answer(

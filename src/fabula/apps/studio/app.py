@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from fastapi import FastAPI
@@ -10,14 +11,21 @@ from fastapi.responses import JSONResponse
 from fabula.apps.judge import routes as judging
 from fabula.apps.judge.store import Store as JudgeStore
 from fabula.apps.serve.app import create_server
-from fabula.apps.serve.settings import CANDIDATES, CHARACTERS, SAMPLES, SENTENCES, WORDS
+from fabula.apps.serve.settings import CANDIDATES, CHARACTERS, SAMPLES, SENTENCES, WORDS, ServerSettings
 from fabula.apps.studio import stories
-from fabula.apps.studio.answers import Limits, Models
-from fabula.apps.studio.settings import BRANCHES, SNAPSHOTS, StudioSettings
+from fabula.apps.studio.document import BRANCHES, SNAPSHOTS, Limits, Models
 from fabula.apps.studio.store import Store
 from fabula.apps.web import errors, static
+from fabula.apps.web.database import default_path
 
 PAGE = Path(__file__).parent / "page"
+
+
+@dataclass(frozen=True, kw_only=True)
+class StudioSettings(ServerSettings):
+    """One studio."""
+
+    db: Path = field(default_factory=lambda: default_path("studio.db"))
 
 
 def create_app(settings: StudioSettings) -> FastAPI:

@@ -32,8 +32,7 @@ def run(args: argparse.Namespace) -> int:
         from fabula.apps.web.serve import has_screen, prepare, serve
 
         chosen = prepare(args)
-        from fabula.apps.studio.app import create_app
-        from fabula.apps.studio.settings import StudioSettings
+        from fabula.apps.studio.app import StudioSettings, create_app
     settings = StudioSettings(**chosen, **({} if args.db is None else {"db": args.db}))
     show = not args.no_open and has_screen()
     serve(create_app(settings), args.host, args.port, settings.token, show=show)

@@ -1,4 +1,4 @@
-"""The story document and the bodies of requests about stories.
+"""The story document, and the bodies of requests and answers about stories and models.
 
 `State` is the only list of a story's fields: schema/make.py writes page/schema.js from it, by which the page saves,
 compares, copies, imports and exports.
@@ -9,12 +9,16 @@ from __future__ import annotations
 import json
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from fabula.apps.serve.bodies import Body, Model, PersonBody, Seed, Tag
 from fabula.apps.serve.settings import CANDIDATES, CHARACTERS, SEEDS, SENTENCES
-from fabula.apps.studio.settings import SNAPSHOTS, TRAY
+from fabula.apps.web.errors import Answer
 from fabula.sampling.settings import CANDIDATES as SHOWN
+
+SNAPSHOTS = 100  # steps that a branch keeps to undo, to redo, and of what was taken from the model
+TRAY = 60  # candidates that a branch keeps
+BRANCHES = 500  # branches of one story, at most
 
 
 def _is_json(value: Any) -> Any:
@@ -85,3 +89,109 @@ class BranchChange(Body):
     name: Name | None = Field(None, description="null: as it was.")
     state: State
     revision: Id = Field(description="The revision that this one follows: a stale one is refused with 409.")
+
+
+class FactorFacts(Answer):
+    name: str
+    labels: list[str]
+    meanings: dict[str, str] | None = Field(None, description="What labels stand for: of verb classes their members.")
+
+
+class ModelFacts(BaseModel):
+    """What `fabula models` says of a model."""
+
+    model_config = ConfigDict(extra="allow")
+
+    name: str
+    loaded: bool
+    default: bool
+    recipe: str | None = None
+    kind: str | None = None
+    labels: list[str] | None = Field(None, description="Of the mood, the first factor of the state.")
+    factors: list[FactorFacts] | None = Field(None, description="Every factor of the state, where there are several.")
+    words: int | None = None
+    bytes: int | None = None
+    figures: dict[str, Any] | None = None
+    settings: dict[str, dict[str, Any]] | None = Field(
+        None, description="The settings that apply where a request does not say them, by sampler."
+    )
+    damaged: str | None = Field(None, description="Why it cannot be used, if so.")
+
+
+class Models(Answer):
+    models: list[ModelFacts]
+
+
+class Limits(Answer):
+    sentences: list[int] = Field(description="The least and the most.")
+    words: int = Field(description="Of one sentence.")
+    characters: int = Field(description="Of one sentence.")
+    candidates: int
+    samples: int
+    body: int = Field(description="Bytes.")
+    snapshots: int = Field(description="Of undo, redo and taken, each.")
+    branches: int = Field(description="Of one story.")
+
+
+class BranchFacts(Answer):
+    id: int
+    story: int
+    parent: int | None
+    name: str
+    revision: int
+    created: str
+    updated: str
+
+
+class BranchAnswer(BranchFacts):
+    state: State
+
+
+class Branches(Answer):
+    branches: list[BranchFacts]
+
+
+class StoryFacts(Answer):
+    id: int
+    title: str
+    created: str
+    updated: str
+    branches: int = Field(description="How many.")
+    automatic: bool | None = Field(None, description="Whether the title was made from the first line; null: not known.")
+    deleted: str | None = Field(None, description="When it was put into the trash.")
+
+
+class StoryEntry(StoryFacts):
+    preview: str = Field(description="How its branch that was changed last begins.")
+    words: int
+
+
+class Stories(Answer):
+    stories: list[StoryEntry]
+
+
+class VersionFacts(Answer):
+    id: int
+    branch: int
+    revision: int
+    saved: str
+    preview: str
+    words: int
+    line: int | None = Field(None, description="The first line that is another than in the version before; in lists.")
+    changed: str = Field("", description="What that line says.")
+
+
+class Versions(Answer):
+    versions: list[VersionFacts]
+
+
+class VersionAnswer(VersionFacts):
+    state: State
+
+
+class StoryAnswer(StoryFacts):
+    tree: list[BranchFacts] = Field(description="Its branches, without their states.")
+
+
+class StoryMade(StoryAnswer):
+    branch: BranchAnswer

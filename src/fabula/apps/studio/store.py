@@ -8,8 +8,7 @@ from itertools import pairwise, zip_longest
 from pathlib import Path
 from typing import Any
 
-from fabula.apps.studio.document import HISTORY_FIELDS
-from fabula.apps.studio.settings import BRANCHES
+from fabula.apps.studio.document import BRANCHES, HISTORY_FIELDS
 from fabula.apps.web.database import Database
 from fabula.apps.web.errors import RefusedError
 

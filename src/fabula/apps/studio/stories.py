@@ -8,8 +8,7 @@ from fastapi import APIRouter, Path, Query, Response
 from fastapi.responses import JSONResponse
 
 from fabula.apps.serve.settings import SEEDS
-from fabula.apps.studio.answers import BranchAnswer, Branches, Stories, StoryAnswer, StoryMade, VersionAnswer, Versions
-from fabula.apps.studio.document import BranchChange, NewBranch, NewStory, StoryChange
+from fabula.apps.studio import document as doc
 from fabula.apps.studio.store import Store
 from fabula.apps.web import errors
 
@@ -23,7 +22,7 @@ def router(store: Store) -> APIRouter:
     routes = APIRouter(prefix="/api/stories", tags=["stories"], responses=REFUSALS)
     add_branches(routes, store)
 
-    @routes.get("", summary="Stories, lately changed ones first", response_model=Stories)
+    @routes.get("", summary="Stories, lately changed ones first", response_model=doc.Stories)
     def stories(
         limit: Annotated[int, Query(ge=1, le=1000)] = 100,
         offset: Annotated[int, Query(ge=0, le=SEEDS)] = 0,
@@ -32,17 +31,17 @@ def router(store: Store) -> APIRouter:
     ) -> JSONResponse:
         return JSONResponse({"stories": store.stories(limit, offset, query, trash)})
 
-    @routes.post("", status_code=201, summary="Begin a story", response_model=StoryMade)
-    def new_story(body: NewStory) -> JSONResponse:
+    @routes.post("", status_code=201, summary="Begin a story", response_model=doc.StoryMade)
+    def new_story(body: doc.NewStory) -> JSONResponse:
         """The story with its first branch, on disk."""
         return JSONResponse(store.new_story(body.title, body.state.model_dump(), body.automatic), 201)
 
-    @routes.get("/{story}", summary="A story and its branches", response_model=StoryAnswer)
+    @routes.get("/{story}", summary="A story and its branches", response_model=doc.StoryAnswer)
     def story(story: PathId) -> JSONResponse:
         return JSONResponse(store.story(story))
 
-    @routes.patch("/{story}", summary="Rename a story", response_model=StoryAnswer)
-    def rename(story: PathId, body: StoryChange) -> JSONResponse:
+    @routes.patch("/{story}", summary="Rename a story", response_model=doc.StoryAnswer)
+    def rename(story: PathId, body: doc.StoryChange) -> JSONResponse:
         return JSONResponse(store.rename(story, body.title, body.automatic))
 
     @routes.delete("/{story}", status_code=204, summary="Put a story into the trash")
@@ -52,11 +51,11 @@ def router(store: Store) -> APIRouter:
         store.delete_story(story, forever)
         return Response(status_code=204)
 
-    @routes.post("/{story}/restore", summary="Take a story out of the trash", response_model=StoryAnswer)
+    @routes.post("/{story}/restore", summary="Take a story out of the trash", response_model=doc.StoryAnswer)
     def restore_story(story: PathId) -> JSONResponse:
         return JSONResponse(store.restore_story(story))
 
-    @routes.post("/{story}/copy", status_code=201, summary="A story once more", response_model=StoryAnswer)
+    @routes.post("/{story}/copy", status_code=201, summary="A story once more", response_model=doc.StoryAnswer)
     def copy_story(story: PathId) -> JSONResponse:
         return JSONResponse(store.copy_story(story), 201)
 
@@ -66,20 +65,22 @@ def router(store: Store) -> APIRouter:
 def add_branches(routes: APIRouter, store: Store) -> None:
     """Add the routes of branches and their versions."""
 
-    @routes.get("/{story}/branches", summary="The branches of a story, without their states", response_model=Branches)
+    @routes.get(
+        "/{story}/branches", summary="The branches of a story, without their states", response_model=doc.Branches
+    )
     def branches(story: PathId) -> JSONResponse:
         return JSONResponse({"branches": store.story(story)["tree"]})
 
-    @routes.post("/{story}/branches", status_code=201, summary="Grow a branch", response_model=BranchAnswer)
-    def new_branch(story: PathId, body: NewBranch) -> JSONResponse:
+    @routes.post("/{story}/branches", status_code=201, summary="Grow a branch", response_model=doc.BranchAnswer)
+    def new_branch(story: PathId, body: doc.NewBranch) -> JSONResponse:
         return JSONResponse(store.new_branch(story, body.parent, body.name, body.state.model_dump()), 201)
 
-    @routes.get(BRANCH, summary="A branch", response_model=BranchAnswer)
+    @routes.get(BRANCH, summary="A branch", response_model=doc.BranchAnswer)
     def branch(story: PathId, branch: PathId) -> JSONResponse:
         return JSONResponse(store.branch(story, branch))
 
-    @routes.put(BRANCH, summary="Save a branch", response_model=BranchAnswer)
-    def save(story: PathId, branch: PathId, body: BranchChange) -> JSONResponse:
+    @routes.put(BRANCH, summary="Save a branch", response_model=doc.BranchAnswer)
+    def save(story: PathId, branch: PathId, body: doc.BranchChange) -> JSONResponse:
         """The branch as it is on disk, one revision on. A stale revision is refused with 409, and nothing written."""
         return JSONResponse(store.save(story, branch, body.name, body.state.model_dump(), body.revision))
 
@@ -89,10 +90,10 @@ def add_branches(routes: APIRouter, store: Store) -> None:
         store.delete_branch(story, branch)
         return Response(status_code=204)
 
-    @routes.get(BRANCH + "/versions", summary="What a branch was", response_model=Versions)
+    @routes.get(BRANCH + "/versions", summary="What a branch was", response_model=doc.Versions)
     def versions(story: PathId, branch: PathId) -> JSONResponse:
         return JSONResponse({"versions": store.versions(story, branch)})
 
-    @routes.get(BRANCH + "/versions/{version}", summary="A version", response_model=VersionAnswer)
+    @routes.get(BRANCH + "/versions/{version}", summary="A version", response_model=doc.VersionAnswer)
     def version(story: PathId, branch: PathId, version: PathId) -> JSONResponse:
         return JSONResponse(store.version(story, branch, version))
