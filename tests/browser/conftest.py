@@ -1,4 +1,4 @@
-"""A server in a process of its own and a real Chromium, one of each for all tests; a fresh page for every test."""
+"""A studio and a real Chromium, one of each for all tests; a fresh page for every test."""
 
 from __future__ import annotations
 
@@ -6,11 +6,10 @@ import shutil
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any
 
 import pytest
 from desk import WAIT_MS, Desk
-from machinery import Server, Watch
+from machinery import Watch
 from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
 
 from fabula.apps.studio.app import StudioSettings, create_app
@@ -19,6 +18,7 @@ from fabula.models.io import save
 from fabula.training.loop import train
 from fabula.training.recipe import recipe_from
 
+Serving = Callable[..., AbstractContextManager[str]]
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 # For a machine without a network, where nothing may be asked for and nobody watches.
 FLAGS = [
@@ -47,35 +47,18 @@ def small_model(toy_corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> P
 
 
 @pytest.fixture(scope="session")
-def start_server() -> Iterator[Callable[..., Server]]:
-    """Starts `fabula ARGUMENTS`; what was started is stopped at the end."""
-    started: list[Server] = []
-
-    def start(*arguments: str) -> Server:
-        started.append(Server(*arguments))
-        return started[-1]
-
-    yield start
-    for server in started:
-        server.stop()
-
-
-@pytest.fixture(scope="session")
-def studio(small_model: Path, start_server: Callable[..., Server], tmp_path_factory: pytest.TempPathFactory) -> Server:
-    """A studio that all tests share; its stories are told apart by their titles."""
+def studio(serving: Serving, small_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a studio that all tests share; its stories are told apart by their titles."""
     db = tmp_path_factory.mktemp("studio") / "studio.db"
-    return start_server("studio", "--port", "0", "--model", str(small_model), "--db", str(db))
+    with serving(create_app(StudioSettings(model=str(small_model), db=db))) as url:
+        yield url
 
 
 @pytest.fixture(scope="session")
-def quick_studio(
-    serving: Callable[[Any], AbstractContextManager[str]], random_models: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[str]:
-    """The address of a studio in this process, with an untrained model that answers at once."""
-    settings = StudioSettings(
-        model=str(random_models / "default"), db=tmp_path_factory.mktemp("quick") / "studio.db", workers=1
-    )
-    with serving(create_app(settings)) as url:
+def quick_studio(serving: Serving, random_models: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a studio with an untrained model that answers at once."""
+    db = tmp_path_factory.mktemp("quick") / "studio.db"
+    with serving(create_app(StudioSettings(model=str(random_models / "default"), db=db, workers=1))) as url:
         yield url
 
 
@@ -116,6 +99,6 @@ def page(context: BrowserContext, watch: Watch) -> Iterator[Page]:
 
 
 @pytest.fixture
-def desk(page: Page, studio: Server) -> Desk:
+def desk(page: Page, studio: str) -> Desk:
     """The studio's blank page."""
-    return Desk(page, studio.url).open()
+    return Desk(page, studio).open()

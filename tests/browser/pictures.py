@@ -1,20 +1,19 @@
-"""The pictures of the studio in docs/studio, drawn with the shipped model: `python tests/browser/pictures.py`."""
+"""The pictures of docs/studio, drawn in the studio that `fabula studio --db NEW.db` has started at its usual port."""
 
 from __future__ import annotations
 
 import io
 import shutil
-import tempfile
 from pathlib import Path
 
 from desk import Desk
-from machinery import Server
 from PIL import Image
 from playwright.sync_api import Page, expect, sync_playwright
 
 from conftest import FLAGS, NAMES
 
 OUT = Path(__file__).parents[2] / "docs" / "studio"
+URL = "http://127.0.0.1:8000"
 COLOURS = 224
 """Enough for flat colours and smooth letters, at a fraction of the bytes."""
 STORY = ("Our cat climbed up a tall tree.", "", "", "", "He purred all evening.")
@@ -62,16 +61,14 @@ def draw(page: Page, url: str, size: str, scheme: str) -> None:
 def main() -> None:
     OUT.mkdir(parents=True, exist_ok=True)
     path = next(found for found in map(shutil.which, NAMES) if found)
-    with tempfile.TemporaryDirectory() as scratch, sync_playwright() as playwright:
-        server = Server("studio", "--port", "0", "--db", str(Path(scratch) / "studio.db"))
+    with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=path, args=FLAGS)
         for size, viewport in SIZES.items():
             for scheme in ("light", "dark"):
                 page = browser.new_page(viewport=viewport, color_scheme=scheme, reduced_motion="reduce")  # type: ignore[arg-type]
-                draw(page, server.url, size, scheme)
+                draw(page, URL, size, scheme)
                 page.close()
         browser.close()
-        server.stop()
 
 
 if __name__ == "__main__":

@@ -7,9 +7,8 @@ import re
 import pytest
 from axe_playwright_python.sync_playwright import Axe  # type: ignore[import-untyped]
 from desk import Desk
-from lanes import three_lanes
 from machinery import Watch
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Page, Route, expect
 
 FIRST, LAST = "Mia was sad.", "Tom made it to work on time."
 STORY = (FIRST, "", "", "", LAST)
@@ -43,6 +42,26 @@ def test_take_a_line_and_undo(desk: Desk) -> None:
     assert desk.texts == [*STORY]
     desk.page.get_by_role("button", name="Redo taking a candidate").click()
     assert desk.texts == [FIRST, "", candidate, "", LAST]
+
+
+def three_lanes(desk: Desk) -> None:
+    """As if the model told a sentence's sentiment, emotion and main verb: its answers are changed on their way."""
+    emotions = ["joy", "sadness", "anger", "fear", "surprise", "none"]
+    verbs = ["go", "buy", "find", "remember", "forgive", "none"]
+
+    def models(route: Route) -> None:
+        answer = route.fetch()
+        listed = answer.json()
+        for model in listed["models"]:
+            lanes = {"sentiment": model["labels"], "emotion": emotions, "verb": verbs}
+            model["factors"] = [{"name": name, "labels": labels} for name, labels in lanes.items()]
+        route.fulfill(response=answer, json=listed)
+
+    expected = {"emotion": {"surprise": 1.0}, "verb": {"remember": 1.0}}
+    posterior = {"tags": [{"neutral": 1.0}] * 5, "factors": [expected] * 5, "samples": 1, "seed": 0, "model": "m"}
+    desk.page.route("**/api/models", models)
+    desk.page.route("**/api/posterior", lambda route: route.fulfill(json=posterior))
+    desk.reload()
 
 
 def test_arc_and_lanes(desk: Desk) -> None:

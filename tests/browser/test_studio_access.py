@@ -7,7 +7,7 @@ import re
 import pytest
 from axe_playwright_python.sync_playwright import Axe  # type: ignore[import-untyped]
 from desk import Desk
-from machinery import Server, Watch
+from machinery import Watch
 from playwright.sync_api import Browser, Page, expect
 
 pytestmark = pytest.mark.system
@@ -42,12 +42,12 @@ JUDGE = """async () => {
         ("dark", 1440),
     ],
 )
-def test_axe(browser: Browser, studio: Server, watch: Watch, scheme: str, width: int) -> None:
+def test_axe(browser: Browser, studio: str, watch: Watch, scheme: str, width: int) -> None:
     size = {"width": width, "height": 900}
     context = browser.new_context(viewport=size, color_scheme=scheme, reduced_motion="reduce")  # type: ignore[arg-type]
     page = context.new_page()
     page.on("console", watch.heard)
-    desk = Desk(page, studio.url).open()
+    desk = Desk(page, studio).open()
     found = {"blank": problems(page)}
     desk.type("Karl rented a green boat for one day.", "", "", "", "The boat was safe.")
     desk.point(3).press("Home")

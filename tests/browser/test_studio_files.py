@@ -55,7 +55,8 @@ def test_round_trip(desk: Desk, tmp_path: Path, entry: str, ending: str, keeps: 
     expect(page.get_by_label("Title of the story")).to_have_value(titled)
     said = "free" if keeps == "words" else "glad, fixed"
     assert (desk.point(2).get_attribute("aria-valuetext") or "").startswith(said)
-    expect(desk.tool(1, "Lock")).to_have_attribute("aria-pressed", str(keeps == "everything").lower())
+    lock = desk.row(1).get_by_role("button", name="Lock").first
+    expect(lock).to_have_attribute("aria-pressed", str(keeps == "everything").lower())
     if keeps == "everything":
         page.get_by_role("button", name="Undo locking a line").click()
         expect(desk.tool(1, "Lock")).to_have_attribute("aria-pressed", "false")
