@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 import shutil
 from pathlib import Path
@@ -60,17 +59,6 @@ def test_a_setting_that_the_sampler_does_not_have_is_an_error(sampler: str, chos
         fabula.load("default").fill(STORY, sampler=sampler, **chosen)
     assert says in str(caught.value)
     assert fabula.load("default").fill(STORY, samples=2, chains=None, x_step=None).samples == 2
-
-
-def test_python_names_every_setting() -> None:
-    """In the signature with its type, in the docstring with its meaning."""
-    parameters = inspect.signature(fabula.Narrator.fill).parameters
-    assert parameters["twist_weight"].annotation == float | None
-    assert parameters["chains"].default is None
-    assert "settings" not in parameters
-    assert "resample_below" not in parameters
-    assert "gibbs (the paper's): samples, top_k" in (fabula.Narrator.write.__doc__ or "")
-    assert "no_repeat: runs of so many words stand only once" in (fabula.Narrator.fill_iter.__doc__ or "")
 
 
 def test_plain_settings_are_the_models_own_distribution() -> None:

@@ -220,16 +220,3 @@ def test_only_loopback_needs_no_token() -> None:
     for token in ("", "short", "with a blank", "tökentöken"):
         with pytest.raises(UserError, match="a token has"):
             serve.check("127.0.0.1", token)
-
-
-def test_what_stands_in_the_way_of_a_port_is_one_line() -> None:
-    with serve.bind("127.0.0.1", 0) as taken:
-        port = taken.getsockname()[1]
-        with pytest.raises(UserError, match=f"port {port} is taken: choose another with --port"):
-            serve.bind("127.0.0.1", port)
-        assert serve.address(taken, "127.0.0.1", None) == f"http://127.0.0.1:{port}/"
-        assert serve.address(taken, "::1", "a b&c") == f"http://[::1]:{port}/?token=a%20b%26c"
-    with pytest.raises(UserError, match="between 0 and 65535"):
-        serve.bind("127.0.0.1", 65536)
-    with pytest.raises(UserError, match="no address is called"):
-        serve.bind("no such name", 0)

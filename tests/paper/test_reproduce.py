@@ -92,6 +92,7 @@ def test_records_and_page_of_a_slice(toy: Path, done: Path, capsys: pytest.Captu
     assert records.done("likelihood/lm")
 
 
+@pytest.mark.system
 def test_a_deadline_leaves_the_rest_for_later(toy: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["reproduce", "--small", "--device", "cpu", "--data", str(toy), "--out", str(tmp_path), "--json", "--only"]
     assert main([*words, "train/lm,write/lm", "--deadline", "0.000001"]) == 0
@@ -104,6 +105,7 @@ def test_a_deadline_leaves_the_rest_for_later(toy: Path, tmp_path: Path, capsys:
     assert "| LM (cut after 1 of 3 epochs) |" in (tmp_path / "report.md").read_text(encoding="utf-8")
 
 
+@pytest.mark.system
 def test_a_change_for_one_system_is_that_systems_alone(toy: Path, tmp_path: Path) -> None:
     words = ["reproduce", *FAST, "--data", str(toy), "--out", str(tmp_path), "--only", "train/lm,train/s2s"]
     assert main([*words, "--set", "s2s:train.epochs=2"]) == 0

@@ -41,7 +41,7 @@ def recipe(tmp_path: Path) -> NarratorRecipe:
     return NarratorRecipe(name="tiny", base=base, rank=4, epochs=3, batch=4, learning_rate=1e-2)
 
 
-@pytest.mark.parametrize("rank", [4, 0])
+@pytest.mark.parametrize("rank", [4, pytest.param(0, marks=pytest.mark.system)])
 def test_training_learns_and_the_adapter_scores_what_it_scored(
     rank: int, data: Path, recipe: NarratorRecipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -87,6 +87,7 @@ def test_an_unknown_setting_of_a_flat_recipe_is_named(tmp_path: Path) -> None:
         read_any_recipe(tmp_path / "bad.toml")
 
 
+@pytest.mark.system
 def test_a_run_with_further_factors_begins_from_one_without_and_reads_their_tokens(
     data: Path, recipe: NarratorRecipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
