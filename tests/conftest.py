@@ -1,7 +1,5 @@
 """What several folders of tests share: a small toy corpus and a recipe small enough to train in a second."""
 
-from __future__ import annotations
-
 import json
 import threading
 from collections.abc import Callable, Iterator
@@ -14,7 +12,9 @@ from hypothesis import settings
 
 from fabula.corpus.prepare import prepare_stories
 from fabula.corpus.toy import toy_splits
+from fabula.models.decoders.base import CACHE_VARIABLE
 from fabula.models.io import save
+from gguf_writer import write_tiny_base
 from small import small_checkpoint
 
 # A busy machine makes the first example slow (18 s instead of 0.1 were seen); time is not what these tests are about.
@@ -79,6 +79,13 @@ def random_models(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for kind in ("slds", "lds", "lm", "s2s"):
         save(root / ("default" if kind == "slds" else kind), small_checkpoint(kind, words=WORDS))
     return root
+
+
+@pytest.fixture
+def tiny_base(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A random base of two layers, with a cache of its own."""
+    monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path / "cache"))
+    return write_tiny_base(tmp_path / "tiny.gguf")
 
 
 @pytest.fixture(scope="session")

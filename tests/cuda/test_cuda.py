@@ -7,8 +7,6 @@ Random numbers come from the CPU for both devices, so that both meet the same no
 a drawn word where the noise falls between two roundings: so most candidates must agree, not all.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Bootstraps against what the central limit says, and the cases where nothing is left to draw."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

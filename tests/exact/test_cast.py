@@ -1,7 +1,5 @@
 """Who is in a story: counted names, barred_names that are not written, pronouns that mean somebody, no run twice."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Eq. (1) and the sweep over Z, against densities written out in float64."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import Tensor

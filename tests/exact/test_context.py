@@ -1,7 +1,5 @@
 """What is said beside a story's lines: one line for the model, people and places read off the lines."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Tags in, tags out: a judge that agrees, one that does not, and stories that a model writes along its tags."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

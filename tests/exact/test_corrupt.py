@@ -1,7 +1,5 @@
 """Stories broken on purpose: lines before the first wrong one stand as they were, and something after them does not."""
 
-from __future__ import annotations
-
 import random
 
 import pytest

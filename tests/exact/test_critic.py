@@ -1,7 +1,5 @@
 """The critic on a tiny random base: how stories are read, what a pair's loss counts, that it learns and is obeyed."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -12,7 +10,6 @@ from torch.nn import functional as F
 
 from fabula.errors import UserError
 from fabula.models.critic import AT_ONCE, WINDOW, Critic, starts
-from fabula.models.decoders.base import CACHE_VARIABLE
 from fabula.models.decoders.fuse import fuse
 from fabula.models.decoders.gguf import read_gguf
 from fabula.models.decoders.network import Network
@@ -24,21 +21,14 @@ from fabula.training.critic import CriticLearner, CriticNetwork, cloze_pairs, pa
 from fabula.training.loop import train_adapter
 from fabula.training.losses.critic import Pair, pair_loss
 from fabula.training.recipe import CriticRecipe
-from gguf_writer import write_tiny_base
 
 GOOD = ["Tom was sad.", "Tom lost a hat.", "He saw the hat.", "He took the hat.", "Tom was glad."]
 BAD = ["Tom was sad.", "Tom lost a hat.", "the the the the", "the was the was", "the the was the"]
 
 
 @pytest.fixture
-def base(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path / "cache"))
-    return write_tiny_base(tmp_path / "tiny.gguf")
-
-
-@pytest.fixture
-def recipe(base: Path) -> CriticRecipe:
-    return CriticRecipe(name="tiny", base=str(base), rank=4, batch=4, epochs=12, learning_rate=2e-2)
+def recipe(tiny_base: Path) -> CriticRecipe:
+    return CriticRecipe(name="tiny", base=str(tiny_base), rank=4, batch=4, epochs=12, learning_rate=2e-2)
 
 
 @pytest.fixture
@@ -54,7 +44,7 @@ def data(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def critic(recipe: CriticRecipe, data: Path, base: Path, tmp_path: Path) -> Critic:
+def critic(recipe: CriticRecipe, data: Path, tiny_base: Path, tmp_path: Path) -> Critic:
     """Random weights, so that every line matters."""
     learner = CriticLearner(recipe, data, torch.device("cpu"))
     for p in learner.network.parameters():
@@ -63,7 +53,7 @@ def critic(recipe: CriticRecipe, data: Path, base: Path, tmp_path: Path) -> Crit
     learner.save_adapter(tmp_path / "critic", weights, labels=("free",), tagger="none", critic=True)
     about = {"recipe": asdict(recipe), "figures": {}, "people": [3.0, 2.0, 1.5, 1.0, 0.5]}
     (tmp_path / "critic" / ABOUT_CRITIC).write_text(json.dumps(about))
-    return load_critic(tmp_path / "critic", base=base)
+    return load_critic(tmp_path / "critic", base=tiny_base)
 
 
 @pytest.mark.parametrize("at_once", [4096, 60, 1])
@@ -83,9 +73,11 @@ def test_stories_read_together_have_the_values_they_have_alone(
     assert len(set(together[:, 1].tolist())) > 1
 
 
-def test_the_product_reads_what_training_read(critic: Critic, recipe: CriticRecipe, base: Path, tmp_path: Path) -> None:
+def test_the_product_reads_what_training_read(
+    critic: Critic, recipe: CriticRecipe, tiny_base: Path, tmp_path: Path
+) -> None:
     """The network for inference, without quantising, against the one that is trained."""
-    adapter, file = load_adapter(tmp_path / "critic"), read_gguf(base)
+    adapter, file = load_adapter(tmp_path / "critic"), read_gguf(tiny_base)
     network = CriticNetwork(recipe, file).eval()
     for name, p in network.named_parameters():
         p.data.copy_(adapter.tensors[name.removeprefix("transformer.")])
@@ -110,10 +102,10 @@ def test_a_long_story_is_the_mean_of_its_readings(critic: Critic) -> None:
     assert short.whole == pytest.approx(float(critic.values([story[:4]])[0][3]), abs=1e-3)
 
 
-def test_the_loss_of_a_pair(recipe: CriticRecipe, base: Path) -> None:
+def test_the_loss_of_a_pair(recipe: CriticRecipe, tiny_base: Path) -> None:
     """As the module's docstring says, by hand; lines before the first wrong one do not count."""
     torch.manual_seed(2)
-    network = CriticNetwork(recipe, read_gguf(base))
+    network = CriticNetwork(recipe, read_gguf(tiny_base))
     for p in network.parameters():
         torch.nn.init.normal_(p, std=0.2)
 
@@ -129,17 +121,17 @@ def test_the_loss_of_a_pair(recipe: CriticRecipe, base: Path) -> None:
 
 
 @pytest.mark.system
-def test_training_learns_to_tell_them_apart(recipe: CriticRecipe, data: Path, base: Path, tmp_path: Path) -> None:
+def test_training_learns_to_tell_them_apart(recipe: CriticRecipe, data: Path, tiny_base: Path, tmp_path: Path) -> None:
     train_adapter(recipe, data, tmp_path / "run", bar=False)
-    critic = load_critic(tmp_path / "run", base=base)
+    critic = load_critic(tmp_path / "run", base=tiny_base)
     good, bad = critic.read(GOOD), critic.read(BAD)
     assert good.whole > 0 > bad.whole
     assert min(range(5), key=bad.lines.__getitem__) == 2  # the line that breaks it
     assert (critic.ending, critic.density) == (recipe.ending, recipe.density)
 
 
-def test_kinds_can_be_left_out(recipe: CriticRecipe, data: Path, base: Path) -> None:
-    encode = SubwordTokenizer.from_metadata(read_gguf(base).metadata)
+def test_kinds_can_be_left_out(recipe: CriticRecipe, data: Path, tiny_base: Path) -> None:
+    encode = SubwordTokenizer.from_metadata(read_gguf(tiny_base).metadata)
     assert {pair.kind for pair in pairs_of(recipe, data, encode)} == {"toy", "corrupted"}
     assert {pair.kind for pair in pairs_of(replace(recipe, without="toy"), data, encode)} == {"corrupted"}
     with pytest.raises(UserError, match="nothing for a critic to learn from"):
@@ -155,7 +147,7 @@ def test_wrong_endings_of_the_cloze_test(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", ["", "{}", '{"recipe": {"ending": "x"}}'])
-def test_a_damaged_folder_is_said_in_one_line(critic: Critic, tmp_path: Path, base: Path, content: str) -> None:
+def test_a_damaged_folder_is_said_in_one_line(critic: Critic, tmp_path: Path, tiny_base: Path, content: str) -> None:
     (tmp_path / "critic" / ABOUT_CRITIC).write_text(content)
     with pytest.raises(UserError, match="not a critic's folder"):
-        load_critic(tmp_path / "critic", base=base)
+        load_critic(tmp_path / "critic", base=tiny_base)

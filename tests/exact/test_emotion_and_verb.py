@@ -1,7 +1,5 @@
 """The taggers `emotion` and `verb`: what they read off a sentence, and how several judge a partly given state."""
 
-from __future__ import annotations
-
 import importlib.util
 import pickle
 

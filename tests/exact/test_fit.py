@@ -1,7 +1,5 @@
 """How a sentence fits its story: exact without latents, and with them the same as weighing every version apart."""
 
-from __future__ import annotations
-
 from functools import cache
 from pathlib import Path
 

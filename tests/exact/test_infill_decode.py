@@ -1,7 +1,5 @@
 """The decoder: its log-probabilities against the model, and its distribution against the enumeration of sentences."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from typing import Any

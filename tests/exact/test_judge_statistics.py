@@ -1,7 +1,5 @@
 """The figures of a judging report against definitions, enumeration, published values and a direct optimum."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Sequence

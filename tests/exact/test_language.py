@@ -1,7 +1,5 @@
 """p(X_i | Z_i, X_:i) and S2S: one law, however it is asked for, and none of it lost to rows that no word has."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch
@@ -51,7 +49,10 @@ WAYS = pytest.mark.parametrize(
 
 @WAYS
 def test_probabilities_sum_to_one_over_the_words(D: int, tied: bool, layers: int, latent_to_output: bool) -> None:
-    """At every place, over the real words alone: the rows that fill up to a multiple of 64 take nothing."""
+    """At every place, over the real words alone: the rows that fill up to a multiple of 64 take nothing.
+
+    Also in single and half precision their probability is exactly 0, and so is their gradient.
+    """
     made = language(D, tied=tied, layers=layers, latent_to_output=latent_to_output)
     assert made.output.out_features == 2 * ALIGN > WORDS == made.vocabulary
     batch = a_batch()
@@ -66,15 +67,6 @@ def test_probabilities_sum_to_one_over_the_words(D: int, tied: bool, layers: int
     z = None if Z is None else Z[:, 0]
     scores, _ = made.step(made.start(3, z).then(batch.tokens[:, 0]), z, torch.zeros(3, dtype=torch.bool))
     assert scores.shape == (3, WORDS)
-
-
-@WAYS
-def test_rows_without_a_word_are_never_drawn(D: int, tied: bool, layers: int, latent_to_output: bool) -> None:
-    """Also in single and half precision their probability is exactly 0, and so is their gradient."""
-    made = language(D, tied=tied, layers=layers, latent_to_output=latent_to_output)
-    batch = a_batch()
-    Z = latents(batch, D)
-    features = made(batch.previous, None if Z is None else gather_latent(Z, batch.sentence))
     for kind in (torch.float64, torch.float32, torch.bfloat16):
         assert not made.output(features).to(kind).softmax(-1)[..., WORDS:].any()
     made.log_prob(features, batch.tokens).sum().backward()

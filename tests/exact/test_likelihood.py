@@ -1,7 +1,5 @@
 """What `fabula evaluate likelihood` prints, against enumeration and quadrature on the tiny model of test_objective."""
 
-from __future__ import annotations
-
 import copy
 import itertools
 from typing import Any

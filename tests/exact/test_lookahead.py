@@ -1,7 +1,5 @@
 """The judge of endings: log P of the last sentence is the language model's own, and stories are of one length."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

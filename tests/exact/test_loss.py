@@ -1,7 +1,5 @@
 """What the loop does with the terms: the weighted loss, rates, labels and averages, against hand calculation."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 from typing import Any

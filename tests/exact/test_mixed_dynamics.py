@@ -1,7 +1,5 @@
 """Dynamics composed of primitives, and states whose factors are known in part: against the paper's and enumeration."""
 
-from __future__ import annotations
-
 import itertools
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Names the small model does not know: stand-ins go by the pronouns that were given, and places are left alone."""
 
-from __future__ import annotations
-
 import pytest
 
 import fabula

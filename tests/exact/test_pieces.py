@@ -1,7 +1,5 @@
 """A split that came in on disk, piece by piece, is the arrays that one would make in memory; so are its counts."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

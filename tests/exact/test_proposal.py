@@ -1,7 +1,5 @@
 """How much a bound still lacks, told from its growth. (The calibrated q itself: test_likelihood.py, by enumeration.)"""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

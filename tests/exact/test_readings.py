@@ -1,7 +1,5 @@
 """What readers said: how a reading's loss counts, who is held out, and that a critic learns the readers' order."""
 
-from __future__ import annotations
-
 import itertools
 import json
 from pathlib import Path
@@ -12,7 +10,6 @@ import torch
 from torch.nn import functional as F
 
 from fabula.errors import UserError
-from fabula.models.decoders.base import CACHE_VARIABLE
 from fabula.models.decoders.gguf import read_gguf
 from fabula.models.decoders.tokenizer import SubwordTokenizer
 from fabula.models.io.pretrained import load_critic
@@ -20,16 +17,9 @@ from fabula.training.critic import CriticNetwork, endless, read_readings
 from fabula.training.loop import train_adapter
 from fabula.training.losses.critic import Reading, plain_row, reading_loss
 from fabula.training.recipe import CriticRecipe
-from gguf_writer import write_tiny_base
 
 LIKED = ["Tom was sad.", "Tom lost a hat.", "He saw the hat.", "He took the hat.", "Tom was glad."]
 BROKEN = ["Tom was sad.", "Tom lost a hat.", "the the was", "He took the hat.", "Tom was glad."]
-
-
-@pytest.fixture
-def base(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path / "cache"))
-    return write_tiny_base(tmp_path / "tiny.gguf")
 
 
 def write(folder: Path, entries: list[dict[str, object]]) -> None:
@@ -40,13 +30,13 @@ def entry(of: int, sentences: list[str], coherence: int, line: int) -> dict[str,
     return {"of": of, "sentences": sentences, "coherence": coherence, "line": line}
 
 
-def test_a_readings_loss(base: Path, tmp_path: Path) -> None:
-    recipe = CriticRecipe(name="tiny", base=str(base), rank=2)
+def test_a_readings_loss(tiny_base: Path, tmp_path: Path) -> None:
+    recipe = CriticRecipe(name="tiny", base=str(tiny_base), rank=2)
     torch.manual_seed(3)
-    network = CriticNetwork(recipe, read_gguf(base))
+    network = CriticNetwork(recipe, read_gguf(tiny_base))
     for p in network.parameters():
         torch.nn.init.normal_(p, std=0.2)
-    encode = SubwordTokenizer.from_metadata(read_gguf(base).metadata)
+    encode = SubwordTokenizer.from_metadata(read_gguf(tiny_base).metadata)
     write(tmp_path, [entry(1, LIKED, 3, 0), entry(1, BROKEN, 1, 3), entry(2, BROKEN[:3], 2, 0)])
     readings = read_readings(tmp_path, encode)
     assert [(r.coherence, r.line, r.of) for r in readings] == [(1, 4, 1), (1 / 3, 2, 1), (2 / 3, 2, 2)]
@@ -70,14 +60,14 @@ def test_versions_of_a_story_come_together() -> None:
         assert sorted(r.of for r in batch if r.coherence) == sorted(r.of for r in batch if not r.coherence)
 
 
-def test_a_critic_learns_the_readers_order_against_its_pairs(base: Path, tmp_path: Path) -> None:
+def test_a_critic_learns_the_readers_order_against_its_pairs(tiny_base: Path, tmp_path: Path) -> None:
     """The pairs say nothing of these two tellings; begun from a critic, readings decide between them."""
     csv = ["storyid,storytitle,sentence1,sentence2,sentence3,sentence4,sentence5"]
     csv += [f"{i},t,{','.join(LIKED)}" for i in range(8)]
     (tmp_path / "train.csv").write_text("\n".join(csv) + "\n")
     told = [{"of": i, "first": 1, "kind": "toy", "sentences": [LIKED[0], *["glad glad sad"] * 4]} for i in range(8)]
     (tmp_path / "negatives-toy.jsonl").write_text("".join(json.dumps(line) + "\n" for line in told))
-    how: dict[str, Any] = {"base": str(base), "rank": 2, "batch": 4, "learning_rate": 1e-2, "without": "corrupted"}
+    how: dict[str, Any] = {"base": str(tiny_base), "rank": 2, "batch": 4, "learning_rate": 1e-2, "without": "corrupted"}
     train_adapter(CriticRecipe(name="a", epochs=2, **how), tmp_path, tmp_path / "a", bar=False)
     with pytest.raises(UserError, match="readings"):
         train_adapter(CriticRecipe(name="b", readings=8, **how), tmp_path, tmp_path / "b", bar=False)
@@ -86,7 +76,7 @@ def test_a_critic_learns_the_readers_order_against_its_pairs(base: Path, tmp_pat
     figures = train_adapter(start, tmp_path, tmp_path / "b", bar=False)
     assert figures["held_out_readings"]["better_wins"] == 1.0
     assert figures["held_out_readings"]["readings"] == 4  # both versions of two stories in twenty
-    critic = load_critic(tmp_path / "b", base=base)
+    critic = load_critic(tmp_path / "b", base=tiny_base)
     assert critic.read(BROKEN).whole > critic.read(LIKED).whole
     with pytest.raises(UserError, match="rank"):
         train_adapter(CriticRecipe(name="c", start=str(tmp_path / "a"), **{**how, "rank": 3}), tmp_path, tmp_path / "c")

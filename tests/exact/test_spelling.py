@@ -1,7 +1,5 @@
 """Words in rows of subword tokens: each has one number, runs of words are found, names are barred at their end."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import torch

@@ -1,7 +1,5 @@
 """Long stories are written with dynamics that cannot run away; short ones with the model's own."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

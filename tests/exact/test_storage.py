@@ -1,7 +1,5 @@
 """Checkpoints come back bit for bit, tied tensors are stored once, 8-bit tensors are read with their scales."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Tag paths and their weights against dense Gaussian integrals, and the resampling."""
 
-from __future__ import annotations
-
 import itertools
 
 import pytest
@@ -15,6 +13,7 @@ from fabula.sampling import latents
 from fabula.sampling.noise import seeded
 from fabula.sampling.particles import systematic
 from fabula.sampling.samples import effective_size
+from small import perturbed, prior_of
 
 D, K, N = 2, 3, 4
 
@@ -23,9 +22,7 @@ def parts() -> tuple[Scaffold, Dynamics, Potential]:
     torch.manual_seed(2)
     p_next = torch.rand(K, K) + 0.1
     scaffold = Scaffold(torch.tensor([0.5, 0.3, 0.2]), p_next / p_next.sum(1, keepdim=True)).double()
-    moves = Dynamics(K, D).double().requires_grad_(False)
-    for parameter in moves.parameters():
-        parameter.add_(0.4 * torch.randn_like(parameter))
+    moves = perturbed(Dynamics(K, D).double().requires_grad_(False), 0.4)
     phi = Potential(torch.randn(N, D).double(), 2 * torch.rand(N, D).double())
     phi.precision[1] = 0
     return scaffold, moves, phi
@@ -33,17 +30,7 @@ def parts() -> tuple[Scaffold, Dynamics, Potential]:
 
 def dense_log_evidence(moves: Dynamics, S: list[int], phi: Potential) -> Tensor:
     """log of the integral of p(Z | S) phi(Z), from the joint covariance of all of Z."""
-    mean, covariance = torch.zeros(N * D).double(), torch.zeros(N * D, N * D).double()
-    for i, s in enumerate(S):
-        here = slice(i * D, (i + 1) * D)
-        before = slice((i - 1) * D, i * D)
-        if i:
-            mean[here] = moves.A[s] @ mean[before]
-            covariance[here, : i * D] = moves.A[s] @ covariance[before, : i * D]
-            covariance[: i * D, here] = covariance[here, : i * D].T
-            covariance[here, here] = moves.A[s] @ covariance[before, before] @ moves.A[s].T
-        mean[here] += moves.bias[s]
-        covariance[here, here] += moves.Sigma()[s]
+    mean, covariance = prior_of(moves, S)
     W = torch.diag(phi.precision.flatten())
     residual = phi.mean.flatten() - mean
     # E exp(-(z - m)^T W (z - m) / 2) under N(mean, C) = |I + C W|^-1/2 exp(-r^T W (I + C W)^-1 r / 2)

@@ -1,7 +1,5 @@
 """The last bits of a figure decide nothing: who wins, who ranks first, whether a bar is met, whether systems differ."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

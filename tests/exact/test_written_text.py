@@ -1,7 +1,5 @@
 """What is done to written sentences on their way to the reader."""
 
-from __future__ import annotations
-
 import doctest
 
 from hypothesis import given

@@ -1,7 +1,5 @@
 """Nothing depends on the GRU: a subword decoder with a key-value cache from one file goes through `fabula fill`."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

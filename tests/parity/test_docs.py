@@ -1,7 +1,5 @@
 """The docs say what the code does: commands parse, links and named files exist, the example runs."""
 
-from __future__ import annotations
-
 import argparse
 import re
 import shlex

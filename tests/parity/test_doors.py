@@ -1,7 +1,5 @@
 """Three doors to one function: the command line, Python and HTTP give the same answer for the same seed."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager

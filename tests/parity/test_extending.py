@@ -1,7 +1,5 @@
 """docs/extending.md is true: its files, installed by its own lines of registration, go through the commands."""
 
-from __future__ import annotations
-
 import json
 import re
 import runpy

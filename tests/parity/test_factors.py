@@ -1,7 +1,5 @@
 """A state of two factors through every door: one factor fixed, the other free, by command line, Python and HTTP."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager

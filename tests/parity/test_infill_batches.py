@@ -1,7 +1,5 @@
 """Batched = one by one with the same noise; cut into pieces = whole; command line = Python."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

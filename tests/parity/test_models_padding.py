@@ -1,7 +1,5 @@
 """Padded = unpadded and batched = one by one, in float64, for stories of 2 to 7 sentences side by side."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The narrator's decoder: one function whatever the road (whole, by steps, batched, branched, through the window)."""
 
-from __future__ import annotations
-
 import random
 from typing import Any
 

@@ -4,8 +4,6 @@ The order in which two gradients are added differs, so equal means within 1e-5 o
 times what rounding does in 20 steps, and a thousandth of what other random numbers do.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

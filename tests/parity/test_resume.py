@@ -3,8 +3,6 @@
 Files are named by the digest of their content, so equal names are equal bits.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """The narrator's tokenizer and the reader of its file: token for token as transformers', and bad files in one line."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A narrator of mood, emotion and main verb answers its clients as a narrator of moods does: the rest is beside it."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """A prompt and a suffix as a story with blanks: nothing of them is lost, and what comes back joins them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

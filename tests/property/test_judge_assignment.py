@@ -1,7 +1,5 @@
 """Who judges what, in whatever order people come, stay away and come back."""
 
-from __future__ import annotations
-
 import tempfile
 from collections import Counter
 from collections.abc import Iterator

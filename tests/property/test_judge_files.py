@@ -1,7 +1,5 @@
 """Round trips of a study: through its file of pairs, through SQLite, through Mechanical Turk's CSV form."""
 
-from __future__ import annotations
-
 import json
 import tempfile
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Whatever the judge's OpenAPI document allows, and much that it does not, over a living study: never a 500."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from typing import Any

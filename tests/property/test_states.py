@@ -1,7 +1,5 @@
 """The state space: product index and arcs, there and back."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

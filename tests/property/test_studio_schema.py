@@ -1,7 +1,5 @@
 """Whatever the OpenAPI document allows, and much that it does not: never a 500, and every answer as documented."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A narrator whose moods are weak follows the arc through its tagger: particles off the arc weigh and rank less."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import pytest

@@ -4,8 +4,6 @@ Sentences are vectors, X_i ~ N(Z_i, R), so phi_i is the likelihood itself and ev
 Chains are independent, so their states are i.i.d. and z-tests are honest.
 """
 
-from __future__ import annotations
-
 import itertools
 
 import pytest
@@ -18,6 +16,7 @@ from fabula.models.scaffold import Scaffold
 from fabula.sampling import latents
 from fabula.sampling.gibbs import LatentConditional, sweep_Z
 from fabula.sampling.noise import Noise, seeded
+from small import perturbed, prior_of
 
 D, K, N, CHAINS = 2, 2, 4, 20_000
 R = torch.tensor([0.5, 0.8])
@@ -27,9 +26,7 @@ GIVEN = torch.tensor([True, False, False, True])
 def parts() -> tuple[Scaffold, Dynamics, Tensor]:
     torch.manual_seed(5)
     scaffold = Scaffold(torch.tensor([0.6, 0.4]), torch.tensor([[0.7, 0.3], [0.2, 0.8]]))
-    moves = Dynamics(K, D).requires_grad_(False)
-    for parameter in moves.parameters():
-        parameter.add_(0.4 * torch.randn_like(parameter))
+    moves = perturbed(Dynamics(K, D).requires_grad_(False), 0.4)
     return scaffold, moves, torch.randn(N, D)
 
 
@@ -37,25 +34,9 @@ def evidence(X: Tensor, known: Tensor) -> Potential:
     return Potential(X, (1 / R).expand_as(X)).where(known)
 
 
-def prior(moves: Dynamics, S: tuple[int, ...]) -> tuple[Tensor, Tensor]:
-    """Mean and covariance of all of Z given S, in float64."""
-    mean, covariance = torch.zeros(N * D).double(), torch.zeros(N * D, N * D).double()
-    A, bias, Sigma = moves.A.double(), moves.bias.double(), moves.Sigma().double()
-    for i, s in enumerate(S):
-        here, before = slice(i * D, (i + 1) * D), slice((i - 1) * D, i * D)
-        if i:
-            mean[here] = A[s] @ mean[before]
-            covariance[here, : i * D] = A[s] @ covariance[before, : i * D]
-            covariance[: i * D, here] = covariance[here, : i * D].T
-            covariance[here, here] = A[s] @ covariance[before, before] @ A[s].T
-        mean[here] += bias[s]
-        covariance[here, here] += Sigma[s]
-    return mean, covariance
-
-
 def exact(moves: Dynamics, S: tuple[int, ...], X: Tensor) -> tuple[Tensor, Tensor, float]:
     """Mean and covariance of Z given S and the given sentences, and log p(the given sentences | S)."""
-    mean, covariance = prior(moves, S)
+    mean, covariance = prior_of(moves, S)
     seen = GIVEN.repeat_interleave(D).nonzero().squeeze(1)
     noise = torch.diag(R.double().repeat(int(GIVEN.sum())))
     inner = covariance[seen][:, seen] + noise

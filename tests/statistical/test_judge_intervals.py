@@ -1,7 +1,5 @@
 """Bootstrap intervals over pairs hold what they should as often as they say, though ratings of a pair go together."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from fabula.apps.judge.statistics import ratio_figure, resample

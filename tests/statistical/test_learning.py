@@ -4,8 +4,6 @@ Everything is seeded; margins are wide all the same, for another machine rounds 
 gave and asks for about half of it.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

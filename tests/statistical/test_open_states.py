@@ -1,7 +1,5 @@
 """Arcs that fix one factor of the state and leave another free: what is read off, what is drawn, what is left alone."""
 
-from __future__ import annotations
-
 import itertools
 
 import torch

@@ -1,7 +1,5 @@
 """Work that waits for a test, and tests that wait for work."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Callable

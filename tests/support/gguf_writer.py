@@ -1,7 +1,5 @@
 """A small writer of GGUF files, for tests: a tiny random base in the three formats that Fabula reads."""
 
-from __future__ import annotations
-
 import struct
 from pathlib import Path
 from typing import Any

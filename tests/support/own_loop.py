@@ -1,7 +1,5 @@
 """Event loops of their own, in a thread of their own: in the thread of the tests a browser's loop may be running."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Coroutine
 from concurrent.futures import ThreadPoolExecutor

@@ -1,7 +1,5 @@
 """Raw stories as the narrator's training reads them."""
 
-from __future__ import annotations
-
 import csv
 from pathlib import Path
 

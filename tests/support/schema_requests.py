@@ -1,7 +1,5 @@
 """Requests made from an OpenAPI document: those that follow it, and those that do not."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any

@@ -1,7 +1,5 @@
 """Small random models, built in one way for every test."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
@@ -65,3 +63,20 @@ def random_dynamics(K: int, D: int, seed: int, scale: float = 0.4) -> Dynamics:
     """Dynamics in float64 whose states differ."""
     torch.manual_seed(seed)
     return perturbed(Dynamics(K, D).double(), scale)
+
+
+def prior_of(dynamics: Dynamics, S: Sequence[int]) -> tuple[torch.Tensor, torch.Tensor]:
+    """Mean and covariance of p(Z | S), all sentences in one vector, in float64."""
+    D, n = dynamics.D, len(S) * dynamics.D
+    A, bias, Sigma = dynamics.A.double(), dynamics.bias.double(), dynamics.Sigma().double()
+    mean, covariance = torch.zeros(n).double(), torch.zeros(n, n).double()
+    for i, s in enumerate(S):
+        here, before = slice(i * D, (i + 1) * D), slice((i - 1) * D, i * D)
+        if i:
+            mean[here] = A[s] @ mean[before]
+            covariance[here, : i * D] = A[s] @ covariance[before, : i * D]
+            covariance[: i * D, here] = covariance[here, : i * D].T
+            covariance[here, here] = A[s] @ covariance[before, before] @ A[s].T
+        mean[here] += bias[s]
+        covariance[here, here] += Sigma[s]
+    return mean, covariance

@@ -1,7 +1,5 @@
 """A job with the stub in a process of its own, which a test can kill: IN.jsonl OUT ENGINE WORKERS BATCH_SIZE."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

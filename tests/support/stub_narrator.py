@@ -1,7 +1,5 @@
 """A narrator that writes at once, from nothing but the seed: for tests of what goes on around it."""
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence

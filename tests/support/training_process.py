@@ -3,8 +3,6 @@
 Where DIES_AT is set, the last process kills itself (SIGKILL) before that step.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import sys
