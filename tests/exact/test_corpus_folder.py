@@ -145,20 +145,16 @@ def test_damage_is_named(copy: Path, name: str) -> None:
 def test_a_damaged_or_foreign_manifest_is_named(copy: Path) -> None:
     path = copy / "manifest.json"
     text = path.read_text()
-    manifest = json.loads(text)
-    path.write_text(text.replace('"cutoff": 3', '"cutoff": 4'))
-    with pytest.raises(UserError, match=r"manifest.json is damaged: .* own digest"):
-        Corpus.open(copy)
-    path.write_text(text[: len(text) // 2])
-    with pytest.raises(UserError, match=r"manifest.json is damaged: it is not valid JSON"):
-        Corpus.open(copy)
-    path.write_text("[]")
-    with pytest.raises(UserError, match="not the manifest"):
-        Corpus.open(copy)
-    other = {**manifest, "schema": SCHEMA + 1}
-    path.write_text(json.dumps({**other, "digest": seal(other)}))
-    with pytest.raises(UserError, match=rf"manifest.json has schema version {SCHEMA + 1}.* reads version {SCHEMA}"):
-        Corpus.open(copy)
+    other = {**json.loads(text), "schema": SCHEMA + 1}
+    for content, message in [
+        (text.replace('"cutoff": 3', '"cutoff": 4'), r"manifest.json is damaged: .* own digest"),
+        (text[: len(text) // 2], r"manifest.json is damaged: it is not valid JSON"),
+        ("[]", "not the manifest"),
+        (json.dumps({**other, "digest": seal(other)}), rf"has schema version {SCHEMA + 1}.* reads version {SCHEMA}"),
+    ]:
+        path.write_text(content)
+        with pytest.raises(UserError, match=message):
+            Corpus.open(copy)
     path.unlink()
     with pytest.raises(UserError, match=r"not a prepared corpus: it has no manifest.json"):
         Corpus.open(copy)

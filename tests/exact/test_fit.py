@@ -17,7 +17,7 @@ STORY = ["Mia's car would not start.", "Tom was sad.", "The dog  was glad!", "To
          "She was on time, and he was not.", "It was the dog."]  # fmt: skip
 
 
-@pytest.fixture(params=["default", "lds", "lm"])
+@pytest.fixture(params=["default", "lm"])
 def narrator(request: pytest.FixtureRequest, random_models: Path) -> Narrator:
     return fabula.load(random_models / request.param)
 
