@@ -323,9 +323,9 @@ def test_gumbel_softmax_hard_is_a_draw_from_q() -> None:
     z = (hard.mean(0) - q) / (q * (1 - q) / DRAWS).sqrt()
     assert z.abs().max() < 5
     found = []  # a hard draw has the gradient of the soft one
-    for hard in (False, True):
+    for is_hard in (False, True):
         log_q = torch.tensor([[[0.2, -0.4, 0.1]]], dtype=torch.float64, requires_grad=True)
-        s = gumbel_softmax(log_q, 0.8, hard, torch.Generator().manual_seed(1))
+        s = gumbel_softmax(log_q, 0.8, is_hard, torch.Generator().manual_seed(1))
         (s * torch.tensor([1.0, 2.0, 4.0])).sum().backward()
         found.append(log_q.grad)
     torch.testing.assert_close(found[0], found[1])
