@@ -17,24 +17,10 @@ if TYPE_CHECKING:
     from fabula.api import Narrator, StoryModel, installed, load
     from fabula.asynchronous import AsyncNarrator, AsyncStoryModel
     from fabula.completion import Completion, Passage, complete, complete_iter
-    from fabula.results import (
-        Candidate,
-        Criticism,
-        Explanation,
-        Filling,
-        Movement,
-        Parts,
-        Posterior,
-        Reasons,
-        Score,
-        Sentence,
-        Tagging,
-        Word,
-        many_rows,
-    )  # fmt: skip
+    from fabula.results import *  # noqa: F403
 
 __version__ = "0.2.0"
-__all__ = [  # noqa: RUF022 (by module)
+__all__ = [  # noqa: F405, RUF022 (by module)
     "StoryModel", "Narrator", "installed", "load", "AsyncStoryModel", "AsyncNarrator", "Completion", "Passage",
     "complete", "complete_iter", "UserError", "Candidate", "Criticism", "Explanation", "Filling", "Movement", "Parts",
     "Posterior", "Reasons", "Score", "Sentence", "Tagging", "Word", "many_rows", "__version__",

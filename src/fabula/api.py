@@ -11,6 +11,7 @@ The command line, HTTP and Python call these methods. `filling.py` does what `fi
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,17 +19,17 @@ from fabula.catalogue import describe, find, installed, models_fault, models_fol
 from fabula.corpus.states import Arc
 from fabula.device import pick_device, use_threads
 from fabula.errors import UserError
-from fabula.filling import answers, answers_together, last_answer, with_settings
+from fabula.filling import answers, answers_together, with_settings
 from fabula.loaded import check_seed
 from fabula.models import io
 from fabula.models.decoders.base import INSTALL
 from fabula.reading import StoryReader
 from fabula.results import Candidate, Explanation, Filling, Reasons, Score, Tagging
-from fabula.sampling.context import Person, read_context
+from fabula.sampling.context import Person
 from fabula.sampling.many import fill_many
 from fabula.sampling.protocol import DEFAULT
 from fabula.sampling.settings import CANDIDATES, WRITE_CANDIDATES, WRITE_SAMPLES, whole_number
-from fabula.sampling.task import fill_task, write_task
+from fabula.sampling.task import write_task
 
 __all__ = [
     "Candidate", "Explanation", "Filling", "Narrator", "Reasons", "Score", "StoryModel", "Tagging", "describe", "find",
@@ -86,32 +87,18 @@ class StoryModel(StoryReader):
         >>> sorted(filling.rows()[0])
         ['candidate', 'log_p', 'score', 'sentence', 'tag', 'text', 'written']
         """
-        task, context = fill_task(sentences, self.states, arc, starts), read_context(people, notes)
+        call = {"sentences": sentences, "arc": arc, "starts": starts, "people": people, "notes": notes}
         options = {"candidates": candidates, "sampler": sampler, "seed": seed, **settings}
-        return last_answer(self, task, context, options)
+        *_, last = answers(self, {**call, **options}, at_once=True)
+        return last
 
-    @with_settings
-    def fill_iter(
-        self,
-        sentences: Sequence[str | None],
-        *,
-        arc: Arc = None,
-        candidates: int = CANDIDATES,
-        sampler: str = DEFAULT,
-        seed: int = 0,
-        starts: Mapping[int, str] | None = None,
-        people: People | None = None,
-        notes: Sequence[str] | None = None,
-        at_once: bool = False,
-        **settings: Any,
-    ) -> Iterator[Filling]:
+    @partial(with_settings, like=fill)
+    def fill_iter(self, sentences: Sequence[str | None], *, at_once: bool = False, **options: Any) -> Iterator[Filling]:
         """The answers of `fill` as they come: each is at least as good as the one before; the last is what it returns.
 
         With `at_once` nothing is done for the sake of an early answer, so that the last one comes sooner.
         """
-        task, context = fill_task(sentences, self.states, arc, starts), read_context(people, notes)
-        options = {"candidates": candidates, "sampler": sampler, "seed": seed, **settings}
-        return answers(self, task, context, options, at_once=at_once)
+        return answers(self, {"sentences": sentences, **options}, at_once=at_once)
 
     def fill_together(
         self, calls: Sequence[Mapping[str, Any]], at_once: bool = False
@@ -138,26 +125,23 @@ class StoryModel(StoryReader):
         """
         return fill_many(self, rows, check_seed(seed), {"candidates": candidates, "sampler": sampler, **settings})
 
-    @with_settings
+    @partial(with_settings, like=fill)
     def write(
         self,
         sentences: int | None = None,
         *,
-        arc: Arc = None,
         candidates: int = WRITE_CANDIDATES,
         samples: int | None = None,
-        sampler: str = DEFAULT,
-        seed: int = 0,
-        starts: Mapping[int, str] | None = None,
-        people: People | None = None,
-        notes: Sequence[str] | None = None,
-        **settings: Any,
+        **options: Any,
     ) -> Filling:
         """A story from nothing but its length (None: the arc's, else 5) and its arc; 10 samples unless you say."""
-        task, context = write_task(sentences, self.states, arc, starts), read_context(people, notes)
-        settings["samples"] = WRITE_SAMPLES if samples is None else samples
-        options = {"candidates": candidates, "sampler": sampler, "seed": seed, **settings}
-        return last_answer(self, task, context, options)
+        call = {
+            "sentences": sentences,
+            "candidates": candidates,
+            "samples": WRITE_SAMPLES if samples is None else samples,
+        }
+        *_, last = answers(self, {**call, **options}, write_task, at_once=True)
+        return last
 
 
 Narrator = StoryModel

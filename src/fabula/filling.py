@@ -28,14 +28,19 @@ from fabula.sampling.task import Task, fill_task
 UNKNOWN_SHOWN = 10
 """Words that a note about unknown words names, at most."""
 Method = TypeVar("Method", bound=Callable[..., Any])
+R = TypeVar("R")
 Options = Mapping[str, Any]
 """`candidates`, `sampler`, `seed` and settings of the sampler."""
 
 
-def with_settings(method: Method) -> Method:
-    """Gives `**settings` their names, types and meanings in the signature and the docstring: those of the samplers."""
+def with_settings(method: Method, like: Callable[..., Any] | None = None) -> Method:
+    """Gives `**settings` their names, types and meanings in the signature and the docstring: those of the samplers.
+
+    With `like`, the method also takes the arguments of that one where it does not declare its own.
+    """
     signature = inspect.signature(method)
-    parameters = {p.name: p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD}
+    given = [*(inspect.signature(like).parameters.values() if like else ()), *signature.parameters.values()]
+    parameters = {p.name: p for p in given if p.kind is not p.VAR_KEYWORD}
     lines = ["", "", "        Settings of the samplers; None is the sampler's default:"]
     meanings: dict[str, str] = {}
     for sampler in samplers().values():
@@ -109,44 +114,37 @@ def _notes(loaded: LoadedModel, task: Task, names: Mapping[str, str], hidden: in
     return tuple(notes)
 
 
+def read_call(
+    loaded: LoadedModel, call: Options, make_task: Callable[..., Task] = fill_task
+) -> tuple[Task, Context, dict[str, Any]]:
+    """The arguments of `fill` or `write`, by name, as a task, its context and the sampler's options."""
+    options = dict(call)
+    sentences, arc, starts = (options.pop(name, None) for name in ("sentences", "arc", "starts"))
+    context = (options.pop(name, None) for name in ("people", "notes"))
+    return make_task(sentences, loaded.states, arc, starts), read_context(*context), options
+
+
 def answers(
-    loaded: LoadedModel, task: Task, context: Context, options: Options, *, at_once: bool = False
+    loaded: LoadedModel, call: Options, make_task: Callable[..., Task] = fill_task, *, at_once: bool
 ) -> Iterator[Filling]:
-    """The answers to one task, each at least as good as the one before."""
-    prepared = prepare_task(loaded, task, context, options, at_once=at_once)
+    """The answers to one call, each at least as good as the one before."""
+    prepared = prepare_task(loaded, *read_call(loaded, call, make_task), at_once=at_once)
     return (filling for (filling,) in _rounds(loaded, [prepared]))
-
-
-def last_answer(loaded: LoadedModel, task: Task, context: Context, options: Options) -> Filling:
-    *_, last = answers(loaded, task, context, options, at_once=True)
-    return last
 
 
 def answers_together(
     loaded: LoadedModel, calls: Sequence[Options], at_once: bool
 ) -> Iterator[list[Filling | UserError]]:
     """The answers to several calls of `fill` with equal settings; a wrong call has its error in their place."""
-    tasks: list[tuple[Task, Context] | UserError] = []
-    for call in calls:
-        try:
-            task = fill_task(call["sentences"], loaded.states, call.get("arc"), call.get("starts"))
-            tasks.append((task, read_context(call.get("people"), call.get("notes"))))
-        except UserError as error:
-            tasks.append(error)
-    lines = [with_line(pair[0], pair[1].line) for pair in tasks if not isinstance(pair, UserError)]
+    tasks = [_attempt(read_call, loaded, call) for call in calls]
+    lines = [with_line(one[0], one[1].line) for one in tasks if not isinstance(one, UserError)]
     stand_ins = iter(loaded.text.stand_ins(lines))
-    prepared: list[PreparedTask | UserError] = []
-    of_task = ("sentences", "arc", "starts", "people", "notes")
-    for call, pair in zip(calls, tasks, strict=True):
-        if isinstance(pair, UserError):
-            prepared.append(pair)
-            continue
-        names = next(stand_ins)
-        options = {key: value for key, value in call.items() if key not in of_task}
-        try:
-            prepared.append(prepare_task(loaded, *pair, options, at_once=at_once, names=names))
-        except UserError as error:
-            prepared.append(error)
+    prepared = [
+        one
+        if isinstance(one, UserError)
+        else _attempt(prepare_task, loaded, *one, at_once=at_once, names=next(stand_ins))
+        for one in tasks
+    ]
     good = [one for one in prepared if isinstance(one, PreparedTask)]
     if len({(one.settings, one.people) for one in good}) > 1:
         raise ValueError("only calls with equal settings and people are filled in together")
@@ -156,6 +154,14 @@ def answers_together(
     for fillings in _rounds(loaded, good):
         following = iter(fillings)
         yield [one if isinstance(one, UserError) else next(following) for one in prepared]
+
+
+def _attempt(work: Callable[..., R], *args: Any, **kwargs: Any) -> R | UserError:
+    """The result, or the user's error in its place."""
+    try:
+        return work(*args, **kwargs)
+    except UserError as error:
+        return error
 
 
 def _rounds(loaded: LoadedModel, tasks: Sequence[PreparedTask]) -> Iterator[list[Filling]]:

@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from io import TextIOWrapper
-from itertools import count, takewhile
+from itertools import count, groupby, takewhile
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,10 @@ MAX_CHARACTERS = 4_000
 """Of one sentence: a page of text without a blank is no sentence either."""
 
 FORMATS = ("csv", "jsonl", "text")
+Fields = dict[str, Any] | str
+"""`sentences` and what else a row says (`tags`, `id`, `title`), or what is wrong with it."""
+Row = tuple[int, Fields]
+"""The line where a row begins, and its fields."""
 _SUFFIXES = {".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl", ".txt": "text", ".text": "text"}
 
 
@@ -79,15 +83,28 @@ def read_stories(
         with path.open("rb") as stream, TextIOWrapper(stream, encoding="utf-8-sig", newline="") as text:
             lines = _watched(text, stream.tell, watch)
             empty = True
-            for item in _READERS[chosen](path, lines, paragraphs):
+            for line, fields in _READERS[chosen](path, lines, paragraphs):
                 empty = False
-                yield item
+                yield _story_or_reason(path, line, fields)
             if empty:
                 raise UserError(f"{path} is empty: it holds no story")
     except UnicodeDecodeError as error:
         raise UserError(f"{path}, line {_first_bad_line(path)}: not valid UTF-8") from error
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror or error}") from error
+
+
+def _story_or_reason(path: Path, line: int, fields: Fields) -> Story | Rejected:
+    if isinstance(fields, str):
+        return Rejected(path.name, line, fields)
+    identity = fields.get("id")
+    name = normalise(str(identity)) if isinstance(identity, (str, int)) else ""
+    name = name or f"{path.stem}:{line}"
+    sentences, tags, title = (fields.get(key) for key in ("sentences", "tags", "title"))
+    try:
+        return check_story(sentences or [], tags, id=name, title=title, file=path.name, line=line)
+    except ValueError as error:
+        return Rejected(path.name, line, str(error))
 
 
 def describe_source(path: Path) -> dict[str, Any]:
@@ -178,7 +195,7 @@ _CLOZE_ENDINGS = ("RandomFifthSentenceQuiz1", "RandomFifthSentenceQuiz2")
 _CLOZE_ANSWER = "AnswerRightEnding"
 
 
-def _read_csv(path: Path, lines: Iterator[str], paragraphs: bool) -> Iterator[Story | Rejected]:
+def _read_csv(path: Path, lines: Iterator[str], paragraphs: bool) -> Iterator[Row]:
     """ROCStories (storyid, storytitle, sentence1 …) or Story Cloze (InputSentence1 …, two endings, the right one)."""
     previous_limit = csv.field_size_limit(2**31 - 1)  # a 10,000-word field is a row's fault, not csv's
     try:
@@ -187,9 +204,10 @@ def _read_csv(path: Path, lines: Iterator[str], paragraphs: bool) -> Iterator[St
         csv.field_size_limit(previous_limit)
 
 
-def _csv_rows(path: Path, lines: Iterator[str]) -> Iterator[Story | Rejected]:
+def _csv_rows(path: Path, lines: Iterator[str]) -> Iterator[Row]:
     reader = csv.reader(lines, strict=True)
     header: list[str] = []
+    columns: list[str] = []
     while True:
         line = reader.line_num + 1
         try:
@@ -200,104 +218,74 @@ def _csv_rows(path: Path, lines: Iterator[str]) -> Iterator[Story | Rejected]:
             if "unexpected end of data" in str(error):
                 fault = "a quotation mark opens a field here and is never closed"
                 raise UserError(f"{path}, line {line}: {fault}") from error
-            yield Rejected(path.name, line, f"its quotation marks do not pair up ({error})")
+            yield line, f"its quotation marks do not pair up ({error})"
             continue
         if not any(field.strip() for field in row):
             continue  # a blank line
         if not header:
-            header = [name.strip() for name in row]
-            read_row = _row_reader(path, header)
-            continue
-        try:
-            if len(row) != len(header):
-                raise ValueError(f"{len(row)} fields where the header has {len(header)}")
-            sentences, identity, title = read_row(row)
-            name = identity or f"{path.stem}:{line}"
-            yield check_story(sentences, id=name, title=title, file=path.name, line=line)
-        except ValueError as error:
-            yield Rejected(path.name, line, str(error))
+            header = [name.strip().lower() for name in row]
+            columns = _sentence_columns(path, row, header)
+        elif len(row) != len(header):
+            yield line, f"{len(row)} fields where the header has {len(header)}"
+        else:
+            yield line, _csv_fields(dict(reversed(list(zip(header, row, strict=True)))), columns)
 
 
-def _row_reader(path: Path, header: list[str]) -> Callable[[list[str]], tuple[list[object], str, str | None]]:
-    """A function from a row to its sentences, its id and its title, by the names of the columns."""
-    place = {name.lower(): position for position, name in reversed(list(enumerate(header)))}
-
-    def numbered(stem: str) -> list[int]:
-        return [place[name] for name in takewhile(place.__contains__, (f"{stem}{number}" for number in count(1)))]
-
-    def field(row: list[str], name: str) -> str:
-        return row[place[name]].strip() if name in place else ""
-
-    def cloze_row(row: list[str]) -> tuple[list[object], str, str | None]:
-        answer = field(row, _CLOZE_ANSWER.lower())
-        if answer not in ("1", "2"):
-            raise ValueError(f"{_CLOZE_ANSWER} is {answer[:20]!r}, neither 1 nor 2")
-        ending = row[place[_CLOZE_ENDINGS[int(answer) - 1].lower()]]
-        return [*(row[position] for position in context), ending], field(row, "inputstoryid"), None
-
-    def roc_row(row: list[str]) -> tuple[list[object], str, str | None]:
-        return [row[position] for position in sentences], field(row, "storyid"), field(row, "storytitle")
-
-    context, sentences = numbered("inputsentence"), numbered("sentence")
-    if context:
-        if any(name.lower() not in place for name in (*_CLOZE_ENDINGS, _CLOZE_ANSWER)):
+def _sentence_columns(path: Path, names: list[str], header: list[str]) -> list[str]:
+    """The names of the columns that hold the sentences, in their order; of a Story Cloze file the context's."""
+    for stem in ("inputsentence", "sentence"):
+        columns = list(takewhile(header.__contains__, (f"{stem}{number}" for number in count(1))))
+        if columns and stem == "inputsentence" and not {*map(str.lower, (*_CLOZE_ENDINGS, _CLOZE_ANSWER))} <= {*header}:
             needed = f"{', '.join(_CLOZE_ENDINGS)} and {_CLOZE_ANSWER}"
             raise UserError(f"{path}: a Story Cloze file needs the columns {needed}")
-        return cloze_row
-    if not sentences:
-        columns = "sentence1, sentence2, … or InputSentence1, …"
-        raise UserError(f"{path}: its header has no sentence columns ({columns}): {', '.join(header[:8])[:80]}")
-    return roc_row
+        if columns:
+            return columns
+    shown = ", ".join(name.strip() for name in names[:8])[:80]
+    raise UserError(
+        f"{path}: its header has no sentence columns (sentence1, sentence2, … or InputSentence1, …): {shown}"
+    )
 
 
-def _read_jsonl(path: Path, lines: Iterator[str], paragraphs: bool) -> Iterator[Story | Rejected]:
+def _csv_fields(row: dict[str, str], columns: list[str]) -> Fields:
+    """The fields of a row, of two columns of one name the first; in a Story Cloze file the answer names the ending."""
+    sentences = [row[name] for name in columns]
+    if columns[0] == "sentence1":
+        return {"sentences": sentences, "id": row.get("storyid"), "title": row.get("storytitle")}
+    answer = row[_CLOZE_ANSWER.lower()].strip()
+    if answer not in ("1", "2"):
+        return f"{_CLOZE_ANSWER} is {answer[:20]!r}, neither 1 nor 2"
+    return {"sentences": [*sentences, row[_CLOZE_ENDINGS[int(answer) - 1].lower()]], "id": row.get("inputstoryid")}
+
+
+def _read_jsonl(path: Path, lines: Iterator[str], paragraphs: bool) -> Iterator[Row]:
     """One object per line: {"sentences": […], "title"?, "tags"?: [label|null, …], "id"?}; other keys are ignored."""
     for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
         try:
-            yield _json_story(line, path, number)
-        except (ValueError, RecursionError) as error:
-            reason = "not valid JSON" if isinstance(error, (json.JSONDecodeError, RecursionError)) else str(error)
-            yield Rejected(path.name, number, reason)
+            record = json.loads(line)
+        except (json.JSONDecodeError, RecursionError):
+            yield number, "not valid JSON"
+        except ValueError as error:  # a number of too many digits
+            yield number, str(error)
+        else:
+            if not isinstance(record, dict):
+                yield number, 'not a JSON object like {"sentences": ["…", "…"]}'
+            else:
+                yield number, record if isinstance(record.get("sentences"), list) else 'no list "sentences"'
 
 
-def _json_story(line: str, path: Path, number: int) -> Story:
-    record = json.loads(line)
-    if not isinstance(record, dict):
-        raise ValueError('not a JSON object like {"sentences": ["…", "…"]}')
-    sentences = record.get("sentences")
-    if not isinstance(sentences, list):
-        raise ValueError('no list "sentences"')
-    identity = record.get("id")
-    name = normalise(str(identity)) if isinstance(identity, (str, int)) else ""
-    name = name or f"{path.stem}:{number}"
-    return check_story(sentences, record.get("tags"), id=name, title=record.get("title"), file=path.name, line=number)
-
-
-def _read_text(path: Path, lines: Iterator[str], paragraphs: bool) -> Iterator[Story | Rejected]:
+def _read_text(path: Path, lines: Iterator[str], paragraphs: bool) -> Iterator[Row]:
     """A sentence per line, a blank line between stories; with `paragraphs`, the block's sentences are split by rule."""
-
-    def story(block: list[str], start: int) -> Story | Rejected:
-        sentences: list[object] = list(split_paragraph(" ".join(block)) if paragraphs else block)
-        try:
-            return check_story(sentences, id=f"{path.stem}:{start}", file=path.name, line=start)
-        except ValueError as error:
-            return Rejected(path.name, start, str(error))
-
-    block: list[str] = []
-    number = 0
-    for number, line in enumerate(lines, start=1):
-        if line.strip():
-            block.append(line)
-        elif block:
-            yield story(block, number - len(block))
-            block = []
-    if block:
-        yield story(block, number + 1 - len(block))
+    numbered = enumerate(lines, start=1)
+    for blank, group in groupby(numbered, key=lambda pair: not pair[1].strip()):
+        if not blank:
+            block = list(group)
+            texts = [line for _, line in block]
+            yield block[0][0], {"sentences": split_paragraph(" ".join(texts)) if paragraphs else texts}
 
 
-_READERS: dict[str, Callable[[Path, Iterator[str], bool], Iterator[Story | Rejected]]] = {
+_READERS: dict[str, Callable[[Path, Iterator[str], bool], Iterator[Row]]] = {
     "csv": _read_csv,
     "jsonl": _read_jsonl,
     "text": _read_text,

@@ -89,13 +89,11 @@ class StateSpace:
 
     def encode(self, values: Numbers) -> NDArray[np.int64]:
         """[..., factor] to [...]: the state of each row of values; -1 where one of them is."""
-        rows = np.asarray(values, dtype=np.int64)
-        return np.where((rows < 0).any(-1), UNKNOWN, rows @ self._strides)
+        return np.maximum(self.number(values), UNKNOWN)
 
     def decode(self, states: Numbers) -> NDArray[np.int64]:
         """[...] to [..., factor]: the values of each state; all -1 where the state is."""
-        k = np.asarray(states, dtype=np.int64)[..., None]
-        return np.where(k < 0, UNKNOWN, k // self._strides % np.asarray(self.sizes))
+        return self.values(np.maximum(np.asarray(states, dtype=np.int64), UNKNOWN))
 
     def allowed(self, values: Numbers) -> NDArray[np.bool_]:
         """[..., factor] to [..., K]: the states that agree with every value that is not free."""
@@ -108,15 +106,17 @@ class StateSpace:
         -2 - m,   m = (v_1 (n_2 + 1) + v_2) (n_3 + 1) + v_3 ...        v_f = n_f: factor f is free
         """
         rows = np.asarray(values, dtype=np.int64)
-        partly = -2 - np.where(rows < 0, self.sizes, rows) @ self._open_strides
-        return np.where((rows < 0).all(-1), UNKNOWN, np.where((rows < 0).any(-1), partly, rows @ self._strides))
+        free, sizes = rows < 0, np.asarray(self.sizes)
+        partly = -2 - np.where(free, sizes, rows) @ _strides(sizes + 1)
+        return np.where(free.all(-1), UNKNOWN, np.where(free.any(-1), partly, rows @ _strides(sizes)))
 
     def values(self, numbers: Numbers) -> NDArray[np.int64]:
         """The inverse of `number`: [...] to [..., factor], -1 where a factor is free."""
         number = np.asarray(numbers, dtype=np.int64)[..., None]
         sizes = np.asarray(self.sizes)
-        partly = (-2 - number) // self._open_strides % (sizes + 1)
-        return np.where(number < UNKNOWN, np.where(partly == sizes, UNKNOWN, partly), self.decode(number[..., 0]))
+        partly = (-2 - number) // _strides(sizes + 1) % (sizes + 1)
+        whole = np.where(number < 0, UNKNOWN, number // _strides(sizes) % sizes)
+        return np.where(number < UNKNOWN, np.where(partly == sizes, UNKNOWN, partly), whole)
 
     def common(self, allowed: NDArray[np.bool_]) -> NDArray[np.int64]:
         """[..., K] to [..., factor]: the values that all allowed states share, -1 where they differ.
@@ -193,16 +193,6 @@ class StateSpace:
         """The inverse of `to_record`."""
         return cls(tuple(Factor(str(factor["name"]), tuple(factor["labels"])) for factor in record))
 
-    @cached_property
-    def _strides(self) -> NDArray[np.int64]:
-        """How far apart the states of two neighbouring values of each factor are."""
-        return np.cumprod([1, *self.sizes[:0:-1]])[::-1].astype(np.int64)
-
-    @cached_property
-    def _open_strides(self) -> NDArray[np.int64]:
-        """The same where every factor may also be free."""
-        return np.cumprod([1, *(n + 1 for n in self.sizes[:0:-1])])[::-1].astype(np.int64)
-
     def _clauses(self, arc: Any) -> list[tuple[str | None, Any]]:
         """The parts of an arc that speak of one factor each; None: it is not named."""
         if isinstance(arc, Mapping):
@@ -249,3 +239,8 @@ class StateSpace:
         tags = f"{', '.join([*first.labels, *signs])} and {FREE} (free)"
         tags += f"; by name {' and '.join(f'{f.name}={f.labels[0]},...' for f in others)}" if others else ""
         raise UserError(f"unknown tag {word!r} in the arc; this model knows {tags}", field="arc")
+
+
+def _strides(sizes: NDArray[np.int64]) -> NDArray[np.int64]:
+    """How far apart the numbers of two neighbouring values of each factor are."""
+    return np.cumprod([1, *sizes[:0:-1]])[::-1].astype(np.int64)
