@@ -123,13 +123,12 @@ def _passage(
     written = story.sentences[len(gap.before) : len(gap.before) + gap.count]
     texts = [sentence.text for sentence in written]
     opening = normalise(gap.opening)
-    if opening and texts[0].startswith(opening):
-        texts[0] = texts[0][len(opening) :]
-        glued = True  # what is left of the sentence has its own blank, or its own mark
-    else:
-        glued = not prompt or prompt[-1].isspace()
-    pieces = [texts[0].lstrip() if prompt[-1:].isspace() else texts[0] if glued else f" {texts[0]}"]
-    pieces += [f" {text}" for text in texts[1:]]
+    first, begun = texts[0].removeprefix(opening), bool(opening) and texts[0].startswith(opening)
+    if prompt[-1:].isspace():
+        first = first.lstrip()
+    elif prompt and not begun:  # what is left of a sentence that was begun has its own blank, or its own mark
+        first = f" {first}"
+    pieces = [first, *(f" {text}" for text in texts[1:])]
     if suffix and not suffix[0].isspace():
         pieces[-1] += " "
     finish: Literal["stop", "length"] = "stop"

@@ -12,10 +12,10 @@ from torch import Tensor
 from fabula.corpus.dataset import Stories
 from fabula.corpus.transitions import Transitions
 from fabula.corpus.vocabulary import EOS
+from fabula.metrics.bound import fit_precision
 from fabula.metrics.latent import lookahead_use, prior_log_p_X
 from fabula.metrics.likelihood import likelihood, macro_f1
 from fabula.metrics.measure import log_p_of_tags
-from fabula.metrics.proposal import fit_precision
 from fabula.metrics.record import log_mean_exp, mean_and_error
 from fabula.models.batch import Batch, StoryDataset
 from fabula.models.lm import LM

@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from fabula.metrics import proposal
-from fabula.metrics.bound import Weighed
-from fabula.metrics.proposal import slack, slack_of_two
+from fabula.metrics import bound
+from fabula.metrics.bound import Weighed, slack, slack_of_two
 
 
 def test_slack_is_what_a_power_law_says() -> None:
@@ -17,7 +16,7 @@ def test_slack_is_what_a_power_law_says() -> None:
 
 
 def test_slack_is_cautious_where_growth_does_not_slow_down() -> None:
-    assert slack([103.0], [102.0], [101.0]) == pytest.approx(1 / (proposal.SLOWEST - 1))
+    assert slack([103.0], [102.0], [101.0]) == pytest.approx(1 / (bound.SLOWEST - 1))
     assert slack([100.0], [100.0], [100.0]) == 0.0
     # Growth that slows down faster than 1/M is taken for 1/M.
     assert slack([110.0], [100.5], [100.0]) == pytest.approx(0.5)

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.stats import t as student
 
 from fabula.metrics.bootstrap import Interval, difference, mean, ratio
-from fabula.metrics.proposal import slack, slack_of_two
+from fabula.metrics.bound import slack, slack_of_two
 from fabula.ties import first_best
 from fabula_paper.plan import HUMAN, JUDGE, PLAIN, SYSTEMS, Scale, System
 from fabula_paper.records import Records

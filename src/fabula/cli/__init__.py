@@ -46,6 +46,13 @@ class Parser(argparse.ArgumentParser):
     before_help: Callable[[Sequence[str]], None] | None = None
     """What completes the help texts, given those words, when help is asked for."""
 
+    def add(self, name: str, help: str, **how: Any) -> argparse.Action:
+        """`add_argument` with the help beside the name."""
+        return self.add_argument(name, help=help, **how)
+
+    def add_flag(self, name: str, help: str) -> None:
+        self.add_argument(name, help=help, action="store_true")
+
     def error(self, message: str) -> NoReturn:
         self.exit(2, f"{self.prog}: {message} (see {self.prog} --help)\n")
 
@@ -80,15 +87,17 @@ def build_parser(command: str | None = None) -> argparse.ArgumentParser:
 
 
 def add_command(
-    subparsers: argparse._SubParsersAction[argparse.ArgumentParser],
+    subparsers: argparse._SubParsersAction[Any],
     name: str,
     description: str,
     examples: str,
     about: str = "",
-) -> argparse.ArgumentParser:
+) -> Parser:
     """The parser of one command; the examples keep their lines. `about` is the line of `fabula --help`."""
     about, form = about or COMMANDS[name], argparse.RawDescriptionHelpFormatter
-    return subparsers.add_parser(name, help=about, description=description, epilog=examples, formatter_class=form)
+    parser = subparsers.add_parser(name, help=about, description=description, epilog=examples, formatter_class=form)
+    assert isinstance(parser, Parser)
+    return parser
 
 
 def further_commands() -> dict[str, str]:

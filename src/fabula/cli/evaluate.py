@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from fabula.cli import COMMANDS, options
+from fabula.cli import add_command, options
 
 EXAMPLES = """examples:
   fabula evaluate likelihood --model runs/slds --data prepared/roc --split test
@@ -17,32 +17,24 @@ EXAMPLES = """examples:
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    parser = subparsers.add_parser(
-        "evaluate",
-        help=COMMANDS["evaluate"],
-        description="Measure a model on stories it has not seen.",
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = add_command(subparsers, "evaluate", "Measure a model on stories it has not seen.", EXAMPLES)
     kinds = parser.add_subparsers(dest="what", metavar="WHAT", required=True)
-    what = kinds.add_parser(
-        "likelihood",
-        help="perplexity by three estimates, KL, and the use of Z",
-        description="Perplexity by three estimates, KL of Z, and whether Z matters; each figure says whether it is "
-        "exact, a bound or an estimate.",
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+    description = (
+        "Perplexity by three estimates, KL of Z, and whether Z matters; each figure says whether it is "
+        "exact, a bound or an estimate."
     )
-    what.add_argument("--model", default="default", metavar="M", help="a run's folder or an installed model's name")
+    about = "perplexity by three estimates, KL, and the use of Z"
+    what = add_command(kinds, "likelihood", description, EXAMPLES, about)
+    what.add("--model", "a run's folder or an installed model's name", default="default", metavar="M")
     source = what.add_mutually_exclusive_group(required=True)
     source.add_argument("--stories", type=Path, metavar="FILE", help="raw stories, read with the model's vocabulary")
     source.add_argument("--data", type=Path, metavar="DIR", help="a folder made by fabula prepare")
-    what.add_argument("--split", default="test", help="train, valid or test of --data (default: test)")
-    what.add_argument("--samples", type=int, default=20, help="importance samples per story (default: 20)")
-    what.add_argument("--seed", type=int, default=0, help="the same seed gives the same figures (default: 0)")
-    what.add_argument("--limit", type=int, metavar="N", help="only the first N stories")
+    what.add("--split", "train, valid or test of --data (default: test)", default="test")
+    what.add("--samples", "importance samples per story (default: 20)", type=int, default=20)
+    what.add("--seed", "the same seed gives the same figures (default: 0)", type=int, default=0)
+    what.add("--limit", "only the first N stories", type=int, metavar="N")
     options.add_device(what, "auto")
-    what.add_argument("--json", action="store_true", help="print the figures as JSON")
+    what.add_flag("--json", "print the figures as JSON")
     what.set_defaults(run=run)
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from pathlib import Path
 from typing import Any
 
 from fabula.cli import add_command
+from fabula.cli.show import print_json
 
 EXAMPLES = """examples:
   fabula models
@@ -25,9 +25,9 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         "(else ~/.cache/fabula/models)."
     )
     parser = add_command(subparsers, "models", description, EXAMPLES)
-    parser.add_argument("--labels", action="store_true", help="also every factor's labels, with the verbs of a class")
-    parser.add_argument("--settings", action="store_true", help="also what each sampler's settings are for a model")
-    parser.add_argument("--json", action="store_true", help="print the list as JSON")
+    parser.add_flag("--labels", "also every factor's labels, with the verbs of a class")
+    parser.add_flag("--settings", "also what each sampler's settings are for a model")
+    parser.add_flag("--json", "print the list as JSON")
     parser.set_defaults(run=run)
 
 
@@ -38,8 +38,7 @@ def run(args: argparse.Namespace) -> int:
     if fault := models_fault():
         print(f"note: {fault}", file=sys.stderr)
     if args.json:
-        json.dump(models, sys.stdout, ensure_ascii=False, indent=1)
-        print()
+        print_json(models)
         return 0
     if not models:
         print(f"no model is installed (looked in the package and in {models_folder()})")

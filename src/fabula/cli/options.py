@@ -13,15 +13,7 @@ from fabula.cli import Parser
 from fabula.errors import UserError
 from fabula.models.defaults import sampling_defaults
 from fabula.sampling.protocol import DEFAULT, samplers, settings_for
-from fabula.sampling.settings import (
-    CANDIDATES,
-    WRITE_CANDIDATES,
-    WRITE_SAMPLES,
-    choices,
-    declared,
-    offered,
-    types_of,
-)  # fmt: skip
+from fabula.sampling.settings import CANDIDATES, WRITE_CANDIDATES, WRITE_SAMPLES, choices, declared, offered, types_of
 
 if TYPE_CHECKING:
     from fabula.api import StoryModel
@@ -31,9 +23,8 @@ def add_model(parser: argparse.ArgumentParser) -> None:
     """The options of every command that uses a model."""
     parser.add_argument("--model", default="default", metavar="NAME|DIR", help="an installed model or a checkpoint")
     add_device(parser, "cpu")
-    parser.add_argument(
-        "--json", action="store_true", help="print the answer as JSON; the same seed gives the same bytes"
-    )
+    text = "print the answer as JSON; the same seed gives the same bytes"
+    parser.add_argument("--json", action="store_true", help=text)
 
 
 def add_device(parser: argparse.ArgumentParser, default: str | None) -> None:
@@ -53,28 +44,23 @@ def add_sampling(parser: argparse.ArgumentParser, write: bool = False) -> None:
         help="a tag for each sentence: + - . or the corpus's labels, ? free; '- - ? + +' or --arc=--?++; of one factor "
         "by its name, emotion=joy,?,fear; may be said for each factor",
     )  # fmt: skip
-    parser.add_argument(
-        "--starts", action="append", default=[], metavar='N:"WORDS"', help="words that sentence N has to begin with"
-    )
+    text = "words that sentence N has to begin with"
+    parser.add_argument("--starts", action="append", default=[], metavar='N:"WORDS"', help=text)
     add_sampler(parser, write)
-    parser.add_argument(
-        "--verbose", action="store_true", help="also how the sampler moved, and factors that the arc leaves free"
-    )
-    parser.add_argument(
-        "--color", choices=("auto", "always", "never"), default="auto", help="colours (auto: only in a terminal)"
-    )
+    text = "also how the sampler moved, and factors that the arc leaves free"
+    parser.add_argument("--verbose", action="store_true", help=text)
+    text = "colours (auto: only in a terminal)"
+    parser.add_argument("--color", choices=("auto", "always", "never"), default="auto", help=text)
 
 
 def add_sampler(parser: argparse.ArgumentParser, write: bool = False) -> None:
     """Those of them that can be said of many stories at once."""
     candidates = WRITE_CANDIDATES if write else CANDIDATES
-    parser.add_argument(
-        "--candidates", type=int, default=candidates, metavar="N", help=f"stories to show ({candidates})"
-    )
+    text = f"stories to show ({candidates})"
+    parser.add_argument("--candidates", type=int, default=candidates, metavar="N", help=text)
     *others, last = [f"{name} ({sampler.about})" for name, sampler in samplers().items()]
-    parser.add_argument(
-        "--sampler", default=DEFAULT, metavar="NAME", help=f"{', '.join(others)} or {last}; default: {DEFAULT}"
-    )
+    text = f"{', '.join(others)} or {last}; default: {DEFAULT}"
+    parser.add_argument("--sampler", default=DEFAULT, metavar="NAME", help=text)
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="the same seed gives the same stories (0)")
     add_settings(parser, {"samples": WRITE_SAMPLES} if write else {})
 
@@ -174,9 +160,8 @@ def add_story(parser: argparse.ArgumentParser, blanks: bool) -> None:
     what = "the sentences in order, _ for a missing one" if blanks else "the sentences in order"
     parser.add_argument("sentences", nargs="*", metavar="SENTENCE", help=f"{what}; - reads them from standard input")
     parser.add_argument("--file", type=Path, metavar="FILE", help="a sentence per line instead")
-    parser.add_argument(
-        "--paragraph", action="store_true", help="the text is a paragraph: split it into sentences by rule"
-    )
+    text = "the text is a paragraph: split it into sentences by rule"
+    parser.add_argument("--paragraph", action="store_true", help=text)
     parser.set_defaults(blanks=blanks)
 
 

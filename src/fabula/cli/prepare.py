@@ -6,7 +6,7 @@ import argparse
 import signal
 import sys
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from fabula.cli import add_command
 from fabula.corpus.read import FORMATS, MAX_SENTENCES, MAX_WORDS, MIN_SENTENCES
@@ -42,10 +42,7 @@ examples:
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = add_command(subparsers, "prepare", DESCRIPTION, EXAMPLES)
-
-    def add(name: str, help: str, **how: Any) -> None:
-        parser.add_argument(name, help=help, **how)
-
+    add = parser.add
     add("files", "story files of the training split", nargs="*", metavar="FILE")
     add("--out", "the folder to write; it must not exist yet", required=True, metavar="DIR")
     add("--valid", "stories of the validation split (default: drawn from FILE)", metavar="FILE")

@@ -22,15 +22,11 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     )
     parser = add_command(subparsers, "score", description, EXAMPLES)
     options.add_story(parser, blanks=False)
-    parser.add_argument("--samples", type=int, default=100, metavar="N", help="importance samples of the bound (100)")
-    parser.add_argument("--seed", type=int, default=0, metavar="N", help="the same seed gives the same bound (0)")
-    parser.add_argument(
-        "--words", action="store_true", help="also the log p of every word, and how each sentence fits before and after"
-    )
-    parser.add_argument("--verbose", action="store_true", help="also the figures: log p of each sentence, in nats")
-    parser.add_argument(
-        "--critic", action="store_true", help="what the critic says: how well it holds together, and the weakest line"
-    )
+    parser.add("--samples", "importance samples of the bound (100)", type=int, default=100, metavar="N")
+    parser.add("--seed", "the same seed gives the same bound (0)", type=int, default=0, metavar="N")
+    parser.add_flag("--words", "also the log p of every word, and how each sentence fits before and after")
+    parser.add_flag("--verbose", "also the figures: log p of each sentence, in nats")
+    parser.add_flag("--critic", "what the critic says: how well it holds together, and the weakest line")
     options.add_model(parser)
     parser.set_defaults(run=run)
 

@@ -7,7 +7,7 @@ import json
 import os
 import sys
 import threading
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -63,12 +63,9 @@ def show_candidate(
     if verbose:
         head.append(f"score {candidate.score:.2f} (larger is better)")
     if verbose and parts is not None:
-        figures = (
-            ("holds together", parts.holds_together),
-            ("leads to the ending", parts.leads_to_ending),
-            ("reads easily", parts.reads_easily),
-        )
-        head.append(", ".join(f"{name} {value:.2f}" for name, value in figures if value is not None))
+        names = ("holds together", "leads to the ending", "reads easily")
+        figures = (parts.holds_together, parts.leads_to_ending, parts.reads_easily)
+        head.append(", ".join(_figures(names, figures)))
     lines = [paint(" ".join(head), CYAN, colour)] if head else []
     for i, sentence in enumerate(candidate.sentences, start=1):
         mark = " " if not sentence.written else ">"
@@ -92,15 +89,14 @@ def show_movement(filling: Filling) -> str:
     shares = [f"{i}: {share:.0%}" for i, share in enumerate(moved.changed, start=1) if share is not None]
     if shares:
         parts.append(f"sentences that changed {', '.join(shares)}")
-    for name, value in (
-        ("acceptance", moved.acceptance),
-        ("effective samples", moved.effective_samples),
-        ("split-R-hat of Z", moved.r_hat),
-        ("effective samples of S", moved.tag_effective_samples),
-    ):
-        if value is not None:
-            parts.append(f"{name} {value:.2f}")
-    return "\n".join(parts)
+    names = ("acceptance", "effective samples", "split-R-hat of Z", "effective samples of S")
+    figures = (moved.acceptance, moved.effective_samples, moved.r_hat, moved.tag_effective_samples)
+    return "\n".join([*parts, *_figures(names, figures)])
+
+
+def _figures(names: Sequence[str], values: Sequence[float | None]) -> list[str]:
+    """Figures with their names, without those that have no meaning."""
+    return [f"{name} {value:.2f}" for name, value in zip(names, values, strict=True) if value is not None]
 
 
 def watch(answers: Iterator[Filling], *, quiet: bool, doing: str = "filling in") -> Filling:

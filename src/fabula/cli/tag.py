@@ -19,9 +19,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     description = "Say the tag of every sentence of a story, or of one alone: q(S_i | X), the model's own reading."
     parser = add_command(subparsers, "tag", description, EXAMPLES)
     options.add_story(parser, blanks=False)
-    parser.add_argument(
-        "--factors", default="", metavar="NAMES", help="also factors that need a parser: verb; joined by commas"
-    )
+    parser.add("--factors", "also factors that need a parser: verb; joined by commas", default="", metavar="NAMES")
     options.add_model(parser)
     parser.set_defaults(run=run)
 

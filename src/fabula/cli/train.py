@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fabula.cli import COMMANDS, options
+from fabula.cli import add_command, options
 from fabula.errors import UserError
 
 if TYPE_CHECKING:
@@ -27,25 +27,22 @@ EXAMPLES = """examples:
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    parser = subparsers.add_parser(
-        "train",
-        help=COMMANDS["train"],
-        description="Train a model by a recipe on a prepared corpus. Ctrl-C stops after saving; --resume goes on. "
-        "Started by torchrun -m fabula train, several processes or GPUs share every batch (docs/scale.md).",
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+    description = (
+        "Train a model by a recipe on a prepared corpus. Ctrl-C stops after saving; --resume goes on. "
+        "Started by torchrun -m fabula train, several processes or GPUs share every batch (docs/scale.md)."
     )
-    parser.add_argument("recipe", nargs="?", type=Path, metavar="RECIPE.toml", help="what to train, and how")
-    parser.add_argument("--data", type=Path, metavar="DIR", help="a folder made by fabula prepare")
-    parser.add_argument("--out", type=Path, metavar="RUN", help="where the checkpoint and the log go")
+    parser = add_command(subparsers, "train", description, EXAMPLES)
+    parser.add("recipe", "what to train, and how", nargs="?", type=Path, metavar="RECIPE.toml")
+    parser.add("--data", "a folder made by fabula prepare", type=Path, metavar="DIR")
+    parser.add("--out", "where the checkpoint and the log go", type=Path, metavar="RUN")
     begin = "begin from this model's weights, on stories of your own; without RECIPE.toml, by its own recipe"
-    parser.add_argument("--from", dest="start", metavar="NAME|RUN", help=begin)
+    parser.add("--from", begin, dest="start", metavar="NAME|RUN")
     options.add_device(parser, "auto")
-    parser.add_argument("--resume", action="store_true", help="continue the run in RUN, exactly where it stopped")
-    parser.add_argument("--force", action="store_true", help="start again over a run that is already in RUN")
-    parser.add_argument("--quiet", action="store_true", help="no progress bar and no line per epoch")
-    parser.add_argument("--plot", type=Path, metavar="RUN", help="draw the curves of a run and stop")
-    parser.add_argument("--json", action="store_true", help="print the outcome as JSON")
+    parser.add_flag("--resume", "continue the run in RUN, exactly where it stopped")
+    parser.add_flag("--force", "start again over a run that is already in RUN")
+    parser.add_flag("--quiet", "no progress bar and no line per epoch")
+    parser.add("--plot", "draw the curves of a run and stop", type=Path, metavar="RUN")
+    parser.add_flag("--json", "print the outcome as JSON")
     parser.set_defaults(run=run)
 
 

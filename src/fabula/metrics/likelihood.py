@@ -17,9 +17,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 from tqdm import tqdm
 
-from fabula.metrics.bound import Draws, authors_estimate, independent_draws, weigh
+from fabula.metrics.bound import FEWEST, Draws, authors_estimate, independent_draws, slack, weigh
 from fabula.metrics.latent import lookahead_use, prior_log_p_X
-from fabula.metrics.proposal import FEWEST, slack
 from fabula.metrics.record import Figure, Kind, log_mean_exp, mean_and_error, rounded
 from fabula.models.batch import Batch, StoryDataset
 from fabula.models.protocol import Model
@@ -52,7 +51,7 @@ class Likelihood:
     ppl_with_tags: float | None = None
     """S2S including log p(S): a bound on log p(X), since p(X, S) <= p(X)."""
     q_precision: float | None = None
-    """Factor of phi's precision in q(Z | X) (`metrics/proposal.py`); all figures are by that q."""
+    """Factor of phi's precision in q(Z | X) (`metrics/bound.py`); all figures are by that q."""
     slack: float | None = None
     """Nats a story that the bound still lacks, estimated from its growth with the samples."""
     kl_z: float | None = None
@@ -64,16 +63,10 @@ class Likelihood:
     f1_s: float | None = None
 
     def to_json(self) -> dict[str, Any]:
-        def plain(value: Any) -> Any:
-            if isinstance(value, Figure):
-                return rounded(value.value)
-            return rounded(value) if isinstance(value, float) else value
-
-        result = {name: plain(value) for name, value in vars(self).items()}
-        for name in ("z_use", "lookahead_use"):
-            figure = getattr(self, name)
-            result[f"{name}_se"] = None if figure is None else rounded(figure.se)
-        return result
+        uses = {"z_use": self.z_use, "lookahead_use": self.lookahead_use}
+        values = {**vars(self), **{name: figure and figure.value for name, figure in uses.items()}}
+        values |= {f"{name}_se": figure and figure.se for name, figure in uses.items()}
+        return {name: rounded(value) if isinstance(value, float) else value for name, value in values.items()}
 
 
 @torch.no_grad()
@@ -93,7 +86,7 @@ def likelihood(
 ) -> Likelihood:
     """Every figure the model allows, on all stories of the dataset (the use of Z on at most `latent_stories`).
 
-    `precision` multiplies that of phi in q(Z | X), as `proposal.fit_precision` chose it.
+    `precision` multiplies that of phi in q(Z | X), as `bound.fit_precision` chose it.
     """
     model.eval()
     tokens, n = int(dataset.token_counts.sum()), len(dataset)

@@ -14,8 +14,8 @@ from fabula.corpus.dataset import Corpus, Stories, digest
 from fabula.corpus.transitions import Transitions
 from fabula.device import pick_device
 from fabula.errors import UserError
+from fabula.metrics.bound import fit_precision
 from fabula.metrics.likelihood import likelihood
-from fabula.metrics.proposal import fit_precision
 from fabula.metrics.record import commit
 from fabula.models.batch import StoryDataset
 from fabula.models.io import Checkpoint, adapts_base, load

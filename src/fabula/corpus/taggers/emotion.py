@@ -8,13 +8,11 @@ The list (emotion.txt) was spread from seeds by WordNet and sentence embeddings:
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
-from fabula.corpus.taggers.protocol import register_tagger
+from fabula.corpus.taggers.protocol import from_settings, register_tagger
 from fabula.errors import UserError
 
 FILE = Path(__file__).with_name("emotion.txt")
@@ -92,6 +90,4 @@ def scores(tokens: list[str]) -> list[float]:
     return totals
 
 
-@register_tagger("emotion")
-def build_emotion(settings: Mapping[str, Any]) -> EmotionTagger:
-    return EmotionTagger(**{name: settings[name] for name in ("least",) if name in settings})
+register_tagger("emotion")(from_settings(EmotionTagger))

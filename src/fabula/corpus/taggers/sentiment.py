@@ -1,12 +1,11 @@
 """Sentiment tags by VADER: negative, neutral, positive (the paper's scaffold)."""
 
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from typing import Any
 
 from fabula.corpus.states import SENTIMENT
-from fabula.corpus.taggers.protocol import register_tagger
+from fabula.corpus.taggers.protocol import from_settings, register_tagger
 from fabula.errors import UserError
 
 
@@ -52,7 +51,4 @@ class VaderTagger:
         return 2 if compound >= self.threshold_positive else 0 if compound <= self.threshold_negative else 1
 
 
-@register_tagger("vader")
-def build_vader(settings: Mapping[str, Any]) -> VaderTagger:
-    thresholds = ("threshold_positive", "threshold_negative")
-    return VaderTagger(**{name: settings[name] for name in thresholds if name in settings})
+register_tagger("vader")(from_settings(VaderTagger))

@@ -14,7 +14,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, ClassVar
 
-from fabula.corpus.taggers.protocol import register_tagger
+from fabula.corpus.taggers.protocol import from_settings, register_tagger
 from fabula.errors import UserError
 
 FILE = Path(__file__).with_name("verb.txt")
@@ -119,6 +119,4 @@ def keys_of(lemma: str, particle: str | None, relation: str, beside: str) -> lis
     return [f"{lemma}_{word}" for word in (particle, closer) if word] + [lemma]
 
 
-@register_tagger("verb")
-def build_verb(settings: Mapping[str, Any]) -> VerbTagger:
-    return VerbTagger(**{name: settings[name] for name in ("least",) if name in settings})
+register_tagger("verb")(from_settings(VerbTagger))
