@@ -56,7 +56,7 @@ def test_every_story_of_every_split_is_read_back(folder: Path) -> None:
 
 
 def test_vocabulary_order_unknowns_and_specials() -> None:
-    vocabulary = Vocabulary.count([["b", "a", "c"], ["a", "b", "<eos>"], ["<eos>", "d", "d", "d"]], cutoff=2)
+    vocabulary = Vocabulary.from_counts({"b": 2, "a": 2, "c": 1, "<eos>": 2, "d": 3}, cutoff=2)
     assert vocabulary.words == (*SPECIALS, "d", "a", "b")  # by count, then by the alphabet
     assert len(vocabulary) == 7
     assert vocabulary.encode(["a", "z", "<eos>", "<pad>"]) == [5, UNK, UNK, UNK]  # text cannot spell a special

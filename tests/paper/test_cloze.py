@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -30,7 +31,7 @@ ENDINGS = ["Tom was glad.", "Tom sold a car to the dog."]
 
 @pytest.fixture
 def vocabulary() -> Vocabulary:
-    return Vocabulary.count([tokenise(s) for s in (*CONTEXT, *ENDINGS)], 1)
+    return Vocabulary.from_counts(Counter(word for s in (*CONTEXT, *ENDINGS) for word in tokenise(s)), 1)
 
 
 @pytest.fixture

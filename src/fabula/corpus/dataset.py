@@ -16,10 +16,11 @@ numpy only. A split of one file is memory-mapped; shards are joined in memory, w
 
 import hashlib
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import count, pairwise, takewhile
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -178,11 +179,8 @@ class Corpus:
         """The stories of `train`, `valid` or `test`."""
         if name not in self.splits:
             raise UserError(f"{self.folder} has no split {name!r}, only {', '.join(self.splits)}", field="split")
-        files = self.manifest["files"]
-        numbered = (shard_name(name, number) for number in count())
-        shards = (
-            [name] if ids_file(name) in files else list(takewhile(lambda shard: ids_file(shard) in files, numbered))
-        )
+        files = sorted(self.manifest["files"])
+        shards = [match[1] for file in files if (match := re.fullmatch(rf"({name}(?:-\d+)?)\.ids\.txt", file))]
 
         def load(array: str) -> NDArray[Any]:
             parts = [np.load(self.folder / array_file(shard, array), mmap_mode="r") for shard in shards]

@@ -154,17 +154,10 @@ def prepare_stories(
     """
     chosen = PrepareSettings(**{"cutoff": 1, **settings, "own_tags": False})
     everything = [story for group in splits.values() for story in group]
-    with tqdm(total=len(everything), unit=" stories", desc="preparing", disable=not chosen.progress) as bar:
-
-        def counted(group: Sequence[Story]) -> Items:
-            for story in group:
-                bar.update()
-                yield story
-
-        source = {"input": digest(json.dumps([asdict(story) for story in everything]).encode())}
-        size = sum(len(sentence) for story in everything for sentence in story.sentences)
-        items = {split: counted(group) for split, group in splits.items()}
-        return _prepare(items, Path(out), chosen, provenance, source, size)
+    source = {"input": digest(json.dumps([asdict(story) for story in everything]).encode())}
+    size = sum(len(sentence) for story in everything for sentence in story.sentences)
+    items: dict[str, Items] = {split: iter(group) for split, group in splits.items()}
+    return _prepare(items, Path(out), chosen, provenance, source, size)
 
 
 def _prepare(

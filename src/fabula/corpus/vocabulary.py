@@ -1,8 +1,7 @@
 """The word types of a corpus and their ids."""
 
 import json
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 PAD, UNK, BOS, EOS = 0, 1, 2, 3
@@ -30,14 +29,6 @@ class Vocabulary:
         kept = [word for word, count in counts.items() if count >= cutoff and word not in SPECIALS]
         kept.sort(key=lambda word: (-counts[word], word))
         return cls(SPECIALS + tuple(kept))
-
-    @classmethod
-    def count(cls, sentences: Iterable[Sequence[str]], cutoff: int) -> "Vocabulary":
-        """The vocabulary of tokenised sentences: every word seen at least `cutoff` times."""
-        counts: Counter[str] = Counter()
-        for sentence in sentences:
-            counts.update(sentence)
-        return cls.from_counts(counts, cutoff)
 
     def __len__(self) -> int:
         return len(self.words)

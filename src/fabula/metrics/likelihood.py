@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -104,19 +104,15 @@ def likelihood(
         return _summary(model.latent, {name: torch.cat(values) for name, values in parts.items()}, q, common)
     total = -sum(float(weigh(model, dataset.batch(rows), None, posterior).log_p.sum()) for rows in batches)
     counted = int(model.token_count(dataset.token_counts, dataset.sentences).sum())
-    figures = Likelihood(
-        **common, samples=0, nll_story=total / n, ppl=math.exp(total / counted),
-        bits_per_character=total / math.log(2) / characters,
-        kinds={"nll_story": "exact", "ppl": "exact", "bits_per_character": "exact"},
-    )  # fmt: skip
-    if not model.reads_tags:
-        return figures
-    # p(X | S) is no probability of X alone: log p(S) is added where the tags are known.
-    joint = None if log_p_S is None else total - float(log_p_S.sum())
-    return replace(
-        figures, ppl_with_tags=None if joint is None else math.exp(joint / counted),
+    joint: float | None = total
+    kinds: dict[str, Kind] = {"nll_story": "exact", "ppl": "exact", "bits_per_character": "exact"}
+    if model.reads_tags:  # p(X | S) is no probability of X alone: log p(S) is added where the tags are known
+        joint = None if log_p_S is None else total - float(log_p_S.sum())
+        kinds |= {"ppl_with_tags": "bound", "bits_per_character": "bound"}
+    return Likelihood(
+        **common, samples=0, nll_story=total / n, ppl=math.exp(total / counted), kinds=kinds,
+        ppl_with_tags=None if joint is None or not model.reads_tags else math.exp(joint / counted),
         bits_per_character=None if joint is None else joint / math.log(2) / characters,
-        kinds={"nll_story": "exact", "ppl": "exact", "ppl_with_tags": "bound", "bits_per_character": "bound"},
     )  # fmt: skip
 
 
