@@ -66,7 +66,6 @@ def test_names_figures_and_endings_that_differ_by_a_bit() -> None:
     cloze = Cloze(
         with_story=np.array([[-100.0, -100.0 * (1 + BIT)]]),
         ending_only=np.array([[-99.5, -99.5 * (1 - BIT)]]),
-        words=np.ones((1, 2), dtype=np.int64),
         right=np.array([0]),
     )
     assert cloze.accuracies() == {"story": 0.5, "ending_only": 0.5, "difference": 0.5}

@@ -13,17 +13,16 @@ from fabula.corpus.tokenize import detokenise, tokenise
 from fabula.corpus.toy import toy_stories
 from fabula.corpus.vocabulary import EOS
 from fabula.metrics.counting import Share, distinct, words_of
-from fabula_paper.scores.copying import TrainingText, copied_4grams
-from fabula_paper.scores.quality import Reader, quality
+from fabula_paper.scores.quality import Reader, copied_4grams, quality
 
 
-def training_text(stories: list[list[list[str]]]) -> TrainingText:
+def training_text(stories: list[list[list[str]]]) -> Reader:
     """Tokenised stories as training text."""
     index: dict[str, int] = {}
     tokens: list[int] = []
     for sentence in (sentence for story in stories for sentence in story):
         tokens += [index.setdefault(word, EOS + 1 + len(index)) for word in sentence] + [EOS]
-    return TrainingText(np.array(tokens, dtype=np.int64), index)
+    return Reader(np.array(tokens, dtype=np.int64), index)
 
 
 def test_words_are_cut_where_english_cuts_them() -> None:
@@ -60,7 +59,7 @@ def test_copied_by_hand() -> None:
 
 def test_an_unknown_word_is_in_no_shared_4gram() -> None:
     """`<unk>` stands for many words: two of them are not the same."""
-    training = TrainingText(np.array([5, 1, 6, 5, 3]), {"dog": 5, "cat": 6})
+    training = Reader(np.array([5, 1, 6, 5, 3]), {"dog": 5, "cat": 6})
     copied = copied_4grams([["dog xylophone cat dog"]], training)
     assert (copied.cases.tolist(), copied.of.tolist()) == ([0], [1])
 

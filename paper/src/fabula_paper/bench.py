@@ -49,7 +49,7 @@ class Job:
     train_until: float | None = None
     """By `time.time`: a training ends at its next epoch and counts as finished."""
     memory_gib: float = 2.0
-    """Memory for the scores of a sampler."""
+    """Memory for the scores of a sampler; several samplers share a card."""
 
     def out_of_time(self) -> bool:
         return self.deadline is not None and time.time() >= self.deadline

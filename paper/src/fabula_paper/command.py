@@ -74,10 +74,9 @@ def run(args: argparse.Namespace) -> int:
 
 
 def check_ranges(args: argparse.Namespace) -> None:
-    for name in ("deadline", "train_until"):
-        seconds = getattr(args, name)
+    for option, seconds in (("--deadline", args.deadline), ("--train-until", args.train_until)):
         if seconds is not None and not 0 < seconds < 1e9:
-            raise UserError(f"--{name.replace('_', '-')} must be above 0, not {seconds}", field=name)
+            raise UserError(f"{option} must be above 0, not {seconds}", field=option[2:].replace("-", "_"))
     if not 1 <= args.jobs <= 64:
         raise UserError(f"--jobs must be between 1 and 64, not {args.jobs}", field="jobs")
 

@@ -25,8 +25,6 @@ METRICS = {"rouge1": "ROUGE-1", "rouge2": "ROUGE-2", "rougeL": "ROUGE-L", "meteo
 ROUGE_L_SENTENCES = "rougeLsum"
 """ROUGE-L with the sentences kept apart. The paper's figures for two missing sentences are of this kind."""
 NOT_RUN = "not run"
-LOOSE = 10.0
-"""A bound is called loose if it gains more nats per story than this from one sample to all samples."""
 LOOKAHEAD_JUDGES = {"": JUDGE, ".long": "judge-long"}
 """The judges of the look-ahead records, by the suffix of their two anchor records."""
 
@@ -60,9 +58,8 @@ class Figure:
         if self.value is None:
             return self.text
         spread = "" if self.spread is None else f" ± {self.format(self.spread)}"
-        interval = (
-            "" if self.low is None or self.high is None else f" [{self.format(self.low)}, {self.format(self.high)}]"
-        )
+        limits = [self.format(limit) for limit in (self.low, self.high) if limit is not None]
+        interval = f" [{', '.join(limits)}]" if limits else ""
         return f"{self.bound}{self.format(self.value)}{spread}{interval}"
 
     @property
@@ -133,11 +130,9 @@ class Results:
         """Mean over trainings and stories of [training, story] values; with `tokens` the perplexity."""
         each = stories.mean(1) if tokens is None else np.exp(stories.sum(1) / np.sum(tokens))
         average = stories.mean(0)
-        interval = (
-            self.mean(average)
-            if tokens is None
-            else ratio(average, tokens, transform=np.exp, draws=self.scale.resamples)
-        )
+        interval = self.mean(average)
+        if tokens is not None:
+            interval = ratio(average, tokens, transform=np.exp, draws=self.scale.resamples)
         spread = float(each.std(ddof=1)) if len(each) > 1 else None
         return interval_figure(widened(interval, [each]), record, spread=spread, **more)
 
@@ -168,11 +163,6 @@ class Results:
         if estimate in ("nll", "authors", "elbo") or not (records := self.trainings("likelihood", system)):
             return 0.0
         return float(np.mean([bound_slack(record["stories"], estimate) for record in records]))
-
-    def loose(self, system: str) -> bool:
-        """Whether the bound gains so much by its samples that it says nothing about the model."""
-        one, many = self.nats(system, "elbo"), self.nats(system, "iw")
-        return one is not None and many is not None and float(one.mean() - many.mean()) > LOOSE
 
     def latent(self, system: str, key: str, digits: int = 2) -> Figure:
         """What the likelihood record says about q (`kl_z`, `f1_s`), the mean over trainings."""

@@ -27,8 +27,6 @@ JUDGE = "judge"
 HUMAN, PLAIN = "human", "plain"
 """The two anchors of look-ahead: people's middle, and the paper's LM writing left to right once."""
 SHIPPED = "default"
-PRIORITY = ("slds", "lm", "s2s", "judge", "lds", "slds-1", "slds-50", "default", "slds-10", "slds-25", "lm-1024")
-"""The systems whose cells come first; the others follow."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,8 +132,6 @@ class Unit:
     detail: str = ""
     needs: tuple[str, ...] = ()
     """Names of the units that must be done first."""
-    rank: tuple[int, ...] = ()
-    """Smaller comes first."""
 
     @property
     def name(self) -> str:
@@ -188,17 +184,12 @@ def units_of_system(system: System, judged: bool) -> Iterator[tuple[int, Unit]]:
 def units_of(systems: Iterable[System]) -> list[Unit]:
     """Every unit that needs a model, by priority."""
     chosen = {system.name: system for system in systems}
-    place = {name: n for n, name in enumerate(dict.fromkeys((*PRIORITY, *chosen)))}
-    units = [
-        replace(unit, rank=(group, place[name], n))
-        for name, system in chosen.items()
-        for n, (group, unit) in enumerate(units_of_system(system, JUDGE in chosen))
-        if unit.stage in system.stages
-    ]
+    units = [pair for system in chosen.values() for pair in units_of_system(system, JUDGE in chosen)]
+    units = [(group, unit) for group, unit in units if unit.stage in chosen[unit.system].stages]
     if {JUDGE, "lm"} <= set(chosen):
-        units.append(Unit("lookahead", HUMAN, "", (f"train/{JUDGE}",), (5, -2)))
-        units.append(Unit("lookahead", PLAIN, "", (f"train/{JUDGE}", "train/lm"), (5, -1)))
-    return sorted(units, key=lambda unit: unit.rank)
+        units.append((5, Unit("lookahead", HUMAN, "", (f"train/{JUDGE}",))))
+        units.append((5, Unit("lookahead", PLAIN, "", (f"train/{JUDGE}", "train/lm"))))
+    return [unit for _, unit in sorted(units, key=lambda pair: pair[0])]
 
 
 def systems_for(given: Iterable[str]) -> list[System]:
@@ -221,4 +212,4 @@ def narrowed(units: list[Unit], only: Iterable[str]) -> list[Unit]:
             f"({', '.join(BY_NAME)}) nor stage/system",
             field="only",
         )
-    return [unit for unit, own in zip(units, names, strict=True) if not words or own & words]
+    return [unit for unit, names_of in zip(units, names, strict=True) if not words or names_of & words]

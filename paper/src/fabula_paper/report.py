@@ -81,15 +81,14 @@ def facts(units: list[dict[str, Any]]) -> dict[str, str]:
 
 def training(results: Results, record: dict[str, Any]) -> dict[str, Any]:
     """One training as a table row."""
-    is_given, loose = record["stopped"] == "given", results.loose(record["system"])
-    nll = record["valid_nll"]
+    is_given, nll = record["stopped"] == "given", record["valid_nll"]
     changes = ", ".join(f"{key} = {value}" for key, value in record["changes"].items())
     title = results.title(BY_NAME[record["system"]])
     return {
         "system": title,
         "cells": {
             "epochs": record["epochs"], "epoch kept": record["best_epoch"],
-            "nats a story, validation": "–" if nll is None or loose else f"{nll:.1f}",
+            "nats a story, validation": "–" if nll is None else f"{nll:.1f}",
             "ended by": "not trained here" if is_given else record["stopped"],
             "parameters": f"{record['parameters']:,}",
             "seconds": "–" if is_given else f"{record['train_seconds']:.0f}", "changes of the recipe": changes or "–",

@@ -20,9 +20,6 @@ from fabula_paper.schedule import Outcome, Say, run_units
 from fabula_paper.scoring import SCORES, Scorer
 from fabula_paper.stories import EnglishStories, export_pairs
 
-DEVICE_GIB, HOST_GIB = 12.0, 1.0
-"""Memory for the scores of a sampler; several samplers share a card."""
-
 
 def reproduce(args: argparse.Namespace, say: Say = print) -> Outcome:
     """Do every unit that is not done yet, score the texts if the scorers are installed, and write the report."""
@@ -74,7 +71,7 @@ def job_of(args: argparse.Namespace) -> Job:
         cloze=cloze_file(args.cloze, data, args.out),
         deadline=None if args.deadline is None else now + args.deadline,
         train_until=None if args.train_until is None else now + args.train_until,
-        memory_gib=DEVICE_GIB if device.type == "cuda" else HOST_GIB,
+        memory_gib=12.0 if device.type == "cuda" else 1.0,
     )
 
 

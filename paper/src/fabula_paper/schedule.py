@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 import torch
 
 from fabula.errors import UserError
-from fabula_paper import judging, learning, writing
+from fabula_paper import measuring, writing
 from fabula_paper.bench import Bench, Job, OutOfTimeError
 from fabula_paper.plan import BY_NAME, Unit
 from fabula_paper.records import Records
@@ -27,9 +27,9 @@ GRACE = 20.0
 """Seconds after the deadline at which a busy worker process ends itself."""
 Say = Callable[[str], None]
 STAGES: dict[str, Callable[[Bench, Unit], None]] = {
-    "train": learning.train_system, "likelihood": learning.measure_system,
+    "train": measuring.train_system, "likelihood": measuring.measure_system,
     "sample": writing.sample, "write": writing.write_stories,
-    "lookahead": judging.look_ahead, "cloze": judging.choose_endings,
+    "lookahead": measuring.look_ahead, "cloze": measuring.choose_endings,
 }  # fmt: skip
 
 

@@ -26,8 +26,6 @@ from fabula_paper.stories import EnglishStories, english, given_in
 
 METEOR_PAIRS = 6000
 """Pairs of texts in one call of METEOR, whose Java program starts slowly."""
-FIRST = ("slds", "lm", "s2s", "default", "lm-1024", "lds")
-"""Systems whose stories are scored first."""
 
 
 class Scorer:
@@ -79,15 +77,11 @@ class Scorer:
         samples = [name.removeprefix("sample/") for name in units if name.startswith("sample/")]
         if kind == "overlap":
             samples = [name for name in samples if name.split(".")[1] in TABLE_SETTINGS]
-            return sorted(samples, key=lambda name: (not is_protocol(name), name.split(".")[0] not in FIRST, name))
+            return sorted(samples, key=lambda name: (not is_protocol(name), name))
         if kind == "prose":
-            middles = [".".join(name.split(".")[::2]) for name in samples if f".{MIDDLE}." in name]
-            middles.sort(key=lambda name: (name.split(".")[0] not in FIRST, "peek" in name, name))
-            return [HUMAN, *middles]
+            return [HUMAN, *(".".join(name.split(".")[::2]) for name in samples if f".{MIDDLE}." in name)]
         written = [name.removeprefix("write/") for name in units if name.startswith("write/")]
-        if kind == "control":
-            return [name for name in written if BY_NAME[name].has_tags or BY_NAME[name].reads_tags]
-        return [name for name in written if not self.small or name in FIRST]
+        return [n for n in written if kind == "mauve" or BY_NAME[n].has_tags or BY_NAME[n].reads_tags]
 
     def overlap(self, name: str) -> dict[str, Any]:
         from fabula_paper.scores.overlap import meteor

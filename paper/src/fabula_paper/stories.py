@@ -59,9 +59,9 @@ class EnglishStories:
             story[place] = english(line)
         return story
 
-    def middles(self, name: str, n: int | None = None) -> list[list[str]]:
+    def middles(self, name: str) -> list[list[str]]:
         """Whole stories of the middle-three setting by `system.sampler`, or people's own."""
-        ids = [self.bench.test.ids[row] for row in self.bench.rows[:n]]
+        ids = [self.bench.test.ids[row] for row in self.bench.rows]
         if name == HUMAN:
             return [self.true(story_id) for story_id in ids]
         lines = {text["id"]: text["lines"] for text in self.bench.records.texts(middle_unit(name))}

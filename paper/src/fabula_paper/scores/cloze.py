@@ -36,8 +36,6 @@ class Cloze:
     """log p(story, ending): the story is the same for both endings, so this ranks as log p(ending | story) does."""
     ending_only: FloatArray
     """log p of the ending as a story of one sentence."""
-    words: NDArray[np.int64]
-    """Words of each ending with its `<eos>`."""
     right: NDArray[np.int64]
     """Which ending is right, 0 or 1."""
 
@@ -77,27 +75,15 @@ def prepare_cloze(file: str | Path, corpus: str | Path | Vocabulary, out: str | 
     if not right or not set(right) <= {0, 1}:
         raise UserError(f"{path} is not a Story Cloze file: every row needs a right ending, 1 or 2")
     coded = Stories.from_sentences([[vocabulary.encode(tokenise(s)) for s in story] for story in stories])
-    target = Path(out)
-    with target.open("wb") as sink:
-        np.savez_compressed(
-            sink,
-            tokens=coded.tokens,
-            sentence_offsets=coded.sentence_offsets,
-            story_offsets=coded.story_offsets,
-            right=np.array(right, dtype=np.int64),
-        )
-    return target
+    arrays = {name: getattr(coded, name) for name in ("tokens", "sentence_offsets", "story_offsets")}
+    with Path(out).open("wb") as sink:
+        np.savez_compressed(sink, **arrays, right=np.array(right, dtype=np.int64))
+    return Path(out)
 
 
 @torch.inference_mode()
 def cloze(
-    model: Model,
-    questions: str | Path,
-    *,
-    samples: int = 50,
-    seed: int = 0,
-    posterior: str = "filtering",
-    batch_size: int = 64,
+    model: Model, file: Path, *, samples: int = 50, seed: int = 0, posterior: str = "filtering", batch_size: int = 64
 ) -> Cloze:
     """Every question of a file by `prepare_cloze`: exact without latents, else an importance-weighted bound.
 
@@ -105,17 +91,16 @@ def cloze(
     """
     if model.reads_tags:
         raise UserError("Story Cloze by likelihood needs p(X); this model is p(X | S)", field="model")
-    with np.load(questions) as file:
+    with np.load(file) as arrays:
         tokens, starts, stories, right = (
-            file[name] for name in ("tokens", "sentence_offsets", "story_offsets", "right")
+            arrays[name] for name in ("tokens", "sentence_offsets", "story_offsets", "right")
         )
     sentences = [tokens[a : b - 1].tolist() for a, b in pairwise(starts)]
     whole = [sentences[a:b] for a, b in pairwise(stories)]
-    endings = [story[-1:] for story in whole]
+    texts = (whole, [story[-1:] for story in whole])
     model.eval()
-    with_story, alone = (_log_p(model, texts, samples, seed, posterior, batch_size) for texts in (whole, endings))
-    words = np.array([len(ending[0]) + 1 for ending in endings], dtype=np.int64).reshape(-1, 2)
-    return Cloze(with_story, alone, words, right)
+    with_story, alone = (_log_p(model, stories, samples, seed, posterior, batch_size) for stories in texts)
+    return Cloze(with_story, alone, right)
 
 
 def _log_p(

@@ -11,10 +11,9 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,8 +30,7 @@ AVERAGE = re.compile(r"^\S+ ROUGE-(1|2|L) Average_F: ([\d.]+)", re.MULTILINE)
 PAIR = re.compile(r"^\S+ ROUGE-(1|2|L) Eval (\d+)\.\S+ .*F:([\d.]+)$", re.MULTILINE)
 
 
-@dataclass(frozen=True)
-class Rouge:
+class Rouge(NamedTuple):
     """F1 in [0, 1]: of all pairs together, and of every pair."""
 
     rouge1: float
@@ -41,8 +39,7 @@ class Rouge:
     stories: dict[str, FloatArray]
 
 
-@dataclass(frozen=True)
-class Meteor:
+class Meteor(NamedTuple):
     """METEOR 1.5 of every pair, and of all together (not their mean: fragmentation is counted over all)."""
 
     scores: FloatArray
