@@ -29,7 +29,6 @@ from fabula.apps.fleet.shards import Shard, encode
 from fabula.errors import UserError
 from fabula.sampling.many import FillsTogether, Item, fill_rows
 
-ENGINES = ("inline", "local", "ray")
 MAX_DEATHS = 20
 """A chunk at which so many workers die stops the job: it needs more memory or fewer workers."""
 READY = "ready"

@@ -16,7 +16,7 @@ from typing import Any
 from tqdm import tqdm
 
 from fabula import __version__
-from fabula.apps.fleet.engines import ENGINES, Chunk, Filler, Start, run_inline, run_local, run_on_ray
+from fabula.apps.fleet.engines import Chunk, Filler, Start, run_inline, run_local, run_on_ray
 from fabula.apps.fleet.rows import check_files, estimated_rows, fingerprint, read_items
 from fabula.apps.fleet.shards import Output, Shard
 from fabula.corpus.pieces import cores
@@ -51,10 +51,6 @@ class Job:
     """Of a Ray cluster; None starts one on this machine."""
 
     def __post_init__(self) -> None:
-        if self.engine not in ENGINES:
-            raise UserError(f"engine must be {', '.join(ENGINES)}, not {self.engine}", field="engine")
-        if self.format not in ("jsonl", "parquet"):
-            raise UserError(f"format must be jsonl or parquet, not {self.format}", field="format")
         for name in ("limit", "workers"):
             if getattr(self, name) is not None:
                 whole_number(name, getattr(self, name), at_least=1)

@@ -10,7 +10,7 @@ import hashlib
 import random
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from fabula.apps.judge.pairs import Pair, Sentences
 from fabula.errors import UserError
@@ -51,11 +51,6 @@ class Item:
         """The story on the left, the story on the right."""
         first, second = self.pair.stories
         return (second, first) if self.swapped else (first, second)
-
-    def shown(self) -> dict[str, Any]:
-        """What an annotator sees of the item."""
-        left, right = self.sides()
-        return {"item": self.number, "left": left, "right": right}
 
     def better(self, choice: str) -> int | None:
         """The story of the pair that `choice` (left, right or tie) prefers."""

@@ -15,7 +15,7 @@ from fabula.apps.judge.study import Choice, next_item
 from fabula.apps.web.errors import RefusedError
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class ShownItem:
     """What an annotator sees of an item."""
 
@@ -37,7 +37,7 @@ class Task:
     code: Annotated[str, Field(description="The code as the study has it: without capitals.")]
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class PreviousItem(ShownItem):
     """What an annotator judged last, as it was answered."""
 
@@ -76,7 +76,7 @@ def next_task(store: Store, code: str) -> Task:
             lease = (code, item.number, begun, now + store.lease_seconds)
             db.execute("INSERT OR REPLACE INTO judge_leases VALUES (?, ?, ?, ?)", lease)
             db.execute("INSERT OR IGNORE INTO judge_annotators VALUES (?, ?)", (code, int(now)))
-    task = None if item is None else ShownItem(**item.shown())
+    task = None if item is None else ShownItem(item.number, *item.sides())
     return Task(task, len(answered), ahead, item is None and waiting, known, study, code)
 
 
@@ -129,7 +129,7 @@ def previous_item(store: Store, code: str) -> PreviousItem | None:
         judgement = store.judgement(last)
         (item,) = (item for item in store.items() if item.pair.id == judgement.pair)
         ratings = judgement.ratings[::-1] if item.swapped else judgement.ratings
-        return PreviousItem(**item.shown(), ratings=ratings, choice=item.choice(judgement.better))
+        return PreviousItem(item.number, *item.sides(), ratings, item.choice(judgement.better))
 
 
 def _last_id(store: Store, code: str) -> int:

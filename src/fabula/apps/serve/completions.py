@@ -16,7 +16,7 @@ from contextlib import closing
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Request
-from fastapi.responses import JSONResponse, Response
+from fastapi.responses import Response
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from sse_starlette import ServerSentEvent
 
@@ -101,7 +101,7 @@ class Usage(BaseModel):
     total_tokens: int
 
 
-class Told(BaseModel):
+class FabulaFields(BaseModel):
     """What Fabula adds to an answer."""
 
     seed: int
@@ -117,18 +117,18 @@ class CompletionAnswer(BaseModel):
     model: str
     choices: list[Choice]
     usage: Usage | None = None
-    fabula: Told | None = None
+    fabula: FabulaFields | None = None
 
 
 class ModelEntry(BaseModel):
     id: str
-    object: Literal["model"]
+    object: Literal["model"] = "model"
     created: int
-    owned_by: str
+    owned_by: str = "fabula"
 
 
 class ModelList(BaseModel):
-    object: Literal["list"]
+    object: Literal["list"] = "list"
     data: list[ModelEntry]
 
 
@@ -222,19 +222,17 @@ def router(models: ModelCache, pool: WorkerPool) -> APIRouter:
     routes = APIRouter(prefix="/v1", tags=["completions"], responses=refusal)
     started = int(time.time())
 
-    def entries() -> dict[str, dict[str, Any]]:
+    @routes.get("/models", summary="The models")
+    def list_models() -> ModelList:
         names = [facts["name"] for facts in models.listed() if not facts.get("damaged")]
-        return {name: {"id": name, "object": "model", "created": started, "owned_by": "fabula"} for name in names}
+        return ModelList(data=[ModelEntry(id=name, created=started) for name in names])
 
-    @routes.get("/models", summary="The models", response_model=ModelList)
-    def list_models() -> JSONResponse:
-        return JSONResponse({"object": "list", "data": list(entries().values())})
-
-    @routes.get("/models/{name}", summary="One model", response_model=ModelEntry)
-    def one_model(name: str) -> JSONResponse:
-        if (entry := entries().get(name)) is None:
-            raise RefusedError(404, f"no model is called {name!r} here", field="model")
-        return JSONResponse(entry)
+    @routes.get("/models/{name}", summary="One model")
+    def one_model(name: str) -> ModelEntry:
+        for entry in list_models().data:
+            if entry.id == name:
+                return entry
+        raise RefusedError(404, f"no model is called {name!r} here", field="model")
 
     streamed = {"content": {"text/event-stream": {"schema": EVENT}}, "description": "An answer, or events"}
 
