@@ -16,7 +16,7 @@ from fabula.metrics.bound import fit_precision
 from fabula.metrics.latent import lookahead_use, prior_log_p_X
 from fabula.metrics.likelihood import likelihood, macro_f1
 from fabula.metrics.measure import log_p_of_tags
-from fabula.metrics.record import log_mean_exp, mean_and_error
+from fabula.metrics.record import mean_and_error
 from fabula.models.batch import Batch, StoryDataset
 from fabula.models.lm import LM
 from fabula.models.protocol import Model
@@ -223,11 +223,3 @@ def test_macro_f1_by_hand() -> None:
     assert macro_f1(truth, guess, 2) == pytest.approx(100 * (1 / 2 + 2 / 3) / 2)
     assert macro_f1(truth, guess, 3) == macro_f1(truth, guess, 2)
     assert macro_f1(truth, truth, 2) == 100
-
-
-def test_log_mean_exp_and_standard_error() -> None:
-    values = torch.tensor([[1.0, 2.0, 6.0]], dtype=torch.float64)
-    torch.testing.assert_close(log_mean_exp(values.log(), 1).exp(), torch.tensor([3.0], dtype=torch.float64))
-    figure = mean_and_error(values)
-    assert figure.value == 3.0
-    assert figure.se == pytest.approx(np.std([1, 2, 6], ddof=1) / np.sqrt(3))

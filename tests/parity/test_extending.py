@@ -85,12 +85,6 @@ def commands(section: str) -> Iterator[list[str]]:
                 yield words[1:]
 
 
-def test_every_file_of_the_page_is_registered_or_run() -> None:
-    assert set(SECTIONS) == {f"Add a {what}" for what in ("decoder", "tagger", "sampler", "measure", "command")}
-    assert len(blocks(PAGE, "toml")) == 5
-    assert len(files()) == 6
-
-
 def test_the_decoder(package: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """`fill` keeps what is given and writes words; `score` is the sum over letters that a hand would make."""
     fill, score = commands("Add a decoder")

@@ -100,15 +100,6 @@ def test_a_job_cut_into_pieces_gives_the_same_answers(kind: str, encoder: str, s
     assert all(same(a[0], b[0]) for a, b in zip(whole, cut, strict=True))
 
 
-@pytest.mark.parametrize("particles", [1, 2, 5, 12])
-def test_smc_says_how_it_moved_with_its_last_round_only(particles: int) -> None:
-    """Two particle groups, the first a fifth; with fewer than five particles there is only one of them."""
-    settings = SMCSettings.plain(samples=particles, max_words=8)
-    rounds = list(draw(a_model("slds", "sentence"), RULES, a_page(range(1)), settings, [seeded(0)]))
-    assert [len(r.score) for r, _ in rounds] == {1: [1], 2: [2], 5: [1, 4], 12: [2, 10]}[particles]
-    assert [movement is not None for _, movement in rounds] == [False] * (len(rounds) - 1) + [True]
-
-
 def test_resampling_keeps_the_total_weight_of_a_group() -> None:
     """Sentence 1 is weighed, then a blank: resampled or not, the group's mean weight is what sentence 1 gave it."""
     model = a_model("slds", "sentence")

