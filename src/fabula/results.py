@@ -65,13 +65,13 @@ class Sentence:
     written: bool
     """Whether the model wrote it; a given sentence is word for word what was typed."""
     tag: str | None
-    """The switching state it was written under, in the corpus's words, of several factors the first: the mood. None for
-    a model without any."""
+    """Label of the switching state. If the state has several factors, the label of the first one, the mood. None for
+    a model without states."""
     log_p: float
     """log p(X_i | X_:i, Z_i) in nats; of a given sentence as the model reads it, with unknown words as <unk>."""
     factors: Mapping[str, str] = field(default_factory=dict)
-    """Of a state of several factors, the labels of those after the first by name, such as {"emotion": "joy"}: what the
-    arc asked for, and else what a tagger reads off the text; main verbs only where the arc speaks of them."""
+    """Labels of the state's other factors by name, such as {"emotion": "joy"}: those that the arc fixes, else those
+    that a tagger infers from the text. Main verbs are included only where the arc fixes one."""
 
 
 @dataclass(frozen=True)
@@ -79,14 +79,14 @@ class Parts:
     """What a candidate's score is made of, each larger where it is better."""
 
     holds_together: float | None
-    """The critic's verdict on the story, above 0 where a person is the likelier teller; None: no critic was asked."""
+    """Log-odds, by the critic, that a person wrote the story; None where no critic was used."""
     leads_to_ending: float | None
     """Mean log p of a word of the given sentences that follow what was written; None where none does."""
     reads_easily: float
     """Mean log p of a written word."""
     weakest: int | None
-    """The number, from 1, of the written sentence that does the story most harm; None: no critic was asked, or no
-    sentence does any."""
+    """Number, from 1, of the written sentence that lowers `holds_together` most; None: no critic was used, or no
+    sentence lowers it."""
 
 
 @dataclass(frozen=True)
@@ -110,10 +110,10 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Movement:
-    """How the sampler moved; None where a figure has no meaning for it."""
+    """Diagnostics of the sampler; None where a figure does not apply to it."""
 
     changed: tuple[float | None, ...]
-    """How often each missing sentence changed."""
+    """How often each missing sentence changed between sweeps or, without sweeps, differs between samples."""
     acceptance: float | None
     effective_samples: float | None
     r_hat: float | None
@@ -130,7 +130,7 @@ class Filling(Answer):
     sampler: str
     samples: int
     drawn: int
-    """How many of the samples it rests on: all of them, in the last answer."""
+    """Samples drawn so far, which the candidates were chosen from; all of `samples` in the last answer."""
     seed: int
     diagnostics: Movement
     notes: tuple[str, ...] = ()
@@ -176,9 +176,9 @@ class Criticism(Answer):
 
     sentences: tuple[str, ...]
     holds_together: float
-    """The log-odds that a person told it."""
+    """Log-odds, by the critic, that a person wrote the story."""
     lines: tuple[float, ...]
-    """What each sentence did to that; 0 for the first."""
+    """How much each sentence changed it, minus the mean change in people's stories; 0 for the first."""
     weakest: int | None
     """The number, from 1, of the sentence that does most harm; None where none does any."""
     model: str
@@ -219,7 +219,7 @@ class Word:
 
     text: str
     space: str
-    """The blank behind it, if there is one: texts and spaces joined are the sentence."""
+    """The white space after it, or an empty string: all texts and spaces joined are the sentence."""
     log_p: float
     """log p(word | the words before it, Z_i), the mean over posterior draws of Z."""
     unknown: bool
@@ -228,7 +228,7 @@ class Word:
 
 @dataclass(frozen=True)
 class Reasons:
-    """Why a sentence stands where it does; all in nats."""
+    """How well a sentence fits its place in the story; all figures are in nats."""
 
     text: str
     words: tuple[Word, ...]
@@ -251,7 +251,7 @@ class Reasons:
 
 @dataclass(frozen=True)
 class Explanation(Answer):
-    """Every sentence of a story accounted for."""
+    """How well each sentence of a story fits its place."""
 
     sentences: tuple[Reasons, ...]
     log_p: float

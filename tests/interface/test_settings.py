@@ -83,7 +83,7 @@ def test_a_models_own_defaults_show_wherever_settings_are_listed(
         main(["fill", "--help", "--model", "mine"])
     page = " ".join(capsys.readouterr().out.split())
     assert "stories to draw and choose from (7; for gibbs 50; for rerank 1000)" in page
-    assert "how probable they are (density)" in page
+    assert "all sentences from there on (density)" in page
     with pytest.raises(SystemExit):
         main(["write", "--model=mine", "--help"])
     assert "stories to draw and choose from (10)" in " ".join(capsys.readouterr().out.split())

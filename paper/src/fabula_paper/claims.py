@@ -19,7 +19,7 @@ import numpy as np
 from fabula.metrics.bootstrap import Interval
 from fabula_paper.figures import NOT_RUN, FloatArray, Results, calibrated_bound, cross_fitted, widened
 from fabula_paper.plan import BY_NAME
-from fabula_paper.tables import EXACT_RIVALS, SETTING_NAMES, metrics_of, way_name
+from fabula_paper.tables import EXACT_RIVALS, SETTING_NAMES, metrics_of
 
 HOLDS, FAILS, INCONCLUSIVE, PARTLY = "holds", "does not hold", "inconclusive", "holds in part"
 ONE_TRAINING = ", in one training"
@@ -114,17 +114,7 @@ def compare_control(results: Results, ours: str, theirs: str) -> Comparison | No
     return Comparison(text, gap, min(len(results.trainings("control", name)) for name, _, _ in sides))
 
 
-def compare_lookahead(results: Results, ours: str, theirs: str) -> Comparison | None:
-    """log P(ending) of two system.sampler, story by story; figures of two judges do not compare."""
-    a, b = results.lookahead(ours), results.lookahead(theirs)
-    if a is None or b is None or results.lookahead_judge(ours) != results.lookahead_judge(theirs):
-        return None
-    gap = results.difference(a, b)
-    system, sampler = way_name(results, theirs)
-    return Comparison(f"look-ahead over {system} ({sampler}): {shown(gap, ' nats', 3)}", gap)
-
-
-COMPARE = {"nats": compare_nats, "control": compare_control, "look-ahead": compare_lookahead}
+COMPARE = {"nats": compare_nats, "control": compare_control}
 
 
 def compare_overlap(results: Results, part: Part) -> list[Comparison]:

@@ -12,8 +12,8 @@ from fabula.cli.show import print_json
 
 EXAMPLES = """examples:
   fabula models
-  fabula models --labels                    what an arc may say
-  fabula models --settings                  what `fill` does where you do not say
+  fabula models --labels                    the labels that `--arc` accepts
+  fabula models --settings                  the defaults of `fabula fill`
   fabula models --json
   FABULA_MODELS=runs fabula models          checkpoints in a folder of your own
 """
@@ -25,8 +25,8 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         "(else ~/.cache/fabula/models)."
     )
     parser = add_command(subparsers, "models", description, EXAMPLES)
-    parser.add_flag("--labels", "also every factor's labels, with the verbs of a class")
-    parser.add_flag("--settings", "also what each sampler's settings are for a model")
+    parser.add_flag("--labels", "also list every factor's labels, and the verbs of each verb class")
+    parser.add_flag("--settings", "also list each model's default settings for every sampler")
     parser.add_flag("--json", "print the list as JSON")
     parser.set_defaults(run=run)
 

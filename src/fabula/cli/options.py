@@ -33,7 +33,7 @@ def add_device(parser: argparse.ArgumentParser, default: str | None) -> None:
         parser.add_argument("--device", default=default, help=f"cpu, cuda, mps or auto (default: {default})")
     parser.add_argument(
         "--threads", type=int, default=None, metavar="N",
-        help="CPU threads (default: OMP_NUM_THREADS, else 2 for fill, write, tag and score, 1 for all that runs long)",
+        help="CPU threads (default: OMP_NUM_THREADS, else 2 for fill, write, tag and score, 1 for other commands)",
     )  # fmt: skip
 
 
@@ -41,13 +41,13 @@ def add_sampling(parser: argparse.ArgumentParser, write: bool = False) -> None:
     """The options of commands that write: `fabula fill`, or `fabula write`, whose defaults are others."""
     parser.add_argument(
         "--arc", action="append", metavar="TAGS",
-        help="a tag for each sentence: + - . or the corpus's labels, ? free; '- - ? + +' or --arc=--?++; of one factor "
-        "by its name, emotion=joy,?,fear; may be said for each factor",
+        help="a tag for each sentence: + - . or a label, ? for any; '- - ? + +' or --arc=--?++; begin with a factor's "
+        "name for its labels, emotion=joy,?,fear; repeat the option for several factors",
     )  # fmt: skip
     text = "words that sentence N has to begin with"
     parser.add_argument("--starts", action="append", default=[], metavar='N:"WORDS"', help=text)
     add_sampler(parser, write)
-    text = "also how the sampler moved, and factors that the arc leaves free"
+    text = "also print scores, diagnostics and factors that the arc leaves free"
     parser.add_argument("--verbose", action="store_true", help=text)
     text = "colours (auto: only in a terminal)"
     parser.add_argument("--color", choices=("auto", "always", "never"), default="auto", help=text)
@@ -159,7 +159,7 @@ def add_story(parser: argparse.ArgumentParser, blanks: bool) -> None:
     """The ways a story comes in."""
     what = "the sentences in order, _ for a missing one" if blanks else "the sentences in order"
     parser.add_argument("sentences", nargs="*", metavar="SENTENCE", help=f"{what}; - reads them from standard input")
-    parser.add_argument("--file", type=Path, metavar="FILE", help="a sentence per line instead")
+    parser.add_argument("--file", type=Path, metavar="FILE", help="read the sentences from this file, one per line")
     text = "the text is a paragraph: split it into sentences by rule"
     parser.add_argument("--paragraph", action="store_true", help=text)
     parser.set_defaults(blanks=blanks)

@@ -61,7 +61,7 @@ def run(args: argparse.Namespace) -> int:
         apart = "" if score.kind == "exact" else "; sentences are means over draws of Z and need not add up to it"
         print(f"{score.log_p:9.2f}  log p {sign} this, in nats; perplexity {score.perplexity:.1f}{apart}")
     if verdict is not None:
-        print(f"{verdict.holds_together:9.2f}  the critic: above 0 where a person is the likelier teller")
+        print(f"{verdict.holds_together:9.2f}  the critic: log-odds that a person wrote the story")
         if verdict.weakest is not None:
             print(f"{verdict.lines[verdict.weakest - 1]:9.2f}  its weakest line: {sentences[verdict.weakest - 1]}")
     return 0

@@ -106,8 +106,8 @@ def _discard(folder: Path) -> None:
 
 
 @contextmanager
-def faults_of(target: Path) -> Iterator[None]:
-    """A full disk or a folder that may not be written to: the user's to mend, so one line that names the target."""
+def write_errors_for_user(target: Path) -> Iterator[None]:
+    """Turn an OSError, such as a full disk or missing permission, into a `UserError` that names the target."""
     try:
         yield
     except OSError as error:

@@ -17,7 +17,7 @@ from tqdm import tqdm
 
 from fabula import __version__
 from fabula.corpus.dataset import MANIFEST, SCHEMA, VOCABULARY, content_hash, digest, file_entry, ids_file, seal
-from fabula.corpus.folder import check_target, faults_of, move_into_place, work_folder, write
+from fabula.corpus.folder import check_target, move_into_place, work_folder, write, write_errors_for_user
 from fabula.corpus.pieces import LISTED, Encoders, Split, cores
 from fabula.corpus.read import MAX_WORDS, Rejected, Story, describe_source, read_stories
 from fabula.corpus.states import StateSpace
@@ -31,7 +31,7 @@ CUTOFF = 5
 """A word seen less often in the training split becomes `<unk>` (the value that gives the paper's vocabulary)."""
 SHARD_ROWS = 1_000_000
 MAX_LABELS = 1_000
-"""Own labels beyond this are a column mistaken for tags: the transition counts alone would be huge."""
+"""More distinct labels suggest that the tags are not labels; the transition counts alone would be huge."""
 INLINE_BYTES = 2_000_000
 """Below this much text, starting worker processes costs more than it saves."""
 Items = Iterator[Story | Rejected]
@@ -88,7 +88,7 @@ class SplitReport:
 
 @dataclass(frozen=True)
 class Report:
-    """The end of a preparation, for people and for programs."""
+    """The result of a preparation: what was written, and which rows were rejected."""
 
     folder: str
     hash: str
@@ -133,7 +133,7 @@ def prepare(
 
         def stories(group: list[Path]) -> Items:
             for path in group:
-                yield from read_stories(path, paragraphs=paragraphs, format=format, watch=bar.update)
+                yield from read_stories(path, paragraphs=paragraphs, format=format, on_bytes_read=bar.update)
 
         splits = {split: stories(group) for split, group in paths.items()}
         provenance = {"sources": sources, "paragraphs": paragraphs}
@@ -170,7 +170,7 @@ def _prepare(
 ) -> Report:
     """Encode every split, then count, then write: the vocabulary and the label set are the training split's.
 
-    `source` says what is read and how, so that no run goes on with the pieces of other stories.
+    `source` identifies the input, so that no run resumes from the partial output of another input.
     """
     tagger, target = settings.tagger, check_target(out, settings.force)
     processes = (settings.jobs or min(cores(), 8)) if size > INLINE_BYTES else 1
@@ -178,7 +178,7 @@ def _prepare(
     job = {**source, "cutoff": settings.cutoff, "smoothing": settings.smoothing, "tagger": tagger.settings,
            "tags": settings.own_tags, "shard-rows": settings.shard_rows,
            "version": {"fabula": __version__, **made_with}}  # fmt: skip
-    with faults_of(target), work_folder(target, job, settings.force) as work:
+    with write_errors_for_user(target), work_folder(target, job, settings.force) as work:
         encoded: dict[str, Split] = {}
         own_labels: tuple[str, ...] | None = None
         with Encoders(processes) as encoders:
@@ -247,7 +247,7 @@ def _write(
 def hold_out_stories(read: Callable[[], Items], share: float, seed: int) -> tuple[Items, Items | None]:
     """The items without this share of the stories (one at least), and those stories; a single story is not drawn.
 
-    `read` begins to read anew: once to count, once for each side, so that nothing is held. Each story is drawn with
+    `read` reopens the files to count and for each split, so that no story is kept in memory. Each story is drawn with
     probability (still wanted) / (still to come), so every set of the wanted size is equally probable.
     """
     stories = sum(isinstance(item, Story) for item in read())

@@ -21,7 +21,7 @@ MIN_SENTENCES, MAX_SENTENCES = 2, 64
 MAX_WORDS = 200
 """Words of one sentence, counted at blanks on reading and again as tokens: a longer one is a broken row."""
 MAX_CHARACTERS = 4_000
-"""Of one sentence: a page of text without a blank is no sentence either."""
+"""Characters of one sentence, at most: a longer one is a broken row, even if it has few spaces."""
 
 FORMATS = ("csv", "jsonl", "text")
 Fields = dict[str, Any] | str
@@ -63,12 +63,12 @@ def read_stories(
     *,
     paragraphs: bool = False,
     format: str | None = None,
-    watch: Callable[[int], object] | None = None,
+    on_bytes_read: Callable[[int], object] | None = None,
 ) -> Iterator[Story | Rejected]:
     """The stories of one file in its order, a `Rejected` in the place of each row that holds none.
 
     `format` is one of `FORMATS`, taken from the file's name where it is None. `paragraphs` splits the sentences of
-    plain text by rule instead of by line. `watch` is told how many more bytes have been read, every now and then.
+    plain text by rule instead of by line. `on_bytes_read` is called with the bytes read since its last call.
     """
     path = Path(file)
     chosen = format if format is not None else _SUFFIXES.get(path.suffix.lower())
@@ -81,7 +81,7 @@ def read_stories(
         raise UserError(f"{path}: --paragraphs splits plain text, and this is {chosen}", field="paragraphs")
     try:
         with path.open("rb") as stream, TextIOWrapper(stream, encoding="utf-8-sig", newline="") as text:
-            lines = _watched(text, stream.tell, watch)
+            lines = _lines_with_progress(text, stream.tell, on_bytes_read)
             empty = True
             for line, fields in _READERS[chosen](path, lines, paragraphs):
                 empty = False
@@ -168,20 +168,22 @@ def _check_tags(tags: object, sentences: int) -> list[str | None]:
 
 
 def _is_unicode(text: str) -> bool:
-    """JSON can spell half of a surrogate pair, which no file can hold."""
+    """False if the text has a lone surrogate, which JSON can escape and UTF-8 cannot encode."""
     return text.encode("utf-8", "ignore").decode() == text
 
 
-def _watched(text: TextIOWrapper, tell: Callable[[], int], watch: Callable[[int], object] | None) -> Iterator[str]:
-    """The lines of a file; every thousand of them, `watch` is told of the bytes read since."""
+def _lines_with_progress(
+    text: TextIOWrapper, tell: Callable[[], int], on_bytes_read: Callable[[int], object] | None
+) -> Iterator[str]:
+    """The lines of a file; after every thousand, `on_bytes_read` is called with the bytes read since its last call."""
     reported = 0
     for number, line in enumerate(text):
-        if watch is not None and number % 1000 == 0:
-            watch(tell() - reported)
+        if on_bytes_read is not None and number % 1000 == 0:
+            on_bytes_read(tell() - reported)
             reported = tell()
         yield line
-    if watch is not None:
-        watch(tell() - reported)
+    if on_bytes_read is not None:
+        on_bytes_read(tell() - reported)
 
 
 def _first_bad_line(path: Path) -> int:
@@ -197,7 +199,7 @@ _CLOZE_ANSWER = "AnswerRightEnding"
 
 def _read_csv(path: Path, lines: Iterator[str], paragraphs: bool) -> Iterator[Row]:
     """ROCStories (storyid, storytitle, sentence1 …) or Story Cloze (InputSentence1 …, two endings, the right one)."""
-    previous_limit = csv.field_size_limit(2**31 - 1)  # a 10,000-word field is a row's fault, not csv's
+    previous_limit = csv.field_size_limit(2**31 - 1)  # so that an overlong field rejects its row only
     try:
         yield from _csv_rows(path, lines)
     finally:

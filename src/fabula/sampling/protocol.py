@@ -128,6 +128,6 @@ class LazySampler:
         return rounds
 
 
-register_sampler(LazySampler("smc", "looks ahead first", SMCSettings, "looks ahead"))
+register_sampler(LazySampler("smc", "sequential Monte Carlo, guided by later sentences", SMCSettings, "looks ahead"))
 register_sampler(LazySampler("gibbs", "the paper's", GibbsSettings, "latent"))
 register_sampler(LazySampler("rerank", "models without latents", RerankSettings, "no latent"))

@@ -18,9 +18,9 @@ from typing import Any, ClassVar, Literal, TypeVar, get_args, get_origin, get_ty
 from fabula.errors import UserError
 
 TagSource = Literal["read", "free", "peek"]
-"""Where the tags that nobody gave come from.
+"""How the tags that the user did not give are determined.
 
-`read`: a given sentence's tag is read off it, argmax q(S_i | X+); a missing sentence's is drawn.
+`read`: a given sentence's tag is inferred from it, argmax q(S_i | X+); a missing sentence's is drawn.
 `free`: all are drawn.
 `peek`: the authors' way, argmax q(S_i | X) with the true missing sentences in X. For reproduction only.
 """
@@ -50,7 +50,7 @@ class DecodingConfig:
     max_words: int = 30
     """A written sentence's length with its `<eos>`, at most. The authors' code: 30."""
     no_repeat: int = 0
-    """Runs of so many words stand only once in a story, given sentences included; 0: no such rule."""
+    """Word n-grams of this length occur only once in a story, given sentences included; 0 disables the rule."""
     bf16: bool = False
     """Whether the network runs in bf16 (CUDA); scores are summed in single precision all the same."""
 
@@ -71,7 +71,7 @@ class Declared:
     """The value that leaves the model's distribution and the paper's ranking as they are; None: the default does."""
     shown: str | None = None
     """How the default reads where it is None."""
-    not_for_people: tuple[str, ...] = ()
+    evaluation_only: tuple[str, ...] = ()
     """Choices that only evaluations have."""
 
 
@@ -111,7 +111,7 @@ class FillSettings:
     )
     """The paper: 15 for its baselines, greedy for Gibbs."""
     temperature: float = setting(
-        0.9, "of the words that are drawn: lower safer, higher bolder, 1 the model's own", above=0, http=(0.05, 5),
+        0.9, "sampling temperature: lower is safer, higher more varied, 1 unchanged", above=0, http=(0.05, 5),
         doors=EVERYWHERE, plain=1.0,
     )  # fmt: skip
     """Scores are divided by this before a draw. Ours, because lines read better than at 1, where one unlikely word
@@ -120,7 +120,7 @@ class FillSettings:
     """The authors' code: 30."""
     bf16: bool = setting(False, "whether the decoder's products run in bf16, on CUDA")
     """Latents and log-probabilities stay in single precision."""
-    at_once: bool = setting(False, "whether only the last answer counts, so that none need come early", doors=())
+    at_once: bool = setting(False, "whether to skip early answers, so that the last comes sooner", doors=())
 
     def __post_init__(self) -> None:
         hints = types_of(type(self))
@@ -152,9 +152,9 @@ class FillSettings:
 class RuledSettings(FillSettings):
     """Samplers that write left to right and can keep rules about words on the way."""
 
-    no_repeat: int = setting(4, "runs of so many words stand only once in a story; 0: no such rule", plain=0)
+    no_repeat: int = setting(4, "length of the word n-grams that may occur only once in a story; 0: no rule", plain=0)
     allow_new_names: bool = setting(
-        False, "whether people may be named whom no given sentence names, where any names somebody", plain=True
+        False, "whether sentences may introduce names that no given one has, if the given ones have any", plain=True
     )
 
     def __post_init__(self) -> None:
@@ -180,7 +180,7 @@ class TaggedSettings(FillSettings):
     """Samplers of models with tags."""
 
     tags: TagSource = setting(  # noqa: RUF009 (a field, which ruff cannot see)
-        "read", "tags that nobody gave: read off the given sentences, or all free", not_for_people=("peek",)
+        "read", "tags that the user did not give: inferred from given sentences, or sampled", evaluation_only=("peek",)
     )
 
 
@@ -191,9 +191,9 @@ class SMCSettings(RuledSettings, TaggedSettings):
     fluency: float = setting(
         3.0, "weight of the mean log-probability per written word in the ranking", at_least=0, plain=0.0
     )
-    """Ours, because at 0 the story wins whose ending is most expected, however odd the way there."""
+    """Ours, because at 0 only the given sentences' log-probability counts, however odd the written sentences are."""
     twist_weight: float = setting(
-        0.5, "how much the next given sentence weighs what is written on the way to it", at_least=0, plain=0.0
+        0.5, "exponent of the next given sentence's probability in earlier particle weights", at_least=0, plain=0.0
     )
     """Exponent of the next given sentence's probability in the weights before it is reached; 0: no twisting."""
     context: float = setting(
@@ -205,8 +205,8 @@ class SMCSettings(RuledSettings, TaggedSettings):
         at_least=0, plain=0.0,
     )  # fmt: skip
     rank: Literal["critic", "ending", "density"] = setting(
-        "ending", "what candidates are ranked by: the critic (how well the story holds together, with a little of the "
-        "other two), how well they lead to what is given after them, or how probable they are",
+        "ending", "ranking score. critic: coherence by the critic network plus small weights of the other two; ending: "
+        "log-probability of the given sentences after the first blank; density: that of all sentences from there on",
         doors=EVERYWHERE, plain="ending",
     )  # fmt: skip
     arc_weight: float = setting(
@@ -237,7 +237,7 @@ class GibbsSettings(TaggedSettings):
     score: Literal["given", "last"] = setting(
         "given", "rank by all given sentences (the paper) or the last one (the authors' code)", doors=("cli", "python")
     )
-    proposals: int = setting(8, "sentences that a sampled X step proposes beside the current one", at_least=1, doors=())
+    proposals: int = setting(8, "new sentences that a sampled X step proposes", at_least=1, doors=())
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -284,7 +284,7 @@ def choose(name: str, cls: type[FillSettings], chosen: Mapping[str, Any]) -> Fil
         if key not in available:
             raise UserError(f"{name} has no setting {key!r}; it has {', '.join(available)}", field=key)
         rule = declared(available[key])
-        values[key] = checked(key, value, hints[key], rule, barred=rule.not_for_people)
+        values[key] = checked(key, value, hints[key], rule, barred=rule.evaluation_only)
     return cls(**values)
 
 

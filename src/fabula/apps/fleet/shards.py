@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from fabula.apps.fleet.rows import NEEDS_PYARROW
-from fabula.corpus.folder import faults_of, write_whole
+from fabula.corpus.folder import write_errors_for_user, write_whole
 from fabula.errors import UserError
 
 MANIFEST, JOURNAL, LOCK = "manifest.json", "shards.jsonl", ".lock"
@@ -118,7 +118,7 @@ class Output:
         return counts
 
     def write(self, number: int, shard: Shard) -> None:
-        with faults_of(self.path(number)):
+        with write_errors_for_user(self.path(number)):
             write_whole(self.path(number), shard.data)
         self.counts[number] = (shard.rows, shard.errors)
         with (self.folder / JOURNAL).open("a", encoding="utf-8") as stream:
@@ -130,7 +130,7 @@ class Output:
         rows, errors = (sum(count[i] for count in self.counts.values()) for i in (0, 1))
         counts = {"rows": rows, "errors": errors, "shards": len(self.counts)}
         manifest = {"finished": finished, **counts, "job": dict(job), **more}
-        with faults_of(self.folder / MANIFEST):
+        with write_errors_for_user(self.folder / MANIFEST):
             write_whole(self.folder / MANIFEST, (json.dumps(manifest, ensure_ascii=False, indent=1) + "\n").encode())
         return manifest
 

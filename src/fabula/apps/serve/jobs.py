@@ -26,21 +26,21 @@ from fabula.apps.web.errors import RefusedError
 
 SLICE_SECONDS = 0.1  # how often a job looks whether another one needs its turn more
 SHORT_SECONDS = 3.0
-"""A job that has used less time than this keeps its turn: to slice short jobs makes all of them late."""
-PATIENCE = 0.02
-"""Priority levels that a second of waiting is worth: a minute is worth a bit more than one doubling of used time."""
+"""A job that has used less time than this is not preempted: time-slicing short jobs delays all of them."""
+LEVELS_PER_WAITING_SECOND = 0.02
+"""Priority levels gained per second of waiting. A minute outweighs one doubling of the used time."""
 ROWS = 100
 """Stories in a batch, at most. With the small model ten fills of ten rows cost 3.8 times one, and twenty 6.6; a
 row of the narrator costs the same from 40 rows on, and its cache of 100 rows takes about 300 MiB."""
 OPERATIONS_PER_CHECK = 16  # operations on tensors between two checks: a check costs more than a small operation
 GATHER_SECONDS, GATHER_SHARE, GATHER_AT_MOST = 0.01, 0.03, 0.4
-"""A leader starts when no job of its kind has come for so many seconds and for this share of a usual batch's duration:
-clients of the last batch ask again at almost the same moment. The last share limits the whole wait."""
+"""A batch starts when no job of its kind has arrived for GATHER_SECONDS and for GATHER_SHARE of the mean batch time.
+Clients of the previous batch send their next requests almost together. GATHER_AT_MOST, a share too, limits the wait."""
 
 _thread = threading.local()  # `_thread.job` is the job that this thread runs.
 
 
-class LeftError(Exception):
+class ClientLeftError(Exception):
     """The client of this job has left."""
 
 
@@ -100,16 +100,16 @@ class Job:
         self.members: list[Job] = [self]
         """The jobs of the batch that it leads, itself first."""
         self.leader: Job = self
-        self.left = threading.Event()
+        self.client_left = threading.Event()
         self.started = self.gathering = False
-        self.checks = 0  # how far the job has come between two of its answers
+        self.checks = 0  # calls of `check` so far: progress between two answers is estimated from them
         self.used_seconds, self.waiting_since, self.turn_since = 0.0, time.monotonic(), 0.0
         self.cpu_start, self.next_slice, self.uninterrupted = 0.0, SLICE_SECONDS, 0
         self._loop = asyncio.get_running_loop()
         self._answers: asyncio.Queue[tuple[str, Any]] = asyncio.Queue()
 
     def run(self) -> None:
-        """In a thread: send every answer to its member, then the end or the error to those that are left."""
+        """Run in a worker thread: send each member its answers, then the end or the error to members still active."""
         _thread.job, self.cpu_start = self, time.thread_time()
         active = dict.fromkeys(self.members)
         last: tuple[str, Any] = ("end", None)
@@ -123,7 +123,7 @@ class Job:
                         if failed:
                             active.pop(job, None)
                     check()
-        except LeftError:
+        except ClientLeftError:
             pass
         except BaseException as error:
             last = ("error", error)
@@ -133,9 +133,9 @@ class Job:
             job.send(*last)
 
     @property
-    def deserted(self) -> bool:
+    def all_clients_left(self) -> bool:
         """Whether the clients of all members have left."""
-        return all(job.left.is_set() for job in self.members)
+        return all(job.client_left.is_set() for job in self.members)
 
     def level(self, now: float | None = None) -> float:
         """0 below SHORT_SECONDS of time used by each member, one more for each doubling.
@@ -147,12 +147,12 @@ class Job:
 
     def priority(self, now: float) -> float:
         """The sort key of waiting jobs: least used time first; among equals the one that has waited longest."""
-        return self.level() - PATIENCE * (now - self.waiting_since)
+        return self.level() - LEVELS_PER_WAITING_SECOND * (now - self.waiting_since)
 
     def check(self) -> None:
         self.checks += 1
-        if self.deserted:
-            raise LeftError
+        if self.all_clients_left:
+            raise ClientLeftError
         # By the thread's own clock: a job is not stopped because the machine is busy.
         if (time.thread_time() - self.cpu_start) / len(self.members) > self.pool.limit:
             message = f"this took more than {self.pool.limit:.0f} seconds of computing: ask for fewer lines or samples"
@@ -168,7 +168,7 @@ class Job:
 
     def close(self) -> None:
         """Say that nobody waits for the answers any more."""
-        self.left.set()
+        self.client_left.set()
         self.pool.withdraw(self)
 
     async def next(self, seconds: float | None = None) -> tuple[str, Any]:
@@ -216,7 +216,7 @@ class WorkerPool:
             return order.index(job) + len(self._running) if job in order else 0
 
     def submit(self, work: Callable[[], Iterator[Any]] | BatchedWork) -> Job:
-        """A job at the end of the queue; a full queue is refused with the time to come back."""
+        """Queue a new job. If the queue is full, raise `RefusedError` with a Retry-After header."""
         job = Job(self, work)
         with self._changed:
             if self._closed:
@@ -241,18 +241,18 @@ class WorkerPool:
         """If a waiting job needs the turn more, wait until this job is given one again."""
         with self._changed:
             level = job.level(time.monotonic())
-            # Waiting earns a free turn, not one that another job holds: else a long job would break into short ones.
-            # Nor is a turn given to a job of the same kind: to slice equal jobs makes all of them late.
+            # Waiting time counts only for free workers: a long job that has waited must not preempt a short one.
+            # A job does not yield to one of its own kind either: time-slicing equal jobs delays all of them.
             if all(other.level() >= level for other in self.waiting if not _same_kind(job, other)):
                 return
             self._end_turn(job)
             self.waiting.append(job)
             self._give_turns()
-            while job not in self._running and not job.deserted:
+            while job not in self._running and not job.all_clients_left:
                 self._changed.wait()
             if job in self.waiting:
                 self.waiting.remove(job)
-                raise LeftError
+                raise ClientLeftError
 
     def close(self, seconds: float = 5.0) -> None:
         """End all jobs; their threads end at the next check."""
@@ -260,7 +260,7 @@ class WorkerPool:
             self._closed = True
             for job in (*self.waiting, *self._running):
                 for member in job.members:
-                    member.left.set()
+                    member.client_left.set()
             for job in [job for job in self.waiting if not job.started]:
                 self.waiting.remove(job)
                 job.send("end", None)
@@ -300,7 +300,7 @@ class WorkerPool:
             quiet >= max(GATHER_SECONDS, GATHER_SHARE * self._batch_seconds)
             or now - since >= max(10 * GATHER_SECONDS, GATHER_AT_MOST * self._batch_seconds)
             or sum(job.work.rows for job in similar) >= self.workers * ROWS
-            or leader.deserted
+            or leader.all_clients_left
         )
 
     def _gather(self, leader: Job) -> None:
