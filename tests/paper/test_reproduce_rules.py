@@ -113,3 +113,17 @@ def test_a_winner_is_chosen_on_other_stories_than_it_is_judged_on(records: Recor
     family = "the SLDS family wins when the first sentence is given, against LM, S2S and LDS"
     assert verdict(records, family) == claims.FAILS
     assert verdict(records, family.replace("the SLDS family", "SLDS with all labels")) != claims.FAILS
+
+
+def test_a_score_lies_between_the_anchors_of_its_own_judge(records: Records) -> None:
+    for judge, weights in (("judge", "poor"), ("judge-long", "good")):
+        records.write(f"train/{judge}", {"system": judge, "stage": "train", "weights": weights, "stopped": "epochs"})
+    for name, weights, value in (
+        ("human", "poor", 3.0), ("plain", "poor", 1.0), ("slds.bridge", "poor", 2.0),
+        ("human.long", "good", 9.0), ("plain.long", "good", 5.0), ("default.bridge", "good", 6.0),
+    ):  # fmt: skip
+        record = {"system": name.partition(".")[0], "stage": "lookahead", "weights": weights}
+        records.write(f"lookahead/{name}", record | {"stories": (value + NOISE / 9).tolist()})
+    results = Results(records, FULL)
+    scores = [results.lookahead_score(name) for name in ("slds.bridge", "default.bridge")]
+    assert [score and score.value for score in scores] == pytest.approx([0.5, 0.25])
