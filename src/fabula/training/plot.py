@@ -18,7 +18,7 @@ def plot(run: Path) -> Path:
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
-        raise UserError("drawing needs matplotlib: install fabula-stories[eval]") from error
+        raise UserError("drawing needs matplotlib: install fabula-stories[studio]") from error
     figure = Figure(figsize=(10, 4), layout="constrained")
     left, right = figure.subplots(1, 2)
     epochs = [entry["epoch"] for entry in entries]

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from fabula.errors import UserError
 
-SCORERS = "pip install 'fabula-stories[eval]' && pip install --no-deps -r scorers.txt"
+SCORERS = "pip install fabula-paper && pip install --no-deps -r scorers.txt"
 
 
 def package_file(package: str, file: str) -> Path:

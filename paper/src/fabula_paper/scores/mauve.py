@@ -32,7 +32,7 @@ def mauve(written: Features, human: Features, *, draws: int = 500, seed: int = 0
     try:
         from mauve import compute_mauve
     except ImportError as error:
-        raise UserError("MAUVE needs mauve-text: pip install 'fabula-stories[eval]'") from error
+        raise UserError("MAUVE needs mauve-text: pip install fabula-paper") from error
     with no_stderr():  # faiss asks for more texts per bucket than MAUVE's authors take
         result = compute_mauve(
             p_features=np.ascontiguousarray(written, dtype=np.float32),
