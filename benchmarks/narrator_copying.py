@@ -37,8 +37,8 @@ def main() -> None:
             missing, log_p = line["missing"], np.array(line["log_p"])
             ranking = np.array(line["critic"])[:, -1] + Critic.density * log_p[:, missing].sum(1)
             ranking += Critic.ending * log_p[:, max(missing) + 1 :].sum(1)
-            chosen["first"] += line["tellings"][0]
-            chosen["critic"] += line["tellings"][int(ranking.argmax())]
+            chosen["first"] += line["samples"][0]
+            chosen["critic"] += line["samples"][int(ranking.argmax())]
             chosen["people"] += [line["sentences"][j] for j in missing]
         for name, sentences in chosen.items():
             copied = np.mean([gram in grams for gram in hashed_ngrams(sentences, 4)])

@@ -105,22 +105,22 @@ def small(args: argparse.Namespace) -> None:
 
 
 def fills(args: argparse.Namespace) -> None:
-    """Several tellings of each story's missing lines, with log p of every line and the critic's values."""
+    """Several samples of each story's missing lines, with log p of every line and the critic's values."""
     decoder, critic = load_decoder(args.narrator, args.device), load_critic(args.critic, args.device)
     texts = read_text(args.stories)[args.skip :][: args.number]
     X, P = encoded(decoder, texts), args.samples
     missing = tuple(int(j) for j in args.missing.split(","))
     blanks = [without(story, missing) for story in X for _ in range(P)]
-    tellings = write_missing(
+    samples = write_missing(
         decoder, blanks, temperature=args.temperature, top_k=40, rows=args.rows, seed=args.seed
     )  # fmt: skip
-    log_p, values = log_p_lines(decoder, tellings, rows=args.rows), critic.values(tellings)
+    log_p, values = log_p_lines(decoder, samples, rows=args.rows), critic.values(samples)
     people = critic.values(X)[:, -1]
     lines = []
     for i, text in enumerate(texts):
         rows = range(i * P, (i + 1) * P)
         line: dict[str, Any] = {"story": i + args.skip, "sentences": text, "missing": missing}
-        line["tellings"] = [[decoder.tokenizer.decode(tellings[r][j]) for j in missing] for r in rows]
+        line["samples"] = [[decoder.tokenizer.decode(samples[r][j]) for j in missing] for r in rows]
         for name, tensor in (("log_p", log_p), ("critic", values)):
             line[name] = [[round(v, 3) for v in tensor[r].tolist()] for r in rows]
         lines.append(line)
@@ -132,7 +132,7 @@ def fills(args: argparse.Namespace) -> None:
 
 
 def prefer(args: argparse.Namespace) -> None:
-    """Better and worse tellings of a story, by the ranking of `fill`, by how little they copy, by the readings."""
+    """Better and worse samples of a story, by the ranking of `fill`, by how little they copy, by the readings."""
     training = set(hashed_ngrams([s for story in read_text(args.data / "train.csv") for s in story], 4))
     lines: list[dict[str, Any]] = []
 
@@ -142,20 +142,20 @@ def prefer(args: argparse.Namespace) -> None:
         lines.append({"missing": missing, "better": whole[0], "worse": whole[1]})
 
     for line in (json.loads(line) for file in args.fills for line in file.read_text(encoding="utf-8").splitlines()):
-        missing, tellings, log_p = line["missing"], line["tellings"], np.array(line["log_p"])
+        missing, samples, log_p = line["missing"], line["samples"], np.array(line["log_p"])
         ranking = np.array(line["critic"])[:, -1] + Critic.density * log_p[:, missing].sum(1)
         ranking += Critic.ending * log_p[:, max(missing) + 1 :].sum(1)
-        copied = [[gram in training for gram in hashed_ngrams(telling, 4)] for telling in tellings]
+        copied = [[gram in training for gram in hashed_ngrams(sample, 4)] for sample in samples]
         ranking -= args.copying * np.array([np.mean(hits) if hits else 1.0 for hits in copied])
-        order, P = ranking.argsort()[::-1], len(tellings)
+        order, P = ranking.argsort()[::-1], len(samples)
         for b, w in ((0, P - 1), (1, P - 3), (2, P // 2)):
             if ranking[order[b]] - ranking[order[w]] > MARGIN:
-                pair(line["sentences"], missing, tellings[order[b]], tellings[order[w]])
+                pair(line["sentences"], missing, samples[order[b]], samples[order[w]])
     by_critic = len(lines)
     if args.readings:
         people = corpus(args.data / "train.csv")
-        for story, tellings in readings().items():
-            read = sorted((r for r in tellings if r[2] and story in people), key=lambda reading: -reading[0])
+        for story, samples in readings().items():
+            read = sorted((r for r in samples if r[2] and story in people), key=lambda reading: -reading[0])
             for better, worse in zip(read, read[::-1], strict=True):
                 if better[0] > worse[0] and better[2] == worse[2]:
                     pair(people[story], better[2], better[3], worse[3])

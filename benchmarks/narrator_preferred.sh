@@ -1,5 +1,5 @@
 #!/bin/bash
-# What the narrator learns from its own tellings, on one GPU: preferences by the critic, by readers and against copying.
+# What the narrator learns from its own samples, on one GPU: preferences by the critic, by readers and against copying.
 #
 #     FABULA_DATA=DATA START=RUNS/default bash benchmarks/narrator_preferred.sh ONE
 #     FABULA_DATA=DATA START=ONE/preferred HOLD=RUNS/default NUMBER=2000 ANCHOR=30 RATES="1e-4 2e-4" bash benchmarks/narrator_preferred.sh TWO
@@ -26,7 +26,7 @@ fills() { # NAME NARRATOR STORIES MISSING SKIP NUMBER TEMPERATURE SEED
         --device "$device" --out "$runs/fills-$1.jsonl"
 }
 
-# 1. Sixteen tellings of each of these training stories: inner lines missing, two of them, all but the first.
+# 1. Sixteen samples of each of these training stories: inner lines missing, two of them, all but the first.
 fills train-middle "$start" train.csv 1,2,3 0 "$number" 0.8 11 &
 fills train-two "$start" train.csv 2,3 "$number" $((number / 3)) 0.8 11 &
 fills train-onwards "$start" train.csv 1,2,3,4 $((number * 2)) $((number / 3)) 0.8 11 &

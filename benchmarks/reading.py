@@ -39,7 +39,7 @@ def corpus(file: Path) -> dict[str, list[str]]:
 
 
 def readings() -> dict[str, list[Any]]:
-    """By story id: [coherence, breaking line, numbers of the written lines, the written lines] of each telling."""
+    """By story id: [coherence, breaking line, numbers of the written lines, the written lines] of each sample."""
     content: dict[str, list[Any]] = json.loads(lzma.decompress(RECORD.read_bytes()))
     return content
 
@@ -91,8 +91,8 @@ def report(out: Path, ratings: Path) -> None:
 def unpacked(data: Path) -> Iterator[dict[str, Any]]:
     """Every reading with its whole story, where DATA/train.csv has the story."""
     people = corpus(data / "train.csv")
-    for of, (story, tellings) in enumerate(readings().items()):
-        for coherence, line, missing, written in tellings if story in people else ():
+    for of, (story, samples) in enumerate(readings().items()):
+        for coherence, line, missing, written in samples if story in people else ():
             sentences = list(people[story])
             for i, sentence in zip(missing, written, strict=True):
                 sentences[i] = sentence

@@ -9,9 +9,9 @@ let timer = null;
 async function open() {
   clearTimeout(timer);
   trouble("");
-  let told;
+  let progress;
   try {
-    told = await ask("GET", "/api/judge/progress", undefined, { "X-Fabula-Curator": key });
+    progress = await ask("GET", "/api/judge/progress", undefined, { "X-Fabula-Curator": key });
   } catch (refusal) {
     const shut = refusal.status === 403;
     $("enter").hidden = !shut;
@@ -23,13 +23,13 @@ async function open() {
   }
   $("enter").hidden = true;
   $("sheets").hidden = false;
-  $("progress").textContent = `${told.judged} of ${told.wanted} judgements`;
-  $("share").max = Math.max(1, told.wanted);
-  $("share").value = told.judged;
-  const few = told.open.slice(0, 10).map(({ pair, people }) => `${pair} (${people})`).join(", ");
-  const more = told.open.length > 10 ? `, and ${told.open.length - 10} more` : "";
-  $("open").textContent = told.open.length ? `Pairs that still want people, and how many they have: ${few}${more}.` : "Every pair has all its people.";
-  $("people").replaceChildren(...told.annotators.map(row));
+  $("progress").textContent = `${progress.judged} of ${progress.wanted} judgements`;
+  $("share").max = Math.max(1, progress.wanted);
+  $("share").value = progress.judged;
+  const few = progress.open.slice(0, 10).map(({ pair, people }) => `${pair} (${people})`).join(", ");
+  const more = progress.open.length > 10 ? `, and ${progress.open.length - 10} more` : "";
+  $("open").textContent = progress.open.length ? `Pairs that still want people, and how many they have: ${few}${more}.` : "Every pair has all its people.";
+  $("people").replaceChildren(...progress.annotators.map(row));
   timer = setTimeout(open, AGAIN);
 }
 

@@ -225,7 +225,7 @@ export function controls({ fill, stop }) {
     const bar = $("bar-fill");
     bar.style.width = busy && batch.progress?.drawn ? `${Math.max(4, (100 * done) / samples)}%` : "";
     bar.classList.toggle("unknown", busy && !batch.progress?.drawn);
-    const told = !busy ? "" : batch.waiting ? `The studio is busy; trying again in ${batch.waiting} s` : batch.ahead ? `Waiting: ${batch.ahead} ${batch.ahead === 1 ? "other is" : "others are"} before you` : batch.progress?.drawn ? `${done} of ${samples} tellings read` : "Reading your lines…";
+    const told = !busy ? "" : batch.waiting ? `The studio is busy; trying again in ${batch.waiting} s` : batch.ahead ? `Waiting: ${batch.ahead} ${batch.ahead === 1 ? "other is" : "others are"} before you` : batch.progress?.drawn ? `${done} of ${samples} samples drawn` : "Reading your lines…";
     keep($("progress-text"), { textContent: told });
     keep($("hint"), { hidden: Boolean(batch) || doc.lines.every((line) => line.text.trim()) });
   });

@@ -8,7 +8,7 @@ import { FEWEST, isWritten, set } from "./state.js";
 import { change, show, store, subscribe } from "./store.js";
 
 /**
- * Open lines after the last given one that are asked for at once. With the shipped model the best of ten tellings stays
+ * Open lines after the last given one that are asked for at once. With the shipped model the best of ten samples stays
  * as probable as a short story up to 20 lines, is 20 nats worse at 24, and falls apart from 30 on.
  */
 export const AHEAD = 20;
