@@ -62,7 +62,7 @@ def test_versions_of_a_story_come_together() -> None:
 
 @pytest.mark.system
 def test_a_critic_learns_the_readers_order_against_its_pairs(tiny_base: Path, tmp_path: Path) -> None:
-    """The pairs say nothing of these two tellings; begun from a critic, readings decide between them."""
+    """The pairs say nothing of these two samples; begun from a critic, readings decide between them."""
     csv = ["storyid,storytitle,sentence1,sentence2,sentence3,sentence4,sentence5"]
     csv += [f"{i},t,{','.join(LIKED)}" for i in range(8)]
     (tmp_path / "train.csv").write_text("\n".join(csv) + "\n")
