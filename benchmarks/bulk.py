@@ -9,20 +9,23 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor
 
 from fabula.models.decoders.narrator import NarratorDecoder
 from fabula.models.decoders.protocol import Given
 from fabula.models.decoders.rows import END
 from fabula.sampling.batch import InfillBatch, infill_batch
+from fabula.sampling.decode import choose
+from fabula.sampling.rules import FINAL_MARKS
+from fabula.sampling.settings import DecodingConfig
 
 Ids = Sequence[int]
 
 
 @torch.inference_mode()
 def write_missing(
-    decoder: NarratorDecoder, stories: Sequence[Sequence[Ids | None]], *, temperature: float, top_k: int = 0,
+    decoder: NarratorDecoder, stories: Sequence[Sequence[Ids | None]], *, decoding: DecodingConfig,
     reads_ahead: bool = True, tokens: int = 32, rows: int = 2048, seed: int = 0,
 ) -> list[list[list[int]]]:  # fmt: skip
     """One sample of each story, whose missing sentences are None; `tokens` of a sentence at most."""
@@ -30,7 +33,7 @@ def write_missing(
     patterns = defaultdict(list)
     for number, story in enumerate(stories):
         patterns[tuple(sentence is None for sentence in story)].append(number)
-    told: list[list[list[int]]] = [[] for _ in stories]
+    samples: list[list[list[int]]] = [[] for _ in stories]
     for pattern, numbers in patterns.items():
         # Stories of like lengths together, so that little is padded.
         numbers.sort(key=lambda n: sum(len(sentence or ()) for sentence in stories[n]))
@@ -38,18 +41,19 @@ def write_missing(
             part = numbers[first : first + rows]
             batch = infill_batch([stories[n] for n in part], device=decoder.network.device, end=END)
             given = Given(batch.X, batch.lengths, batch.present, batch.missing) if reads_ahead else None
-            found = _write(decoder, batch, given, pattern, temperature, top_k, tokens, generator)
-            for n, sentences in zip(part, found, strict=True):
-                told[n] = sentences
-    return told
+            written = _write(decoder, batch, given, pattern, decoding, tokens, generator)
+            for n, sentences in zip(part, written, strict=True):
+                samples[n] = sentences
+    return samples
 
 
 def _write(
-    decoder: NarratorDecoder, batch: InfillBatch, given: Given | None, pattern: tuple[bool, ...], temperature: float,
-    top_k: int, tokens: int, generator: torch.Generator,
+    decoder: NarratorDecoder, batch: InfillBatch, given: Given | None, pattern: tuple[bool, ...],
+    decoding: DecodingConfig, tokens: int, generator: torch.Generator,
 ) -> list[list[list[int]]]:  # fmt: skip
     state = decoder.start(len(batch.X), None, given)
-    found: list[list[list[int]]] = [[] for _ in range(len(batch.X))]
+    samples: list[list[list[int]]] = [[] for _ in range(len(batch.X))]
+    final = torch.tensor([text in FINAL_MARKS for text in decoder.tokenizer.texts], device=batch.device)
     for i, missing in enumerate(pattern):
         state = decoder.begin_sentence(state, None)
         if missing:
@@ -57,7 +61,10 @@ def _write(
             done = torch.zeros(len(batch.X), dtype=torch.bool, device=batch.device)
             for place in range(tokens + 1):
                 scores, state = decoder.step(state, None, done)
-                chosen = draw(scores, temperature, top_k, generator, end_barred=place == 0)
+                if place == 0:  # no sentence is empty
+                    scores[:, END] = float("-inf")
+                uniform = torch.rand(len(scores), generator=generator, device=batch.device)
+                chosen = choose(scores.float(), decoding, uniform, final)[0]
                 chosen = torch.where(done | (place == tokens), END, chosen)
                 state = state.then(chosen)
                 written.append(chosen)
@@ -69,22 +76,8 @@ def _write(
             state, _ = decoder.read(state, batch.X[:, i], batch.lengths[:, i])
             sentences = batch.X[:, i].tolist()
         for row, sentence in enumerate(sentences):
-            found[row].append(sentence[: sentence.index(END)])
-    return found
-
-
-def draw(
-    scores: Float[Tensor, "batch vocab"], temperature: float, top_k: int, generator: torch.Generator,
-    end_barred: bool = False,
-) -> Int[Tensor, " batch"]:  # fmt: skip
-    """A token of each row, among its `top_k` best (0: all)."""
-    if end_barred:  # no sentence is empty
-        scores = scores.index_fill(1, torch.tensor([END], device=scores.device), float("-inf"))
-    if top_k:
-        best, which = scores.topk(top_k)
-        place = torch.multinomial((best / temperature).softmax(-1), 1, generator=generator)
-        return which.gather(1, place).squeeze(1)
-    return torch.multinomial((scores / temperature).softmax(-1), 1, generator=generator).squeeze(1)
+            samples[row].append(sentence[: sentence.index(END)])
+    return samples
 
 
 @torch.inference_mode()
@@ -93,7 +86,7 @@ def log_p_lines(
 ) -> Float[Tensor, "story sent"]:
     """log p of every sentence of stories of one length; with `missing`, under r, which is told the others."""
     order = sorted(range(len(stories)), key=lambda n: sum(len(sentence) for sentence in stories[n]))
-    found = torch.zeros(len(stories), len(stories[0]))
+    log_p = torch.zeros(len(stories), len(stories[0]))
     for first in range(0, len(order), rows):
         part = order[first : first + rows]
         batch = infill_batch([stories[n] for n in part], device=decoder.network.device, end=END)
@@ -102,9 +95,9 @@ def log_p_lines(
             blank = torch.tensor(missing).expand_as(batch.missing)
             given = Given(batch.X, batch.lengths, batch.present, blank)
         state = decoder.start(len(part), None, given)
-        log_p = []
+        lines = []
         for i in range(batch.X.shape[1]):
             state, new = decoder.read(decoder.begin_sentence(state, None), batch.X[:, i], batch.lengths[:, i])
-            log_p.append(new)
-        found[part] = torch.stack(log_p, 1).cpu()
-    return found
+            lines.append(new)
+        log_p[part] = torch.stack(lines, 1).cpu()
+    return log_p

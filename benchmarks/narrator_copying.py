@@ -35,8 +35,7 @@ def main() -> None:
         chosen: dict[str, list[str]] = {"first": [], "critic": [], "people": []}
         for line in map(json.loads, file.read_text(encoding="utf-8").splitlines()):
             missing, log_p = line["missing"], np.array(line["log_p"])
-            ranking = np.array(line["critic"])[:, -1] + Critic.density * log_p[:, missing].sum(1)
-            ranking += Critic.ending * log_p[:, max(missing) + 1 :].sum(1)
+            ranking = np.array(line["critic"])[:, -1] + Critic.ending * log_p[:, max(missing) + 1 :].sum(1)
             chosen["first"] += line["samples"][0]
             chosen["critic"] += line["samples"][int(ranking.argmax())]
             chosen["people"] += [line["sentences"][j] for j in missing]

@@ -1,46 +1,63 @@
 #!/bin/bash
-# The narrator and its critic on one GPU, from the base (about eight minutes):
+# The narrators `default` and `large` on one GPU, from their bases:
 #
-#     FABULA_DATA=DATA bash benchmarks/narrator_gpu.sh RUNS
+#     FABULA_DATA=DATA FABULA_BASES=BASES bash benchmarks/narrator_gpu.sh RUNS narrators
 #
-# DATA holds train.csv and valid.csv with their tags (training/stories.py: save_tags), cloze_valid.csv, cloze_test.csv,
-# union_roc.txt, and negatives-small.jsonl (`narrator_gpu.py small`, made where the whole package is installed).
-# RUNS/default is then a narrator with its critic; benchmarks/narrator_preferred.sh goes on from there.
-# A stage whose output lies in RUNS is not run again. RUNS/log says what each one printed. DEVICE=cpu NUMBER=8 tries it
-# out on a few stories.
+# DATA holds train.csv, valid.csv and test.csv, with the tags of the first two (training/stories.py: save_tags).
+# BASES is where `fabula bases add` noted SmolLM2 and TinyLlama. A stage whose output lies in RUNS is not run again;
+# RUNS/log says what each one printed. DEVICE=cpu NUMBER=2 tries it out on a few stories.
 set -u
 data=$FABULA_DATA runs=$1 device=${DEVICE:-cuda}
 here=$(cd "$(dirname "$0")/.." && pwd)
 export PYTHONPATH=$here/src:$here/paper/src:${PYTHONPATH:-} PYTHONUNBUFFERED=1 TOKENIZERS_PARALLELISM=true
+large=$(python3 -c "from fabula.models.decoders.bases import TINYLLAMA, need_base; print(need_base(TINYLLAMA))")
 mkdir -p "$runs"
 stage() { # NAME OUTPUT COMMAND...
     local name=$1 output=$2 begin=$SECONDS; shift 2
     [ -e "$output" ] && return
-    if timeout 560 "$@" > "$runs/$name.out" 2>&1; then echo "$name, $((SECONDS - begin)) s: $(tail -4 "$runs/$name.out" | tr '\n' ' ')"
+    if timeout 900 "$@" > "$runs/$name.out" 2>&1; then echo "$name, $((SECONDS - begin)) s: $(tail -3 "$runs/$name.out" | tr '\n' ' ')"
     else echo "$name FAILED: $(tail -3 "$runs/$name.out" | tr '\n' ' ')"; fi | tee -a "$runs/log"
 }
-train() { # NAME RECIPE SED: a recipe with changes
-    sed "$3" "$here/recipes/$2.toml" > "$runs/$1.toml"
+train() { # NAME RECIPE [SETTINGS] [SED]: a recipe with settings added or changed
+    { sed "${4:-}" "$here/recipes/$2.toml"; printf '%b' "${3:-}"; } > "$runs/$1.toml"
     stage "$1" "$runs/$1/config.json" python3 -m fabula train "$runs/$1.toml" --data "$data" --out "$runs/$1" --device "$device" --quiet
 }
+gpu() { # NAME OUTPUT ACTION OPTIONS...
+    local name=$1 output=$2; shift 2
+    stage "$name" "$output" python3 "$here/benchmarks/narrator_gpu.py" "$@" --device "$device"
+}
+fills() { # NAME NARRATOR STORIES SKIP NUMBER SAMPLES TEMPERATURE [CRITIC]
+    gpu "fills-$1" "$runs/fills-$1.jsonl" fills --narrator "$runs/$2" --stories "$data/$3.csv" --skip "$4" --number "${NUMBER:-$5}" \
+        --samples "$6" --temperature "$7" ${8:+--critic "$runs/$8"} --out "$runs/fills-$1.jsonl"
+}
 
-# 1. The narrator, and what the critics learn from.
-train narrator narrator ""
-stage negatives "$data/negatives-narrator.jsonl" python3 "$here/benchmarks/narrator_gpu.py" negatives --narrator "$runs/narrator" \
-    --data "$data" --number "${NUMBER:-40000}" --device "$device" --out "$data/negatives-narrator.jsonl"
-
-# 2. Two critics (other negatives, another seed) beside one more epoch of the narrator with tokens for emotion and verb.
-train critic-first critic "" &
-train critic-second critic 's/^rank.*/rank = 8\nseed = 7\nwithout = "middle blanks ranked"/' &
-train factors narrator-factors "s|^epochs.*|epochs = 1\nstart = \"$runs/narrator\"|; s|^learning_rate.*|learning_rate = 3e-4|" &
-wait
-
-# 3. The critic: both joined, trained on the readings, cut to rank 8.
-python3 "$here/benchmarks/adapters.py" join "$runs/critic-first" "$runs/critic-second" "$runs/critic-joined"
-[ -e "$data/readings.jsonl" ] || python3 "$here/benchmarks/reading.py" unpack "$data"
-train critic-readings critic-readings "s|^start.*|start = \"$runs/critic-joined\"|"
-[ -e "$runs/critic" ] || python3 "$here/benchmarks/adapters.py" cut "$runs/critic-readings" "$runs/critic" --rank 8
-stage ratings "$runs/ratings" python3 "$here/benchmarks/narrator_gpu.py" ratings --critic "$runs/critic" --stories "$data/union_roc.txt" --data "$data" --device "$device"
-
-# 4. As they ship: one folder.
-[ -e "$runs/default" ] || { cp -r "$runs/factors" "$runs/default" && cp -r "$runs/critic" "$runs/default/critic"; }
+case $2 in
+narrators)
+    train large large "base = \"$large\"\n" &
+    train default default &
+    wait
+    for name in default large; do
+        gpu "$name-valid" "$runs/none" nats --narrator "$runs/$name" --stories "$data/valid.csv"
+        for t in 0.6 0.8; do fills "$name-valid-$t" "$name" valid 100 40 16 $t; done
+        fills "$name-train" "$name" train 60000 1000 8 0.8
+    done
+    ;;
+critics)
+    # What the critics learn from: samples as what people did not write, and both narrators' samples for the second one.
+    train large-critic critic "" "s|^narrator.*|narrator = \"$runs/large\"|" &
+    fills large-more large train 62000 1500 8 0.75 &
+    fills default-more default train 64000 2500 8 0.75 &
+    wait
+    for name in large-more default-more large-valid default-valid; do
+        gpu "judge-$name" "$runs/judged-$name.jsonl" judge --narrator "$runs/large" --critic "$runs/large-critic" \
+            --fills "$runs/fills-$name.jsonl" --out "$runs/judged-$name.jsonl"
+    done
+    gpu values "$data/readings-values.jsonl" values --fills "$runs"/judged-{large,default}-more.jsonl --out "$data/readings-values.jsonl"
+    train default-critic critic "" "s|^narrator.*|narrator = \"$runs/default\"|; s|^rank.*|rank = 8|; s|^readings.*|readings = 256|"
+    gpu judge-own "$runs/own-default-valid.jsonl" judge --narrator "$runs/default" --critic "$runs/default-critic" \
+        --fills "$runs/fills-default-valid.jsonl" --out "$runs/own-default-valid.jsonl"
+    for name in default large; do
+        gpu "ratings-$name" "$runs/none" ratings --narrator "$runs/$name" --critic "$runs/$name-critic" --stories "$data/union_roc.txt"
+    done
+    ;;
+esac

@@ -8,12 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from hypothesis import settings
 
 from fabula.corpus.prepare import prepare_stories
 from fabula.corpus.toy import toy_splits
-from fabula.models.decoders.base import CACHE_VARIABLE
+from fabula.models.decoders.adapter import Adapter, AdapterConfig, shapes
+from fabula.models.decoders.base import read_base
+from fabula.models.decoders.bases import CACHE_VARIABLE
 from fabula.models.io import save
+from fabula.models.io.pretrained import save_adapter
 from gguf_writer import write_tiny_base
 from small import small_checkpoint
 
@@ -86,6 +90,17 @@ def tiny_base(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A random base of two layers, with a cache of its own."""
     monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path / "cache"))
     return write_tiny_base(tmp_path / "tiny.gguf")
+
+
+@pytest.fixture
+def tiny_narrator(tiny_base: Path, tmp_path: Path) -> Path:
+    """The folder of a random narrator on the tiny base."""
+    base = read_base(tiny_base)
+    config = AdapterConfig(base_sha256=base.sha256, rank=2, scale=2.0, labels=("bad", "good"), tagger="none")
+    generator = torch.Generator().manual_seed(4)
+    tensors = {name: torch.randn(*shape, generator=generator) / 5 for name, shape in shapes(base.sizes, 2).items()}
+    save_adapter(Adapter(config, tensors), tmp_path / "narrator")
+    return tmp_path / "narrator"
 
 
 @pytest.fixture(scope="session")

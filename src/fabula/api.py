@@ -22,7 +22,7 @@ from fabula.errors import UserError
 from fabula.filling import answers, answers_together, with_settings
 from fabula.loaded import check_seed
 from fabula.models import io
-from fabula.models.decoders.base import INSTALL
+from fabula.models.decoders.bases import SMOLLM2, how_to_install
 from fabula.reading import StoryReader
 from fabula.results import Candidate, Explanation, Filling, Reasons, Score, Tagging
 from fabula.sampling.context import Person
@@ -50,7 +50,8 @@ def load(name_or_path: str | Path = "default", device: str = "cpu", threads: int
     small = stand_in(folder)
     model = StoryModel(io.load(small or folder, where), where)
     if small is not None:
-        model.notes = (f"the narrator's base is not installed, so the small model answers; to get it: {INSTALL}",)
+        how = how_to_install(SMOLLM2)
+        model.notes = (f"the base of default is not installed, so the small model answers; to get it: {how}",)
     return model
 
 

@@ -11,7 +11,7 @@ from fabula.corpus.states import Factor, StateSpace
 from fabula.corpus.taggers.protocol import meanings_of
 from fabula.errors import UserError
 from fabula.models import io
-from fabula.models.decoders.base import INSTALL, find_base
+from fabula.models.decoders.bases import find_base, how_to_install
 from fabula.sampling.protocol import able_samplers, shown_settings
 
 MODELS_VARIABLE = "FABULA_MODELS"
@@ -56,8 +56,8 @@ def find(name_or_path: str | Path) -> Path:
 
 
 def stand_in(folder: Path) -> Path | None:
-    """The small model, where the base that the model in `folder` adapts is not installed; else None."""
-    lacks_base = io.adapts_base(folder) and find_base(missing_ok=True) is None
+    """The small model, where `folder` is the default model's and its base is not installed; else None."""
+    lacks_base = folder == installed().get("default") and io.adapts_base(folder) and find_base() is None
     return installed().get("small") if lacks_base else None
 
 
@@ -66,7 +66,7 @@ def describe(name: str, folder: Path) -> dict[str, Any]:
     try:
         size = sum(file.stat().st_size for file in folder.iterdir() if file.is_file())
         model = io.describe(folder)
-        base = "installed" if find_base(missing_ok=True) else f"not installed: {INSTALL}"
+        base = "installed" if find_base(model.base) else f"not installed: {how_to_install(model.base)}"
         able = able_samplers(
             has_latent=model.kind not in ("lm", "s2s", "narrator"), reads_ahead=model.kind == "narrator"
         )

@@ -12,7 +12,7 @@ from fabula.cli import demo
 
 def test_it_fills_in_its_story(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """With the small model, which stands in where the default one's base is not installed."""
-    monkeypatch.setattr(catalogue, "find_base", lambda missing_ok: None)
+    monkeypatch.setattr(catalogue, "find_base", lambda *_: None)
     assert cli.main(["demo"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert [line[1] == ">" for line in lines[:5]] == [False, True, True, True, False]

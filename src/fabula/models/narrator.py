@@ -8,10 +8,6 @@ decoder also knows r(X_missing | X_given, S), which `smc` proposes from (models/
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
-from threading import Lock
-
 import torch
 from torch import Tensor
 
@@ -29,35 +25,16 @@ class NarratorModel(Model):
     """A scaffold and a decoder that reads ahead; only the adapter is trained, and not through this class."""
 
     def __init__(
-        self,
-        decoder: NarratorDecoder,
-        scaffold: Scaffold,
-        critic: Callable[[], Critic] | None = None,
-        tagger: Tagger | None = None,
+        self, decoder: NarratorDecoder, scaffold: Scaffold, critic: Critic | None = None, tagger: Tagger | None = None
     ) -> None:
-        """`critic` loads the critic when it is first needed; `tagger` gave the tags of the training stories."""
+        """`tagger` gave the tags of the training stories."""
         super().__init__()
-        self._decoder, self.scaffold, self._load_critic, self.tagger = decoder, scaffold, critic, tagger
+        self._decoder, self.scaffold, self._critic, self.tagger = decoder, scaffold, critic, tagger
         self.partial_states = decoder.tags.states
-        self._loading: Future[Critic] | None = None
-        self._lock = Lock()
-
-    def expect_critic(self) -> None:
-        with self._lock:
-            if self._load_critic is not None and self._loading is None:
-                pool = ThreadPoolExecutor(1)
-                self._loading = pool.submit(self._load_critic)
-                pool.shutdown(wait=False)  # its thread ends with the loading
 
     @property
     def critic(self) -> Critic | None:
-        self.expect_critic()
-        loading = self._loading
-        try:
-            return None if loading is None else loading.result()
-        except Exception:
-            self._loading = None  # the next use tries again
-            raise
+        return self._critic
 
     @property
     def p_S(self) -> Scaffold:

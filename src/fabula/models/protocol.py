@@ -129,9 +129,6 @@ class Model(nn.Module, ABC):
         """What judges how well a story holds together; None: nothing does."""
         return None
 
-    def expect_critic(self) -> None:
-        """Begin to load the critic in the background, if there is one: it is needed soon."""
-
     @property
     def reads_ahead(self) -> bool:
         """Whether the decoder, when it writes, reads the given sentences that follow (`Decoder.reads_ahead`)."""

@@ -51,18 +51,37 @@ class Written(NamedTuple):
     log_q: PerSentence
 
 
-def choose(scores: Tensor, decoding: DecodingConfig, uniform: Tensor | None) -> tuple[Tensor, Tensor]:
+def choose(
+    scores: Tensor, decoding: DecodingConfig, uniform: Tensor | None, final: Bool[Tensor, " vocab"] | None = None
+) -> tuple[Tensor, Tensor]:
     """A word for each row and log q of it: greedy, or the inverse of the distribution function at `uniform`."""
     if decoding.top_k == 1 or uniform is None:
         return scores.argmax(-1), torch.zeros_like(scores[:, 0])
     words = None
     if decoding.top_k and decoding.top_k < scores.shape[-1]:
         scores, words = scores.topk(decoding.top_k, dim=-1)
-    log_q = (scores / decoding.temperature).log_softmax(-1)
+    ends = None if final is None else final if words is None else final[words]
+    log_q = log_proposal(scores, decoding, ends)
     cumulative = log_q.exp().cumsum(-1)
     place = (cumulative <= uniform[:, None] * cumulative[:, -1:]).sum(-1, keepdim=True).clamp(max=scores.shape[-1] - 1)
     log_q_word = log_q.gather(1, place).squeeze(1)
     return (place if words is None else words.gather(1, place)).squeeze(1), log_q_word
+
+
+def log_proposal(scores: Tensor, decoding: DecodingConfig, ends: Bool[Tensor, "*batch word"] | None) -> Tensor:
+    """log q of every word.
+
+    A temperature below 1 makes likely words likelier, and the marks that end a sentence are likely words: lines
+    become short. With `end_temperature` the choice between them and all others has a temperature of its own.
+    """
+    tempered = scores / decoding.temperature
+    if decoding.end_temperature is None or ends is None:
+        return tempered.log_softmax(-1)
+    least = torch.finfo(scores.dtype).min
+    groups = [scores.masked_fill(~mask, least).logsumexp(-1) for mask in (ends, ~ends)]
+    log_end = (torch.stack(groups, -1) / decoding.end_temperature).log_softmax(-1)
+    within = [tempered - tempered.masked_fill(~mask, least).logsumexp(-1, keepdim=True) for mask in (ends, ~ends)]
+    return torch.where(ends, within[0] + log_end[..., :1], within[1] + log_end[..., 1:])
 
 
 @dataclass(frozen=True)
@@ -102,7 +121,7 @@ class Writer:
                 scores = rules.bar_names(scores, barred_names[rows], words[rows, :t])
             if story is not None and decoding.no_repeat and decoding.no_repeat - 1 <= t < decoding.max_words - 2:
                 scores = rules.bar_repeats(scores, story[rows], words[rows, :t], decoding.no_repeat)
-            word, log_q_word = choose(scores, decoding, None if uniform is None else uniform[:, t])
+            word, log_q_word = choose(scores, decoding, None if uniform is None else uniform[:, t], rules.is_final)
             if t < forced_words:
                 forced = (opening[rows, t] != PAD) & ~done
                 word = torch.where(forced, opening[rows, t], word)
@@ -143,7 +162,7 @@ class Writer:
             if decoding.top_k and decoding.top_k < scores.shape[-1]:
                 least = scores.topk(decoding.top_k, dim=-1).values[:, -1:]
                 scores = scores.masked_fill(scores < least, float("-inf"))
-            log_q_word = (scores / decoding.temperature).log_softmax(-1).gather(1, word[:, None]).squeeze(1)
+            log_q_word = log_proposal(scores, decoding, self.rules.is_final).gather(1, word[:, None]).squeeze(1)
             forced = (opening[:, t] != PAD) if t < opening.shape[1] else torch.zeros_like(done)
             log_p = log_p + log_p_word.masked_fill(done, 0.0)
             log_q = log_q + log_q_word.masked_fill(done | forced, 0.0)

@@ -47,6 +47,8 @@ class DecodingConfig:
     top_k: int = 1
     """Words to choose among: 1 is greedy (the paper's Gibbs step), 15 the paper's baselines', 0 all of them."""
     temperature: float = 1.0
+    end_temperature: float | None = None
+    """Of the choice to end a sentence; None: the words' own."""
     max_words: int = 30
     """A written sentence's length with its `<eos>`, at most. The authors' code: 30."""
     no_repeat: int = 0
@@ -116,6 +118,11 @@ class FillSettings:
     )  # fmt: skip
     """Scores are divided by this before a draw. Ours, because lines read better than at 1, where one unlikely word
     derails a story; the distribution so sharpened is then the target."""
+    end_temperature: float | None = setting(
+        None, "temperature of the choice to end a sentence: below the words' own, lines are shorter", above=0,
+        shown="temperature",
+    )  # fmt: skip
+    """At 1 lines are as long as people's; low temperatures otherwise make them short."""
     max_words: int = setting(30, "words of a written sentence, its end among them, at most", at_least=3)
     """The authors' code: 30."""
     bf16: bool = setting(False, "whether the decoder's products run in bf16, on CUDA")
@@ -144,7 +151,7 @@ class FillSettings:
         """How words are chosen; among 15 where the settings do not say."""
         return DecodingConfig(
             top_k=15 if self.top_k is None else self.top_k, temperature=self.temperature, max_words=self.max_words,
-            no_repeat=getattr(self, "no_repeat", 0), bf16=self.bf16,
+            end_temperature=self.end_temperature, no_repeat=getattr(self, "no_repeat", 0), bf16=self.bf16,
         )  # fmt: skip
 
 

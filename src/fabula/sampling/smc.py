@@ -69,8 +69,6 @@ def run(
     """
     if cast is not None and not settings.allow_new_names:
         blanks = cast.without_new_names(blanks)
-    if settings.rank == "critic":
-        model.expect_critic()
     latent, paths, phi = model.latent, None, without_latents(blanks)
     if latent is not None:
         blanks, phi = observe(latent, blanks, settings.tags, gold)

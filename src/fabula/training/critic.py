@@ -8,7 +8,8 @@ from __future__ import annotations
 import csv
 import json
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +19,13 @@ from torch import Tensor, nn
 
 from fabula.errors import UserError
 from fabula.models.critic import WINDOW
-from fabula.models.decoders.gguf import GGUF
+from fabula.models.decoders.base import sha256
+from fabula.models.decoders.bases import check_base, need_base
 from fabula.models.decoders.rows import END, SPECIALS, Row, collate
 from fabula.models.decoders.tokenizer import SubwordTokenizer
-from fabula.models.decoders.transformer import Transformer, compile_blocks
+from fabula.models.decoders.transformer import Sizes, Transformer, compile_blocks, freeze
 from fabula.models.io import write_file
-from fabula.models.io.pretrained import ABOUT_CRITIC
+from fabula.models.io.pretrained import ABOUT_CRITIC, WEIGHTS, load_adapter
 from fabula.training.corrupt import Corrupter
 from fabula.training.learner import batches_of_like_lengths
 from fabula.training.losses.critic import Pair, Reading, compared, pair_loss, plain_row, reading_loss
@@ -79,17 +81,44 @@ def cloze_pairs(file: Path) -> list[Pair]:
 
 
 def read_readings(data: Path, encode: SubwordTokenizer) -> list[Reading]:
-    """Of lines {"of": number, "sentences": [...], "coherence": 0 to 3, "line": from 1, or 0} in readings*.jsonl."""
-    readings = []
+    """Of lines {"of": number, "sentences": [...], "coherence": 0 to 3, "line": from 1, or 0} in readings*.jsonl.
+
+    A line may have "values" in place of the last two: another critic's, one for each sentence. Readers prefer short
+    lines, so what length explains of coherence among the versions of one story is taken out (`without_length`).
+    """
+    readings: list[Reading] = []
+    read: list[tuple[int, float, int]] = []
     for file in sorted(data.glob("readings*.jsonl")):
         for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), 1):
             entry = json.loads(line)
-            sentences, coherence, first_wrong = entry["sentences"], entry["coherence"], entry["line"]
+            sentences = entry["sentences"]
+            story = [tokens[:WORDS] for tokens in encode.encode_all(sentences)]
+            if "values" in entry:
+                targets = torch.tensor(entry["values"]).sigmoid().tolist()
+                readings.append(Reading(story, tuple(targets), entry["of"]))
+                continue
+            coherence, first_wrong = entry["coherence"], entry["line"]
             if not 0 <= coherence <= COHERENCE or not 0 <= first_wrong <= len(sentences):
                 raise UserError(f"{file}, line {number}: coherence or line is out of range", field="data")
-            story = [tokens[:WORDS] for tokens in encode.encode_all(sentences)]
-            readings.append(Reading(story, coherence / COHERENCE, (first_wrong or len(sentences)) - 1, entry["of"]))
+            read.append((len(readings), coherence / COHERENCE, (first_wrong or len(sentences)) - 1))
+            readings.append(Reading(story, (), entry["of"]))
+    words = [sum(map(len, readings[n].story)) / len(readings[n].story) for n, _, _ in read]
+    adjusted = without_length([t for _, t, _ in read], words, [readings[n].of for n, _, _ in read])
+    for (n, _, first_wrong), t in zip(read, adjusted, strict=True):
+        so_far = tuple(1.0 if i < first_wrong else t for i in range(len(readings[n].story)))
+        readings[n] = readings[n]._replace(targets=so_far)
     return readings
+
+
+def without_length(values: Sequence[float], words: Sequence[float], of: Sequence[int]) -> list[float]:
+    """Values between 0 and 1 less what the words of a line explain among the versions of one story (least squares)."""
+    story = torch.tensor(of).unique(return_inverse=True)[1] if of else torch.zeros(0, dtype=torch.int64)
+    t, w = torch.tensor(values).double(), torch.tensor(words).double()
+    count = torch.bincount(story).clamp(min=1)
+    around = [x - (torch.bincount(story, x) / count)[story] for x in (t, w)]
+    slope = (around[0] * around[1]).sum() / (around[1] ** 2).sum().clamp(min=1e-12)
+    adjusted: list[float] = (t - slope * around[1]).clamp(0, 1).tolist()
+    return adjusted
 
 
 def endless(readings: Sequence[Reading], number: int, seed: int) -> Iterator[list[Reading]]:
@@ -108,12 +137,12 @@ def endless(readings: Sequence[Reading], number: int, seed: int) -> Iterator[lis
 
 
 class CriticNetwork(nn.Module):
-    """The adapted base with one output in place of the vocabulary's."""
+    """A narrator with an adapter, and one output in place of the vocabulary's."""
 
-    def __init__(self, recipe: CriticRecipe, file: GGUF) -> None:
+    def __init__(self, recipe: CriticRecipe, narrator: Mapping[str, Tensor], sizes: Sizes) -> None:
         super().__init__()
-        self.transformer = Transformer(file, recipe.rank, recipe.scale, SPECIALS)
-        self.critic = nn.Linear(self.transformer.sizes.width, 1)
+        self.transformer = Transformer(narrator, sizes, recipe.rank, recipe.scale, SPECIALS)
+        self.critic = nn.Linear(sizes.width, 1)
         nn.init.zeros_(self.critic.weight)
 
     def forward(self, rows: Sequence[Row]) -> tuple[Float[Tensor, " end"], Int[Tensor, " end"]]:
@@ -134,12 +163,15 @@ class CriticLearner(AdapterLearner):
     network: CriticNetwork
 
     def __init__(self, recipe: CriticRecipe, data: Path, device: torch.device) -> None:
-        super().__init__(recipe, device)
-        self.network = CriticNetwork(recipe, self.file)
-        self.sizes = self.network.transformer.sizes
+        narrator = load_adapter(Path(recipe.narrator))
+        base = recipe.base or str(need_base(narrator.config.base_sha256))
+        super().__init__(replace(recipe, base=base), device)
+        check_base(Path(base), narrator.config.base_sha256, self.base.sha256)
+        self.narrator_sha256 = sha256(Path(recipe.narrator) / WEIGHTS)
+        self.network = CriticNetwork(recipe, narrator.merge(self.base.tensors), self.base.sizes)
         if recipe.start:
             self.begin_from(self.network, recipe.start)
-        self.network.to(device)
+        freeze(self.network, device)
         if device.type == "cuda":
             compile_blocks(self.network.transformer)
         pairs = pairs_of(recipe, data, self.encode)
@@ -198,7 +230,7 @@ class CriticLearner(AdapterLearner):
         parts = [readings[i : i + CHUNK] for i in range(0, len(readings), CHUNK)]
         v = torch.cat([reading_loss(self.network, part)[1] for part in parts]).cpu()
         better, worse = compared(readings)
-        pearson = float(torch.corrcoef(torch.stack([v, torch.tensor([r.coherence for r in readings])]))[0, 1])
+        pearson = float(torch.corrcoef(torch.stack([v, torch.tensor([r.targets[-1] for r in readings])]))[0, 1])
         wins = float((v[better] > v[worse]).float().mean())
         return {"readings": float(len(readings)), "pearson": round(pearson, 3), "better_wins": round(wins, 3)}
 
@@ -212,7 +244,7 @@ class CriticLearner(AdapterLearner):
         return [round(value / max(1, len(stories)), 3) for value in total.tolist()]
 
     def save(self, out: Path, figures: dict[str, Any], weights: dict[str, Tensor]) -> None:
-        self.save_adapter(out, weights, labels=("free",), tagger="none", critic=True)
+        self.save_adapter(out, weights, labels=("free",), tagger="none", narrator_sha256=self.narrator_sha256)
         measured = {"pairs": len(self.pairs), **self.measured}
         record = {"recipe": self.recipe.to_dict(), "figures": measured, "people": self.mean_values()}
         write_file(out / ABOUT_CRITIC, (json.dumps(record, indent=1) + "\n").encode())

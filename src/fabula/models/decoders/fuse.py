@@ -1,11 +1,11 @@
-"""The weights of the inference network from a base and its adapter: merged, norms folded in, and turned.
+"""The weights of the inference network from a base and its adapters: merged, norms folded in, and turned.
 
 A norm's weight vector is folded into the maps that read it. Then any orthogonal matrix R may turn the inner vector x
 without a change to the function, because rms_norm(x R) = rms_norm(x) R:
 
     x' = x R;   maps that read x: W' = W diag(norm) R;   maps that write it: W' = R^T W
 
-SmolLM2 keeps a few very large numbers in x, beside which 7 bits leave little for the others; turned, they are spread
+Networks keep a few very large numbers in x, beside which 7 bits leave little for the others; turned, they are spread
 over all places, and quantising costs a tenth of what it did (benchmarks/README.md). Values are turned in the same way
 between their map and attention's output map. The inputs of the map down are turned thirty-two at a time: no map stands
 before them, so the network does it (`Network.turn`).
@@ -20,8 +20,9 @@ import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
+from torch.nn import functional as F
 
-from fabula.models.decoders.gguf import BLOCK
+from fabula.models.decoders.adapter import Adapter
 from fabula.models.decoders.quantised import quantise
 from fabula.models.decoders.transformer import Sizes
 
@@ -32,14 +33,50 @@ FUSED = {
     "down": ("ffn_down",),
 }  # fmt: skip
 """Maps that read the same vector are one product."""
+READS = dict.fromkeys(("attn_q", "attn_k", "attn_v"), "attn_norm") | dict.fromkeys(("ffn_gate", "ffn_up"), "ffn_norm")
+"""The maps that read the inner vector, and the norms that stand before them."""
+BLOCK = 32
+"""Inputs of the map down that are turned together."""
+
+
+class Turns:
+    """How the maps of a network are turned: `inputs` and `outputs` of each, and what is folded into them."""
+
+    def __init__(self, tensors: Weights, sizes: Sizes, turned: bool) -> None:
+        self.tensors, self.sizes = tensors, sizes
+        self.R = orthogonal(sizes.width) if turned else None
+        self.R_value = orthogonal(sizes.width // sizes.heads) if turned else None
+
+    def reads(self, weight: Tensor, norm: str | None) -> Tensor:
+        """Of a map that reads the inner vector after a norm."""
+        weight = weight if norm is None else weight * self.tensors[norm]
+        return weight if self.R is None else weight @ self.R
+
+    def inputs(self, weight: Tensor, layer: int, name: str) -> Tensor:
+        """A weight whose second axis is the inputs of the map `name`."""
+        if name in READS:
+            return self.reads(weight, f"blk.{layer}.{READS[name]}.weight")
+        if self.R_value is None:
+            return weight
+        groups, turn = (self.sizes.heads, self.R_value) if name == "attn_output" else (-1, hadamard(BLOCK))
+        turned: Tensor = weight.unflatten(1, (groups, len(turn))) @ turn
+        return turned.flatten(1)
+
+    def outputs(self, weight: Tensor, name: str) -> Tensor:
+        """A weight whose first axis is the outputs of the map `name`."""
+        if self.R is None or self.R_value is None or name in ("attn_q", "attn_k", "ffn_gate", "ffn_up"):
+            return weight
+        if name != "attn_v":
+            return self.R.T @ weight
+        turned: Tensor = self.R_value.T @ weight.unflatten(0, (self.sizes.key_heads, -1))
+        return turned.flatten(0, 1)
 
 
 def fuse(
     tensors: Weights, sizes: Sizes, *, eight_bit: bool, dtype: torch.dtype = torch.float32
 ) -> Iterator[tuple[str, Tensor]]:
-    """The weights, one map at a time; `tensors` has a base's names and the adapter's special vectors."""
-    R = orthogonal(sizes.width) if eight_bit else None
-    R_value = orthogonal(sizes.width // sizes.heads) if eight_bit else None
+    """The weights of a narrator, one map at a time; `tensors` are its base's with the adapter merged."""
+    turns = Turns(tensors, sizes, eight_bit)
 
     def stored(name: str, weight: Tensor) -> Iterator[tuple[str, Tensor]]:
         if not eight_bit:
@@ -49,34 +86,30 @@ def fuse(
         yield name, levels
         yield f"{name}.scale", scale
 
-    def reads(weight: Tensor, norm: Tensor | None) -> Tensor:
-        weight = weight if norm is None else weight * norm
-        return weight if R is None else weight @ R
-
     for i in range(sizes.layers):
-        layer = {name: f"blk.{i}.{name}.weight" for names in FUSED.values() for name in names}
-        attn_norm, ffn_norm = tensors[f"blk.{i}.attn_norm.weight"], tensors[f"blk.{i}.ffn_norm.weight"]
-        value, output, down = tensors[layer["attn_v"]], tensors[layer["attn_output"]], tensors[layer["ffn_down"]]
-        if R is not None and R_value is not None:
-            value = (R_value.T @ value.unflatten(0, (sizes.key_heads, -1))).flatten(0, 1)
-            output = R.T @ (output.unflatten(1, (sizes.heads, -1)) @ R_value).flatten(1)
-            down = ((R.T @ down).unflatten(1, (-1, BLOCK)) @ hadamard(BLOCK)).flatten(1)
-        qkv = torch.cat([tensors[layer["attn_q"]], tensors[layer["attn_k"]], value])
-        gate_up = torch.cat([tensors[layer["ffn_gate"]], tensors[layer["ffn_up"]]])
-        yield from stored(f"{i}.qkv", reads(qkv, attn_norm))
-        yield from stored(f"{i}.output", output)
-        yield from stored(f"{i}.gate_up", reads(gate_up, ffn_norm))
-        yield from stored(f"{i}.down", down)
-    tables = [("embedding", "special_in", None), ("head", "special_out", tensors["output_norm.weight"])]
-    if "critic.weight" in tensors:  # a critic has one output in place of the vocabulary's, too few to quantise
-        yield "head", reads(tensors["critic.weight"], tables.pop()[2]).to(dtype)
-        yield "head.bias", tensors["critic.bias"].to(dtype)
-    for name, special, norm in tables:
-        table, added = tensors["token_embd.weight"].clone(), tensors[special]
-        table[: len(added)] += added
-        if name == "embedding" and "further_in" in tensors:
-            table = torch.cat([table, tensors["further_in"]])
-        yield from stored(name, reads(table, norm))
+        for fused, names in FUSED.items():
+            maps = [turns.outputs(turns.inputs(tensors[f"blk.{i}.{n}.weight"], i, n), n) for n in names]
+            yield from stored(f"{i}.{fused}", torch.cat(maps))
+    yield from stored("embedding", turns.reads(tensors["token_embd.weight"], None))
+    yield from stored("head", turns.reads(tensors["output.weight"], "output_norm.weight"))
+
+
+def fuse_critic(
+    critic: Adapter, base: Weights, sizes: Sizes, *, eight_bit: bool, dtype: torch.dtype
+) -> dict[str, Tensor]:
+    """What a critic adds to a narrator's weights: `{layer}.{name}.a` and `.b`, `special`, and its output map."""
+    turns, added = Turns(base, sizes, eight_bit), critic.tensors
+    weights = {}
+    for i in range(sizes.layers):
+        for fused, names in FUSED.items():
+            key = [f"blocks.{i}.linears.{name}" for name in names]
+            a = [turns.inputs(added[f"{k}.a"], i, name) for k, name in zip(key, names, strict=True)]
+            b = [turns.outputs(added[f"{k}.b"], name) for k, name in zip(key, names, strict=True)]
+            weights[f"{i}.{fused}.a"] = torch.cat(a)
+            weights[f"{i}.{fused}.b"] = critic.config.scale * torch.block_diag(*b)
+    weights["special"] = F.pad(turns.reads(added["special_in"], None), (0, 0, 0, 1))
+    weights["head"] = turns.reads(added["critic.weight"], "output_norm.weight")
+    return {name: weight.to(dtype) for name, weight in weights.items()} | {"head.bias": added["critic.bias"]}
 
 
 def hadamard(size: int) -> Float[Tensor, "{size} {size}"]:

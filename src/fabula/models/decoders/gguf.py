@@ -1,7 +1,11 @@
-"""A reader of GGUF files: metadata, and tensors of the three formats that SmolLM2's file holds (F32, Q8_0, Q4_1)."""
+"""A reader of GGUF files: metadata at once, tensors when they are asked for, dequantised by the package `gguf`.
+
+That package's own reader takes seconds for the metadata of a vocabulary, which every start needs.
+"""
 
 from __future__ import annotations
 
+import math
 import struct
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -16,11 +20,8 @@ from fabula.errors import UserError
 SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
 """struct's letter for each scalar type of the format."""
 STRING, ARRAY = 8, 9
-F32, Q4_1, Q8_0 = 0, 3, 8
-BLOCK = 32
-"""Weights of one quantised block, which share a scale (Q8_0) or a scale and a minimum (Q4_1)."""
-BLOCK_BYTES = {F32: 4 * BLOCK, Q4_1: 4 + BLOCK // 2, Q8_0: 2 + BLOCK}
-
+F32 = 0
+"""The number of the one format that is read without the package."""
 
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 
@@ -29,7 +30,7 @@ class GGUF(NamedTuple):
     """A file's metadata and its tensors."""
 
     metadata: dict[str, Any]
-    tensors: Mapping[str, Tensor]
+    tensors: Tensors
     """Dequantised to float32, each one when it is asked for: together they are five times as large as the file."""
 
 
@@ -38,21 +39,45 @@ class Place(NamedTuple):
 
     shape: tuple[int, ...]
     kind: int
+    """The number of its block format."""
     start: int
-    size: int
 
 
 class Tensors(Mapping[str, Tensor]):
     """The tensors of a file, read from disk and dequantised when they are asked for."""
 
-    def __init__(self, data: Bytes, places: dict[str, Place]) -> None:
-        self.places, self.data = places, data
-        if any(place.start + place.size > len(self.data) for place in places.values()):
-            raise ValueError("truncated")
+    def __init__(self, path: Path, data: Bytes, places: dict[str, Place]) -> None:
+        self.path, self.data, self.places = path, data, places
 
     def __getitem__(self, name: str) -> Tensor:
-        shape, kind, start, size = self.places[name]
-        return torch.from_numpy(_dequantise(self.data[start : start + size], kind).reshape(shape))
+        place = self.places[name]
+        if place.kind == F32:
+            values = self.raw(name, 1, 4).view(np.float32).copy()
+            return torch.from_numpy(values.reshape(place.shape))
+        from gguf.constants import GGML_QUANT_SIZES, GGMLQuantizationType
+        from gguf.quants import dequantize
+
+        try:
+            kind = GGMLQuantizationType(place.kind)
+            rows = self.raw(name, *GGML_QUANT_SIZES[kind]).reshape(*place.shape[:-1], -1)
+            return torch.from_numpy(dequantize(rows, kind).astype(np.float32).reshape(place.shape))
+        except (ValueError, KeyError, NotImplementedError) as error:
+            raise UserError(f"{self.path} has a tensor of a format that Fabula cannot read: {name}") from error
+
+    def raw(self, name: str, weights: int, size: int) -> Bytes:
+        """The bytes of a tensor whose blocks are so many weights in so many bytes."""
+        place = self.places[name]
+        end = place.start + math.prod(place.shape) // weights * size
+        if end > len(self.data):
+            raise UserError(f"{self.path} is truncated, or is not a GGUF file of a kind that Fabula reads")
+        return self.data[place.start : end]
+
+    def check(self) -> None:
+        """That all tensors are there whole."""
+        from gguf.constants import GGML_QUANT_SIZES, GGMLQuantizationType
+
+        for name, place in self.places.items():
+            self.raw(name, *GGML_QUANT_SIZES[GGMLQuantizationType(place.kind)])
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.places)
@@ -64,14 +89,14 @@ class Tensors(Mapping[str, Tensor]):
 def read_gguf(path: Path) -> GGUF:
     """A file's metadata and tensors; one that is truncated, or no GGUF file, is refused in one line."""
     try:
-        return _read(np.memmap(path, np.uint8, "r"))
+        return _read(path, np.memmap(path, np.uint8, "r"))
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror}") from error
     except (struct.error, ValueError, KeyError, UnicodeDecodeError) as error:
         raise UserError(f"{path} is truncated, or is not a GGUF file of a kind that Fabula reads") from error
 
 
-def _read(data: Bytes) -> GGUF:
+def _read(path: Path, data: Bytes) -> GGUF:
     header = Header(data)
     magic, version, tensor_count, metadata_count = header.take("4sIQQ")
     if magic != b"GGUF" or version not in (2, 3):
@@ -83,10 +108,11 @@ def _read(data: Bytes) -> GGUF:
         (dimensions,) = header.take("I")
         shape = header.take(f"{dimensions}Q")[::-1]  # the file lists the fastest first
         kind, offset = header.take("IQ")
-        places[name] = Place(shape, kind, offset, int(np.prod(shape)) // BLOCK * BLOCK_BYTES[kind])
+        places[name] = Place(shape, kind, offset)
     alignment = int(metadata.get("general.alignment", 32))
     begin = -(-header.at // alignment) * alignment
-    return GGUF(metadata, Tensors(data, {name: p._replace(start=begin + p.start) for name, p in places.items()}))
+    places = {name: place._replace(start=begin + place.start) for name, place in places.items()}
+    return GGUF(metadata, Tensors(path, data, places))
 
 
 class Header:
@@ -128,16 +154,3 @@ class Header:
         if inner == ARRAY:
             return [self.value(inner) for _ in range(count)]
         return list(self.take(f"{count}{SCALARS[inner]}"))
-
-
-def _dequantise(raw: Bytes, kind: int) -> np.ndarray[Any, np.dtype[np.float32]]:
-    if kind == F32:
-        return raw.view(np.float32).copy()
-    blocks = raw.reshape(-1, BLOCK_BYTES[kind])
-    scale = blocks[:, :2].copy().view(np.float16).astype(np.float32)
-    if kind == Q8_0:
-        return (blocks[:, 2:].view(np.int8) * scale).reshape(-1)
-    minimum = blocks[:, 2:4].copy().view(np.float16).astype(np.float32)
-    pairs = blocks[:, 4:]  # low halves are the block's first sixteen weights, high halves its last
-    levels = np.concatenate([pairs & 15, pairs >> 4], 1).astype(np.float32)
-    return (levels * scale + minimum).reshape(-1)

@@ -7,6 +7,7 @@ numbers of tokens, and rows that are finished none.
 
 from __future__ import annotations
 
+import copy
 from typing import NamedTuple
 
 import torch
@@ -15,9 +16,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from fabula.models.decoders.cache import Cache
-from fabula.models.decoders.fuse import FUSED, Weights, hadamard
-from fabula.models.decoders.gguf import BLOCK
-from fabula.models.decoders.quantised import LinearMap, linear_maps
+from fabula.models.decoders.fuse import BLOCK, FUSED, Weights, hadamard
+from fabula.models.decoders.quantised import Adapted, LinearMap, Plain, linear_maps
 from fabula.models.decoders.transformer import Sizes
 from fabula.shapes import Integers, Tokens
 
@@ -54,15 +54,26 @@ class Network:
         self.embedding, self.scale = weights["embedding"], weights.get("embedding.scale")
         names = [f"{i}.{name}" for i in range(sizes.layers) for name in FUSED]
         self.head, *maps = linear_maps(weights, ["head", *names])
-        self.bias = weights.get("head.bias")
+        self.special: Tensor | None = None
+        self.bias: Tensor | None = None
         self.layers = [Layer(*maps[begin : begin + len(FUSED)]) for begin in range(0, len(maps), len(FUSED))]
         self.device = self.embedding.device
         self.dtype = self.embedding.dtype if self.scale is None else torch.float32
         self.turn = None if self.scale is None else hadamard(BLOCK)
         self.head_width = sizes.width // sizes.heads
-        self.frequency = sizes.rotary_base ** (
-            -torch.arange(0, self.head_width, 2, device=self.device).float() / self.head_width
-        )
+        self.frequency = torch.tensor(sizes.frequencies, device=self.device)
+
+    def with_critic(self, weights: Weights) -> Network:
+        """A critic over this network, which shares its maps: `weights` are those of `fuse_critic`."""
+        critic = copy.copy(self)
+        critic.head, critic.bias, critic.special = Plain(weights["head"]), weights["head.bias"], weights["special"]
+        critic.layers = [
+            Layer(
+                *(Adapted(m, weights[f"{i}.{n}.a"], weights[f"{i}.{n}.b"]) for m, n in zip(layer, FUSED, strict=True))
+            )
+            for i, layer in enumerate(self.layers)
+        ]
+        return critic
 
     def cache(self, rows: int) -> Cache:
         """Nothing read yet."""
@@ -76,6 +87,8 @@ class Network:
         x = self.embedding[ids].to(self.dtype)
         if self.scale is not None:
             x = x * self.scale[ids].unsqueeze(-1)
+        if self.special is not None:
+            x = x + self.special[ids.clamp(max=len(self.special) - 1)]
         return x
 
     def read(self, cache: Cache, new: Packed, slot: Integers | None = None) -> Float[Tensor, "token width"]:

@@ -66,7 +66,21 @@ class Plain:
         return F.linear(F.rms_norm(x, x.shape[-1:], eps=epsilon), self.weight)
 
 
-LinearMap = Quantised | Plain
+class Adapted:
+    """W x + b (a x): a map of another network, and what is added to it."""
+
+    def __init__(self, inner: LinearMap, a: Float[Tensor, "rank inputs"], b: Float[Tensor, "outputs rank"]) -> None:
+        self.inner, self.a, self.b = inner, a, b
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return self.inner(x) + F.linear(F.linear(x, self.a), self.b)
+
+    def normed(self, x: Tensor, epsilon: float) -> Tensor:
+        normed = F.rms_norm(x, x.shape[-1:], eps=epsilon)
+        return self.inner.normed(x, epsilon) + F.linear(F.linear(normed, self.a), self.b)
+
+
+LinearMap = Quantised | Plain | Adapted
 """x -> W x."""
 
 

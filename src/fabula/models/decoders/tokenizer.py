@@ -1,7 +1,8 @@
-"""The narrator's tokenizer: byte-level BPE, built from the vocabulary and merges that stand in its base's GGUF file."""
+"""A base's tokenizer, built from the vocabulary that stands in its file: byte-level BPE, or SentencePiece's BPE."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -12,8 +13,14 @@ from fabula.models.decoders.rows import END, SPECIALS
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
-BLANK = "\N{LATIN CAPITAL LETTER G WITH DOT ABOVE}"
-"""How byte-level BPE spells a blank."""
+BYTES, PIECES = "\N{LATIN CAPITAL LETTER G WITH DOT ABOVE}", "\N{LOWER ONE EIGHTH BLOCK}"
+"""How byte-level BPE and SentencePiece spell a blank."""
+
+LLAMA_3 = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*"
+    r"|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+"""How Llama 3 splits a text before merges."""
 
 
 class SubwordTokenizer:
@@ -26,31 +33,55 @@ class SubwordTokenizer:
     end = END
     unknown: int | None = None
 
-    def __init__(self, inner: Tokenizer, common: Sequence[str] = ()) -> None:
-        self.inner, self.common = inner, common
+    def __init__(self, inner: Tokenizer, size: int, blank: str = BYTES, common: Sequence[str] = ()) -> None:
+        """`size` is the base's number of tokens, a few of which text may never use."""
+        self.inner, self.size, self.blank, self.common = inner, size, blank, common
 
     @staticmethod
-    def from_metadata(metadata: Mapping[str, Any]) -> SubwordTokenizer:
-        """As SmolLM2's own: every digit alone, then GPT-2's split into words and marks, then merges."""
+    def from_metadata(metadata: Mapping[str, Any], order: Sequence[int]) -> SubwordTokenizer:
+        """Of a GGUF file; token `order[i]` of the file is token i here."""
         # Only here: machines that train the other models need not have the library.
-        from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+        from tokenizers import Regex, pre_tokenizers
 
-        try:
-            if metadata["tokenizer.ggml.pre"] != "smollm":
-                raise KeyError("tokenizer.ggml.pre")
-            vocabulary = {token: number for number, token in enumerate(metadata["tokenizer.ggml.tokens"])}
-            merges = [(left, right) for left, _, right in (p.partition(" ") for p in metadata["tokenizer.ggml.merges"])]
-        except KeyError as error:
-            raise UserError(f"the base's file has no tokenizer that Fabula knows ({error})") from error
-        inner = Tokenizer(models.BPE(vocabulary, merges))
-        inner.pre_tokenizer = pre_tokenizers.Sequence(
-            [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)]
-        )
-        inner.decoder = decoders.ByteLevel()
-        return SubwordTokenizer(inner)
+        tokens = metadata["tokenizer.ggml.tokens"]
+        vocabulary = {tokens[place]: number for number, place in enumerate(order)}
+        if metadata["tokenizer.ggml.model"] == "llama":
+            scores = dict(zip(tokens, metadata["tokenizer.ggml.scores"], strict=True))
+            return _pieces(vocabulary, merges_of(scores))
+        merges = [(left, right) for left, _, right in (p.partition(" ") for p in metadata["tokenizer.ggml.merges"])]
+        splits: dict[str, list[Any]] = {
+            "smollm": [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)],
+            "gpt-2": [pre_tokenizers.ByteLevel(add_prefix_space=False)],
+            "llama-bpe": [
+                pre_tokenizers.Split(Regex(LLAMA_3), "isolated"),
+                pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+            ],
+        }
+        split = splits.get(metadata.get("tokenizer.ggml.pre", "gpt-2"))
+        if split is None:
+            raise UserError(f"the base's file has no tokenizer that Fabula knows ({metadata['tokenizer.ggml.pre']})")
+        return _byte_level(vocabulary, merges, pre_tokenizers.Sequence(split), len(order))
+
+    @staticmethod
+    def from_json(content: Mapping[str, Any], order: Sequence[int]) -> SubwordTokenizer:
+        """Of a Hugging Face folder's tokenizer.json; token `order[i]` of the file is token i here."""
+        from tokenizers import Tokenizer
+
+        model = content["model"]
+        if model["type"] != "BPE":
+            raise UserError(f"the base's tokenizer is of kind {model['type']}, and Fabula reads BPE only")
+        names = {number: token for token, number in model["vocab"].items()}
+        names |= {token["id"]: token["content"] for token in content["added_tokens"]}
+        vocabulary = {names[place]: number for number, place in enumerate(order) if place in names}
+        merges = [tuple(pair.split(" ", 1)) if isinstance(pair, str) else tuple(pair) for pair in model["merges"]]
+        if model.get("byte_fallback"):
+            return _pieces(vocabulary, merges)
+        # An empty tokenizer of the same kind has the same way to split a text.
+        empty = {**content, "model": {**model, "vocab": {}, "merges": []}, "added_tokens": [], "post_processor": None}
+        return _byte_level(vocabulary, merges, Tokenizer.from_str(json.dumps(empty)).pre_tokenizer, len(order))
 
     def __len__(self) -> int:
-        return int(self.inner.get_vocab_size())
+        return self.size
 
     def encode(self, text: str) -> list[int]:
         """The tokens of a sentence, without `end`; blanks at its ends, and doubled ones, do not count."""
@@ -78,7 +109,9 @@ class SubwordTokenizer:
         byte = str.maketrans({character: chr(number) for number, character in _characters().items()})
 
         def spelled(piece: str) -> str:
-            bare = piece.removeprefix(BLANK)
+            bare = piece.removeprefix(self.blank)
+            if self.blank == PIECES:
+                return chr(code) if (code := _byte(bare)) is not None and code < 128 else "\ufffd" if code else bare
             # Nearly all are ASCII, which BPE writes as it is: the long way round would take 0.3 s of a start.
             return (
                 bare if bare.isascii() else piece.translate(byte).encode("latin-1").decode("utf-8", "replace").strip()
@@ -90,7 +123,8 @@ class SubwordTokenizer:
     def starts_word(self) -> list[bool]:
         """Whether a token begins a word or mark, or carries one on (letters, digits and bytes without a blank)."""
         return [
-            i >= SPECIALS and (piece.startswith(BLANK) or not (text[:1].isalnum() or text[:1] in ("'", "’", "\ufffd")))
+            i >= SPECIALS
+            and (piece.startswith(self.blank) or not (text[:1].isalnum() or text[:1] in ("'", "’", "\ufffd")))
             for i, (piece, text) in enumerate(zip(self.pieces, self.texts, strict=True))
         ]
 
@@ -109,8 +143,40 @@ def _is_mark(text: str) -> bool:
     return text != "" and not text[-1].isalnum() and text[-1] not in ("'", "’", "\ufffd")
 
 
+def _byte(piece: str) -> int | None:
+    """The byte that a piece of SentencePiece stands for, `<0x0A>` for one."""
+    return int(piece[3:5], 16) if len(piece) == 6 and piece.startswith("<0x") else None
+
+
 def _characters() -> dict[int, str]:
     """GPT-2's printable character for every byte."""
     printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
     others = [byte for byte in range(256) if byte not in printable]
     return {byte: chr(byte) for byte in printable} | {byte: chr(256 + i) for i, byte in enumerate(others)}
+
+
+def _byte_level(vocabulary: dict[str, int], merges: list[Any], split: Any, size: int) -> SubwordTokenizer:
+    from tokenizers import Tokenizer, decoders, models
+
+    inner = Tokenizer(models.BPE(vocabulary, merges))
+    inner.pre_tokenizer, inner.decoder = split, decoders.ByteLevel()
+    return SubwordTokenizer(inner, size)
+
+
+def _pieces(vocabulary: dict[str, int], merges: list[Any]) -> SubwordTokenizer:
+    from tokenizers import Tokenizer, decoders, models, normalizers
+
+    inner = Tokenizer(models.BPE(vocabulary, merges, byte_fallback=True, fuse_unk=True, unk_token="<unk>"))
+    inner.normalizer = normalizers.Replace(" ", PIECES)
+    inner.decoder = decoders.Sequence([decoders.Replace(PIECES, " "), decoders.ByteFallback(), decoders.Fuse()])
+    return SubwordTokenizer(inner, len(vocabulary), PIECES)
+
+
+def merges_of(scores: Mapping[str, float]) -> list[tuple[str, str]]:
+    """SentencePiece joins the two neighbours whose joined piece has the highest score: as merges, in their order."""
+    number = {piece: i for i, piece in enumerate(scores)}
+    ranked = []
+    for piece, score in scores.items():
+        pairs = [(piece[:i], piece[i:]) for i in range(1, len(piece)) if piece[:i] in scores and piece[i:] in scores]
+        ranked += [(-score, number[left], number[right], left, right) for left, right in pairs]
+    return [(left, right) for *_, left, right in sorted(ranked)]

@@ -1,29 +1,29 @@
-"""A Llama-style transformer in plain PyTorch, read from a GGUF file, with an adapter beside each of its linear maps.
+"""A Llama-style transformer in plain PyTorch, over a base's tensors, with an adapter beside each of its linear maps.
 
     x = x + attention(rms_norm(x)),  x = x + W_down (silu(W_gate h) * W_up h),  h = rms_norm(x)
 
-Grouped-query attention with rotary positions; the output layer is the embedding. GGUF orders the rows of the query and
-key maps so that rotary pairs are neighbours (2i, 2i + 1).
+Grouped-query attention with rotary positions; the output layer is the embedding, or a map of its own. GGUF orders the
+rows of the query and key maps so that rotary pairs are neighbours (2i, 2i + 1).
 """
 
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from collections.abc import Mapping
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from fabula.models.decoders.gguf import GGUF
 from fabula.shapes import Tokens
 
 LINEARS = ("attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate", "ffn_up", "ffn_down")
 
 
 class Sizes(NamedTuple):
-    """The shape of a network, as the file's metadata gives it."""
+    """The shape of a network."""
 
     layers: int
     width: int
@@ -31,20 +31,13 @@ class Sizes(NamedTuple):
     heads: int
     key_heads: int
     vocabulary: int
-    rotary_base: float
     epsilon: float
-
-    @staticmethod
-    def of(metadata: dict[str, Any]) -> Sizes:
-        keys = (
-            "block_count", "embedding_length", "feed_forward_length", "attention.head_count",
-            "attention.head_count_kv", "vocab_size", "rope.freq_base", "attention.layer_norm_rms_epsilon",
-        )  # fmt: skip
-        return Sizes(*(metadata[f"llama.{key}"] for key in keys))
+    frequencies: tuple[float, ...]
+    """Of rotary positions: by how much each pair of a head turns from one token to the next."""
 
 
 class AdaptedLinear(nn.Module):
-    """W x + scale * b (a x): a frozen map with a low-rank adapter, which begins at 0; rank 0 is (W + d) x."""
+    """W x + scale * b (a x): a frozen map with a low-rank adapter, which begins at 0."""
 
     weight: Tensor
 
@@ -52,16 +45,10 @@ class AdaptedLinear(nn.Module):
         super().__init__()
         self.register_buffer("weight", weight, persistent=False)
         self.scale = scale
-        self.full = rank == 0
-        if self.full:
-            self.d = nn.Parameter(torch.zeros(weight.shape))
-        else:
-            self.a = nn.Parameter(torch.randn(rank, weight.shape[1]) / math.sqrt(weight.shape[1]))
-            self.b = nn.Parameter(torch.zeros(weight.shape[0], rank))
+        self.a = nn.Parameter(torch.randn(rank, weight.shape[1]) / math.sqrt(weight.shape[1]))
+        self.b = nn.Parameter(torch.zeros(weight.shape[0], rank))
 
     def forward(self, x: Tensor) -> Tensor:
-        if self.full:
-            return F.linear(x, self.weight + self.d)
         return F.linear(x, self.weight) + F.linear(F.linear(x, self.a) * self.scale, self.b)
 
 
@@ -71,10 +58,10 @@ class Block(nn.Module):
     attn_norm: Tensor
     ffn_norm: Tensor
 
-    def __init__(self, file: GGUF, number: int, sizes: Sizes, rank: int, scale: float) -> None:
+    def __init__(self, base: Mapping[str, Tensor], number: int, sizes: Sizes, rank: int, scale: float) -> None:
         super().__init__()
         self.sizes = sizes
-        tensors = {name: file.tensors[f"blk.{number}.{name}.weight"] for name in (*LINEARS, "attn_norm", "ffn_norm")}
+        tensors = {name: base[f"blk.{number}.{name}.weight"] for name in (*LINEARS, "attn_norm", "ffn_norm")}
         self.linears = nn.ModuleDict({name: AdaptedLinear(tensors[name], rank, scale) for name in LINEARS})
         self.register_buffer("attn_norm", tensors["attn_norm"], persistent=False)
         self.register_buffer("ffn_norm", tensors["ffn_norm"], persistent=False)
@@ -99,18 +86,22 @@ class Transformer(nn.Module):
     """
 
     embedding: Tensor
+    output: Tensor
     norm: Tensor
 
-    def __init__(self, file: GGUF, rank: int, scale: float, specials: int, further: int = 0) -> None:
+    def __init__(
+        self, base: Mapping[str, Tensor], sizes: Sizes, rank: int, scale: float, specials: int, further: int = 0
+    ) -> None:
         super().__init__()
-        self.sizes = Sizes.of(file.metadata)
-        self.blocks = nn.ModuleList(Block(file, i, self.sizes, rank, scale) for i in range(self.sizes.layers))
-        self.register_buffer("embedding", file.tensors["token_embd.weight"], persistent=False)
-        self.register_buffer("norm", file.tensors["output_norm.weight"], persistent=False)
-        self.special_in = nn.Parameter(torch.zeros(specials, self.sizes.width))
-        self.special_out = nn.Parameter(torch.zeros(specials, self.sizes.width))
+        self.sizes = sizes
+        self.blocks = nn.ModuleList(Block(base, i, sizes, rank, scale) for i in range(sizes.layers))
+        self.register_buffer("embedding", base["token_embd.weight"], persistent=False)
+        self.register_buffer("output", base.get("output.weight", self.embedding), persistent=False)
+        self.register_buffer("norm", base["output_norm.weight"], persistent=False)
+        self.special_in = nn.Parameter(torch.zeros(specials, sizes.width))
+        self.special_out = nn.Parameter(torch.zeros(specials, sizes.width))
         if further:
-            self.further_in = nn.Parameter(torch.zeros(further, self.sizes.width))
+            self.further_in = nn.Parameter(torch.zeros(further, sizes.width))
 
     def forward(self, ids: Tokens) -> Float[Tensor, "batch token width"]:
         """Features of every place, from which `logits` reads the next token."""
@@ -127,9 +118,18 @@ class Transformer(nn.Module):
         return F.rms_norm(x, (self.sizes.width,), self.norm, self.sizes.epsilon)
 
     def logits(self, features: Float[Tensor, "*place width"]) -> Float[Tensor, "*place vocab"]:
-        scores = F.linear(features, self.embedding)
+        scores = F.linear(features, self.output)
         few = F.linear(features, self.special_out)
         return torch.cat([scores[..., : few.shape[-1]] + few, scores[..., few.shape[-1] :]], -1)
+
+
+def freeze(network: nn.Module, device: torch.device) -> None:
+    """Move a network; on a GPU its frozen weights become bfloat16, which is all that products use of them there."""
+    network.to(device)
+    if device.type == "cuda":
+        for module in network.modules():
+            for name, tensor in module.named_buffers(recurse=False):
+                setattr(module, name, tensor.bfloat16() if tensor.ndim > 1 else tensor)
 
 
 def compile_blocks(network: Transformer) -> None:
@@ -140,9 +140,7 @@ def compile_blocks(network: Transformer) -> None:
 
 def rotations(tokens: int, sizes: Sizes, device: torch.device) -> tuple[Tensor, Tensor]:
     """Cosine and sine of every position's angles."""
-    width = sizes.width // sizes.heads
-    frequency = sizes.rotary_base ** (-torch.arange(0, width, 2, device=device, dtype=torch.float32) / width)
-    angle = torch.arange(tokens, device=device, dtype=torch.float32)[:, None] * frequency
+    angle = torch.arange(tokens, device=device).float()[:, None] * torch.tensor(sizes.frequencies, device=device)
     return angle.cos(), angle.sin()
 
 

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import torch
 
-from fabula.models.decoders.base import find_base
+from fabula.models.decoders.base import files_of as files_of_base
+from fabula.models.decoders.bases import find_base
 from fabula.models.io.checkpoint import Checkpoint, Description, describe_whole, load_whole, read_config, save
 from fabula.models.io.pretrained import adapts_base, describe_pretrained, load_pretrained
 from fabula.models.io.tensors import write_file
@@ -34,5 +35,5 @@ def describe(folder: Path) -> Description:
 def files_of(folder: Path) -> list[Path]:
     """Every file that a model is made of, the pretrained base included."""
     files = sorted(path for path in folder.rglob("*") if path.is_file())
-    base = find_base(missing_ok=True) if adapts_base(folder) else None
-    return files if base is None else [*files, base]
+    base = find_base(describe(folder).base) if adapts_base(folder) else None
+    return files if base is None else [*files, *files_of_base(base)]

@@ -100,8 +100,8 @@ class Description:
     """Size of the vocabulary; None for a model with a tokenizer of its own."""
     sampling: Mapping[str, Mapping[str, Any]]
     """By sampler: the settings that suit this model better than the sampler's defaults."""
-    base: bool = False
-    """Whether the model adapts the pretrained base, which has to be installed."""
+    base: str = ""
+    """The sha256 of the pretrained base that the model adapts; empty: it has all of its weights."""
 
 
 def save(folder: Path, checkpoint: Checkpoint, *, weights: dict[str, Tensor] | None = None) -> None:

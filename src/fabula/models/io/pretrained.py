@@ -1,4 +1,4 @@
-"""A model that adapts the pretrained base: its folder, and the network that base and adapter make together.
+"""A model that adapts a pretrained base: its folder, and the network that base and adapter make together.
 
 FOLDER/config.json, adapter.safetensors     what training adds to the base (decoders/adapter.py)
 FOLDER/critic/                              the same of the critic, where there is one, with critic.json
@@ -10,13 +10,14 @@ On a CPU the network's 8-bit weights are made once and stored in the user's cach
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import json
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import lru_cache
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -33,13 +34,11 @@ from fabula.errors import UserError
 from fabula.models.critic import WINDOW, Critic
 from fabula.models.decoders import quantised
 from fabula.models.decoders.adapter import Adapter, AdapterConfig
-from fabula.models.decoders.base import cache_folder, check_base, find_base, sha256
-from fabula.models.decoders.fuse import fuse
-from fabula.models.decoders.gguf import read_gguf
+from fabula.models.decoders.base import Base, read_base, sha256
+from fabula.models.decoders.bases import cache_folder, check_base, need_base
+from fabula.models.decoders.fuse import fuse, fuse_critic
 from fabula.models.decoders.narrator import NarratorDecoder
 from fabula.models.decoders.network import Network
-from fabula.models.decoders.tokenizer import SubwordTokenizer
-from fabula.models.decoders.transformer import Sizes
 from fabula.models.defaults import with_critic
 from fabula.models.io.checkpoint import CONFIG, DAMAGED, Checkpoint, Description, write_config
 from fabula.models.io.tensors import SCALE, unpack, write_file
@@ -47,8 +46,8 @@ from fabula.models.narrator import NarratorModel
 from fabula.models.scaffold import Scaffold
 
 WEIGHTS, FACTS, CRITIC, ABOUT_CRITIC = "adapter.safetensors", "stories.json", "critic", "critic.json"
-KIND = "narrator"
-LAYOUT = 1
+KIND, TURNED = "narrator", ".T"
+LAYOUT = 2
 """Of the cached weights; to be raised when `fuse` makes other ones."""
 
 
@@ -63,9 +62,10 @@ def save_adapter(adapter: Adapter, folder: Path) -> None:
     for name, tensor in adapter.tensors.items():
         if not name.startswith("blocks."):
             stored[name] = tensor.half().contiguous()
-        else:
-            levels, scale = quantised.quantise(tensor.float())
-            stored[name], stored[name + SCALE] = levels.contiguous(), scale.half()
+        else:  # b with its ranks as rows, so that there are few scales
+            key, rows = (name + TURNED, tensor.T) if name.endswith(".b") else (name, tensor)
+            levels, scale = quantised.quantise(rows.float())
+            stored[key], stored[key + SCALE] = levels.contiguous(), scale.half()
     folder.mkdir(parents=True, exist_ok=True)
     write_file(folder / WEIGHTS, save(stored))
     config = dataclasses.asdict(adapter.config)
@@ -74,15 +74,17 @@ def save_adapter(adapter: Adapter, folder: Path) -> None:
 
 def read_adapter_config(folder: Path) -> AdapterConfig:
     content: dict[str, Any] = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
-    if content.pop("layers", 0):
-        raise ValueError("it uses some layers of the base only, which Fabula no longer does")
+    if content.pop("layers", 0) or content.pop("critic", False):
+        raise ValueError("it was made by Fabula 0.2; train it again")
     factors = StateSpace.from_record(content["factors"]).factors if content.get("factors") else ()
     return AdapterConfig(**{**content, "labels": tuple(content["labels"]), "factors": factors})
 
 
 def load_adapter(folder: Path) -> Adapter:
     try:
-        return Adapter(read_adapter_config(folder), unpack(load_file(folder / WEIGHTS)))
+        tensors = unpack(load_file(folder / WEIGHTS))
+        turned = {name.removesuffix(TURNED): t.T if name.endswith(TURNED) else t for name, t in tensors.items()}
+        return Adapter(read_adapter_config(folder), turned)
     except OSError as error:
         raise UserError(f"{folder} holds no adapter: {error.strerror}: {Path(str(error.filename)).name}") from error
     except (SafetensorError, ValueError, KeyError, TypeError) as error:
@@ -91,20 +93,38 @@ def load_adapter(folder: Path) -> Adapter:
 
 def load_decoder(folder: Path, device: str = "cpu", base: Path | None = None) -> NarratorDecoder:
     """The decoder of an adapter's folder."""
-    network, tokenizer = load_network(folder, device, base)
-    return NarratorDecoder(network, tokenizer, read_adapter_config(folder).tokens(network.sizes.vocabulary))
+    adapter = load_adapter(folder)
+    path = base or need_base(adapter.config.base_sha256)
+    pretrained = read_base(path)
+    check_base(path, adapter.config.base_sha256, pretrained.sha256)
+    with ThreadPoolExecutor(1) as pool:  # packing needs no GIL
+        network = pool.submit(_network, adapter, pretrained, folder, torch.device(device))
+        tokenizer = copy.copy(pretrained.tokenizer)  # with common words of its own
+        tokenizer.starts_word  # noqa: B018 (computed now, while the other thread packs)
+        return NarratorDecoder(network.result(), tokenizer, adapter.config.tokens(pretrained.sizes.vocabulary))
 
 
-def load_critic(folder: Path, device: str = "cpu", base: Path | None = None) -> Critic:
+def load_critic(folder: Path, narrator: Path, decoder: NarratorDecoder, base: Path | None = None) -> Critic:
+    """The critic of a folder, which adds to the narrator in the folder `narrator`, loaded as `decoder`."""
     try:
         about = json.loads((folder / ABOUT_CRITIC).read_text(encoding="utf-8"))
-        recipe, people = about["recipe"], tuple(float(b) for b in about["people"])
+        ending, people = float(about["recipe"]["ending"]), tuple(float(b) for b in about["people"])
         if len(people) != WINDOW:
             raise ValueError("people")
-        ending, density = float(recipe["ending"]), float(recipe["density"])
     except (OSError, *DAMAGED) as error:
         raise UserError(f"{folder} is not a critic's folder, or damaged: {ABOUT_CRITIC}") from error
-    return Critic(*load_network(folder, device, base), ending, density, people)
+    adapter, network = load_adapter(folder), decoder.network
+    if adapter.config.narrator_sha256 != sha256(narrator / WEIGHTS):
+        raise UserError(f"{folder} is the critic of another narrator than {narrator}: train it again")
+    adapter.check(network.sizes, folder)
+    pretrained = read_base(base or need_base(adapter.config.base_sha256))
+    fused = partial(fuse_critic, adapter, pretrained.tensors, network.sizes, dtype=network.dtype)
+    if network.scale is None:
+        weights = {name: weight.to(network.device) for name, weight in fused(eight_bit=False).items()}
+    else:
+        key = f"{adapter.config.base_sha256[:16]}-{sha256(folder / WEIGHTS)[:16]}-critic"
+        weights = _cached(key, partial(fused, eight_bit=True))
+    return Critic(network.with_critic(weights), decoder.tokenizer, ending, people)
 
 
 class Facts(NamedTuple):
@@ -129,7 +149,7 @@ def describe_pretrained(folder: Path) -> Description:
     try:
         return Description(
             name=stories["name"], kind=KIND, factors=config.states.factors, figures=stories["figures"], words=None,
-            base=True, sampling=with_critic(config.sampling, adapts_base(folder / CRITIC)),
+            base=config.base_sha256, sampling=with_critic(config.sampling, adapts_base(folder / CRITIC)),
         )  # fmt: skip
     except KeyError as error:
         raise UserError(str(error)) from error
@@ -144,7 +164,7 @@ def load_pretrained(folder: Path, device: str) -> Checkpoint:
         reader = tagger_of(tagger, config.states.labels)
     except UserError:  # a plugin that is not installed: arcs are then left to the mood tokens
         reader = None
-    critic = (lambda: load_critic(folder / CRITIC, device)) if adapts_base(folder / CRITIC) else None
+    critic = load_critic(folder / CRITIC, folder, decoder) if adapts_base(folder / CRITIC) else None
     try:
         decoder.tokenizer.common = tuple(stories["common"])
         model = NarratorModel(decoder, scaffold_of([stories, *stories.get("further", ())]), critic, reader)
@@ -173,80 +193,39 @@ def scaffold_of(chains: Sequence[Mapping[str, Any]]) -> Scaffold:
     return Scaffold(p_initial, p_next)
 
 
-class Base(NamedTuple):
-    """What the adapters of one base share."""
-
-    sha256: str
-    sizes: Sizes
-    tensors: Mapping[str, Tensor]
-    tokenizer: SubwordTokenizer
-
-
-def read_base(path: Path) -> Base:
-    """The base's file, read once for all that are loaded from it: a narrator and its critic have the same."""
-    try:
-        status = path.stat()
-    except OSError as error:
-        raise UserError(f"{path} cannot be read: {error.strerror}") from error
-    return _read_base(path, status.st_size, status.st_mtime_ns)
-
-
-@lru_cache(maxsize=1)
-def _read_base(path: Path, size: int, changed: int) -> Base:
-    with ThreadPoolExecutor(1) as pool:  # hashing needs no GIL
-        digest = pool.submit(sha256, path)
-        file = read_gguf(path)
-        tokenizer = SubwordTokenizer.from_metadata(file.metadata)
-        return Base(digest.result(), Sizes.of(file.metadata), file.tensors, tokenizer)
-
-
-def load_network(folder: Path, device: str = "cpu", base: Path | None = None) -> tuple[Network, SubwordTokenizer]:
-    """The network of an adapter's folder, merged with its base: 8-bit on a CPU, bfloat16 on a GPU."""
-    adapter = load_adapter(folder)
-    path = base or find_base()
-    pretrained = read_base(path)
-    check_base(path, adapter.config.base_sha256, pretrained.sha256)
-    with ThreadPoolExecutor(1) as pool:  # packing needs no GIL
-        network = pool.submit(_network, adapter, pretrained, folder, torch.device(device))
-        tokenizer = SubwordTokenizer(pretrained.tokenizer.inner)  # with common words of its own
-        tokenizer.starts_word  # noqa: B018 (computed now, while the other thread packs)
-        return network.result(), tokenizer
-
-
 def _network(adapter: Adapter, base: Base, folder: Path, device: torch.device) -> Network:
     adapter.check(base.sizes, folder)
-    sizes = base.sizes
     if device.type == "cpu" and quantised.available():
         key = f"{base.sha256[:16]}-{sha256(folder / WEIGHTS)[:16]}-{adapter.config.scale:g}"
-        weights = _eight_bit(adapter, base, sizes, key)
+        merged = adapter.merge(base.tensors)
+        weights = _cached(key, lambda: dict(fuse(merged, base.sizes, eight_bit=True)))
+        # What is not packed has memory of its own, so that nothing keeps the file mapped.
+        weights |= {name: weights[name].clone() for name in ("embedding", "embedding.scale")}
     else:
         dtype = torch.bfloat16 if device.type == "cuda" else torch.float32
-        fused = fuse(adapter.merge(base.tensors), sizes, eight_bit=False, dtype=dtype)
+        fused = fuse(adapter.merge(base.tensors), base.sizes, eight_bit=False, dtype=dtype)
         weights = {name: weight.to(device) for name, weight in fused}
-    return Network(sizes, weights)
+    return Network(base.sizes, weights)
 
 
-def _eight_bit(adapter: Adapter, base: Base, sizes: Sizes, key: str) -> dict[str, Tensor]:
+def _cached(key: str, make: Callable[[], dict[str, Tensor]]) -> dict[str, Tensor]:
     """Weights from the cache, else made and stored there; where there is no room a note says so."""
-    cached = cache_folder() / f"narrator-{LAYOUT}-{key}.safetensors"
+    file = cache_folder() / f"narrator-{LAYOUT}-{key}.safetensors"
     try:
-        weights = load_file(cached)
-        # What is not packed has memory of its own, so that nothing keeps the file mapped. A critic's head is so small.
-        loose = ["embedding", "embedding.scale", *(() if "head.scale" in weights else ("head", "head.bias"))]
-        return weights | {name: weights[name].clone() for name in loose}
-    except (OSError, SafetensorError, KeyError):  # not there, or damaged: made anew
+        return load_file(file)
+    except (OSError, SafetensorError):  # not there, or damaged: made anew
         pass
-    weights = dict(fuse(adapter.merge(base.tensors), sizes, eight_bit=True))
+    weights = make()
     temporary: Path | None = None
     try:
-        cached.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=cached.parent, prefix=cached.stem, suffix=".tmp", delete=False) as file:
-            temporary = Path(file.name)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=file.parent, prefix=file.stem, suffix=".tmp", delete=False) as stream:
+            temporary = Path(stream.name)
         save_file(weights, temporary)
-        temporary.replace(cached)
+        temporary.replace(file)
     except (OSError, SafetensorError) as error:
         reason = getattr(error, "strerror", None) or str(error)
-        note = f"fabula: no room for the narrator's weights in {cached.parent} ({reason}): each start makes them anew"
+        note = f"fabula: no room for the narrator's weights in {file.parent} ({reason}): each start makes them anew"
         print(note, file=sys.stderr)
     finally:
         if temporary is not None:

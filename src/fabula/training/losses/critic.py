@@ -4,12 +4,11 @@ Of a pair, a person's story v and another version v' of it that goes wrong from 
 
     softplus(v'_N - v_N)  +  BCE of v_N and v'_N  +  half the mean BCE of the v_i and of the v'_i from k on
 
-where people's values are to be above 0 and the others' below. Of a reading, with coherence t between 0 and 1 and k the
-first line that goes wrong,
+where people's values are to be above 0 and the others' below. Of a reading, with targets t_i between 0 and 1,
 
-    BCE(v_N, t)  +  half the mean over i of BCE(v_i, 1 before line k, t from it on)
+    BCE(v_N, t_N)  +  half the mean over i of BCE(v_i, t_i)
 
-and two readings of the same story, t > t', cost softplus(v'_N - v_N) besides.
+and two readings of the same story, t_N > t'_N, cost softplus(v'_N - v_N) besides.
 """
 
 from __future__ import annotations
@@ -28,6 +27,10 @@ Network = Callable[[Sequence[Row]], tuple[Float[Tensor, " end"], Int[Tensor, " e
 """The value at the end of every sentence, row after row, and the rows that they belong to (on the host)."""
 
 
+MARGIN = 0.1
+"""Smaller differences between readings are not compared."""
+
+
 class Pair(NamedTuple):
     """A person's story and another version of it; sentences are text or tokens."""
 
@@ -42,10 +45,8 @@ class Reading(NamedTuple):
     """One version of a story as a reader judged it."""
 
     story: list[list[int]]
-    coherence: float
-    """t, from 0 to 1."""
-    line: int
-    """The number of the first line that goes wrong, from 0; the last one where nothing does."""
+    targets: tuple[float, ...]
+    """t_1 .. t_N, from 0 to 1: how well the story holds together as far as each line."""
     of: int
     """The number of the story: versions of one story are compared."""
 
@@ -90,8 +91,7 @@ def reading_loss(network: Network, readings: Sequence[Reading]) -> tuple[Tensor,
     """The mean loss, and v_N of every reading."""
     values = values_of(network, [reading.story for reading in readings])
     counts = torch.tensor([len(reading.story) for reading in readings])
-    t, first = torch.tensor([r.coherence for r in readings]), torch.tensor([r.line for r in readings])
-    goal = torch.where(values.line < first[values.story], 1.0, t[values.story]).to(values.v.device)
+    goal = torch.tensor([t for reading in readings for t in reading.targets], device=values.v.device)
     each = F.binary_cross_entropy_with_logits(values.v, goal, reduction="none")
     weight = (0.5 / counts)[values.story].to(each.device)
     whole = values.v[values.last]
@@ -101,7 +101,7 @@ def reading_loss(network: Network, readings: Sequence[Reading]) -> tuple[Tensor,
 
 
 def compared(readings: Sequence[Reading]) -> tuple[Int[Tensor, " pair"], Int[Tensor, " pair"]]:
-    """All pairs of readings of one story with different coherence: the better ones, and the worse ones."""
-    t, of = torch.tensor([r.coherence for r in readings]), torch.tensor([r.of for r in readings])
-    better, worse = ((of[:, None] == of) & (t[:, None] > t)).nonzero(as_tuple=True)
+    """Pairs of readings of one story whose values differ by `MARGIN`: the better ones, and the worse ones."""
+    t, of = torch.tensor([r.targets[-1] for r in readings]), torch.tensor([r.of for r in readings])
+    better, worse = ((of[:, None] == of) & (t[:, None] > t + MARGIN)).nonzero(as_tuple=True)
     return better, worse
