@@ -23,7 +23,7 @@ COMMON: list[dict[str, Any]] = [
 ]
 GIBBS: list[dict[str, Any]] = [
     {"sentences": ["Siobhan found an old key.", None, None, None, "She cried."], "sampler": "gibbs", "seed": 3},
-    {"sentences": ["Ann sang.", None, "She won."], "sampler": "gibbs", "x_step": "sampled", "seed": 4},
+    {"sentences": ["Ann sang.", None, "She won."], "sampler": "gibbs", "top_k": 5, "seed": 4},
 ]
 ANN = ["Ann sang.", None, None, "She won."]
 PEOPLE = [{"name": "Ann", "pronoun": "she", "about": "a shy singer"}]

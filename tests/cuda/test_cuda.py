@@ -117,11 +117,11 @@ def test_one_training_step(kind: str, objective: dict[str, Any], device: str, to
     ("model", "sampler", "more"),
     [
         ("default", "smc", {}),
-        ("default", "gibbs", {"x_step": "greedy"}),
-        ("default", "gibbs", {"x_step": "sampled"}),
+        ("default", "gibbs", {}),
+        ("default", "gibbs", {"top_k": 5}),
         ("lm", "rerank", {}),
     ],
-    ids=["smc", "gibbs-greedy", "gibbs-sampled", "rerank"],
+    ids=["smc", "gibbs", "gibbs-top-k", "rerank"],
 )
 def test_fill(model: str, sampler: str, more: dict[str, Any], device: str, random_models: Path) -> None:
     """Three seeds, three candidates each: four in five have the same words, and these the same log-probabilities."""

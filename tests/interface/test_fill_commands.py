@@ -52,7 +52,6 @@ def run(command: Any, *arguments: str) -> int:
         ([*STORY, "--top-k", "-1"], "top_k must be at least 0, not -1"),
         ([*STORY, "--sampler", "gibbs", "--chains", "0"], "chains must be at least 1, not 0"),
         ([*STORY, "--chains", "3"], "smc has no setting 'chains'; it has samples, top_k, temperature"),
-        ([*STORY, "--model", "lm", "--x-step", "sampled"], "rerank has no setting 'x_step'"),
         (["Tom", "was", "sad", "_"], "put each one in quotes"),
         (["Tom was _ today.", "_", "Tom was glad."], "sentence 1 has a blank (_) inside"),
         ([*STORY, "--temperature", "nan"], "temperature must be finite, not nan"),

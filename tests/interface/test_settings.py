@@ -48,8 +48,6 @@ def test_a_sampler_that_cannot_be_loaded_is_a_warning_and_all_others_stay(monkey
         ("smc", {"correct": True}, "smc has no setting 'correct'"),
         ("smc", {"tags": "peek"}, "tags must be read or free, not 'peek'"),
         ("smc", {"no_repeat": 1}, "no_repeat must be 0 or at least 2, not 1"),
-        ("gibbs", {"x_step": "bogus"}, "x_step must be greedy or sampled, not 'bogus'"),
-        ("gibbs", {"x_step": "sampled", "top_k": 1}, "needs words to choose among"),
         ("gibbs", {"twist_weight": 0.5}, "gibbs has no setting 'twist_weight'"),
         ("magic", {}, "unknown sampler 'magic'; there are smc, gibbs, rerank"),
     ],
@@ -58,7 +56,7 @@ def test_a_setting_that_the_sampler_does_not_have_is_an_error(sampler: str, chos
     with pytest.raises(UserError) as caught:
         fabula.load("default").fill(STORY, sampler=sampler, **chosen)
     assert says in str(caught.value)
-    assert fabula.load("default").fill(STORY, samples=2, chains=None, x_step=None).samples == 2
+    assert fabula.load("default").fill(STORY, samples=2, chains=None).samples == 2
 
 
 def test_plain_settings_are_the_models_own_distribution() -> None:

@@ -32,7 +32,7 @@ SEEDS = [3, 1, 4, 1, 5, 9]
 WAYS = [
     ("slds", "sentence", GibbsSettings.plain(samples=12, chains=3, max_words=8)),
     ("slds", "story", GibbsSettings.plain(samples=12, chains=3, max_words=8)),
-    ("slds", "sentence", GibbsSettings.plain(samples=6, chains=3, x_step="sampled", max_words=8)),
+    ("slds", "sentence", GibbsSettings.plain(samples=6, chains=3, top_k=5, max_words=8)),
     ("slds", "sentence", SMCSettings.plain(samples=10, max_words=8)),
     ("slds", "sentence", SMCSettings.plain(samples=10, max_words=8, tags="free")),
     ("lds", "story", SMCSettings.plain(samples=10, max_words=8)),

@@ -1,8 +1,8 @@
 """Sentences from a decoder's p(X_i | X_:i, Z_i, S_i), for many stories at once, under rules about words.
 
-A decoder's state stands before a sentence. `write` moves it over sentences that it writes, `replay` over ones that it
-could have written, `sentence` and `story` over mixed given and missing ones. Two log-probabilities come back: log p of
-the decoder over all tokens, and log q of the truncated distribution that the tokens were drawn from.
+A decoder's state stands before a sentence. `write` moves it over sentences that it writes, `sentence` and `story`
+over mixed given and missing ones. Two log-probabilities come back: log p of the decoder over all tokens, and log q of
+the truncated distribution that the tokens were drawn from.
 """
 
 from __future__ import annotations
@@ -147,28 +147,6 @@ class Writer:
                     rows, word, done, state = rows[alive], word[alive], done[alive], state.select(alive)
                     z, uniform = (None if each is None else each[alive] for each in (z, uniform))
         return after, Sentences(words, (words != PAD).sum(1), log_p, log_q, log_forced)
-
-    def replay(self, state: Any, words: Words, z: Latent | None, opening: Opening) -> tuple[Any, PerStory, PerStory]:
-        """Over a sentence that `write` could have written: log p and log q of it; if it could not, log q is -inf."""
-        decoding, previous = self.decoding, None
-        log_p, log_q = (torch.zeros(len(words), device=words.device) for _ in range(2))
-        for t in range(int((words != PAD).sum(1).max())):
-            word = words[:, t]
-            done = word == PAD
-            logits, state = self.decoder.step(state, z, done)
-            logits = logits.float()
-            log_p_word = logits.log_softmax(-1).gather(1, word[:, None]).squeeze(1)
-            scores = self.rules.allowed(logits, previous, t, decoding.max_words)
-            if decoding.top_k and decoding.top_k < scores.shape[-1]:
-                least = scores.topk(decoding.top_k, dim=-1).values[:, -1:]
-                scores = scores.masked_fill(scores < least, float("-inf"))
-            log_q_word = log_proposal(scores, decoding, self.rules.is_final).gather(1, word[:, None]).squeeze(1)
-            forced = (opening[:, t] != PAD) if t < opening.shape[1] else torch.zeros_like(done)
-            log_p = log_p + log_p_word.masked_fill(done, 0.0)
-            log_q = log_q + log_q_word.masked_fill(done | forced, 0.0)
-            previous = word
-            state = state.then(torch.where(done, self.rules.spelling.end, word))
-        return state, log_p, log_q
 
     def sentence(
         self, state: Any, blanks: InfillBatch, i: int, s: Integers | None, z: Latent | None, uniform: Uniform | None,

@@ -1,8 +1,7 @@
 """The paper's sampler (Section 4): sweep every Z_i from Eq. (1), then every missing X_i; for many stories and chains.
 
-The state goes in and a new one comes out; randomness is passed in. What is not in the paper is an option with a name:
-`x_step="sampled"` draws X_i from its true conditional instead of decoding it greedily, tags that are not given are
-drawn from p(S | Z), `score="last"` and `tags="peek"` are the authors' code's variants.
+The state goes in and a new one comes out; randomness is passed in. Not in the paper: tags that are not given are
+drawn from p(S | Z). `tags="peek"` is the authors' code's variant.
 """
 
 from __future__ import annotations
@@ -19,14 +18,14 @@ from fabula.models.dynamics import Dynamics
 from fabula.models.gaussian import Dense, Potential
 from fabula.models.protocol import Model
 from fabula.models.recognition import Evidence
-from fabula.models.scaffold import clamp, pick
+from fabula.models.scaffold import clamp
 from fabula.models.slds import SLDS
 from fabula.sampling.batch import InfillBatch, evidence
 from fabula.sampling.cast import Cast
-from fabula.sampling.decode import Writer, Written
+from fabula.sampling.decode import Writer
 from fabula.sampling.noise import Noise
 from fabula.sampling.rules import WordRules
-from fabula.sampling.samples import Diagnostics, Rounds, SampledStories, changes, score_given, score_last, split_r_hat
+from fabula.sampling.samples import Diagnostics, Rounds, SampledStories, changes, score_given, split_r_hat
 from fabula.sampling.settings import GibbsSettings
 from fabula.sampling.tags import infer_tags
 from fabula.shapes import Flags, Integers, Latent, Latents, Mask, PerSentence, Tags
@@ -127,63 +126,8 @@ def sweep(
     Z = sweep_Z(conditional, state.Z, state.S, phi, present, noise.normal(model.D))
     log_evidence = clamp(model.log_p_Z_each(Z), blanks.allowed_of(model.K))
     S = model.scaffold.sample(log_evidence, present, noise.uniform()).masked_fill(~present, UNKNOWN)
-    if settings.x_step == "greedy":
-        written = Writer(model.decoder, rules, settings.decoding).story(blanks, S, Z, _words(settings, noise))
-    else:
-        written = sample_X(model, rules, blanks, settings, S, Z, state.X, state.lengths, noise)
+    written = Writer(model.decoder, rules, settings.decoding).story(blanks, S, Z, _words(settings, noise))
     return GibbsState(S, Z, written.X, written.lengths, written.log_p)
-
-
-def sample_X(
-    model: SLDS, rules: WordRules, blanks: InfillBatch, settings: GibbsSettings, S: Tags, Z: Latents,
-    X: Int[Tensor, "batch sent word"], lengths: Tags, noise: Noise,
-) -> Written:  # fmt: skip
-    """Each missing X_i in order from its conditional, by iterated sampling-importance-resampling.
-
-        P(X_i | rest) ∝ p(X_i | X_:i, Z_i) prod_{j>i} p(X_j | X_:j, Z_j)
-
-    `proposals` sentences are drawn from the truncated distribution q; the current sentence stands among them; one is
-    kept with probability in proportion to p(X_i) / q(X_i) times the probability of every sentence that follows. With
-    the current one always among them this leaves the conditional invariant for any number of proposals. Under top-k the
-    support is what top-k can write, and the target the model's own distribution on that support.
-
-    This step alone is exact. The decoder's carried state has read Z_<i, so its factor is p(X_i | Z_<=i, X_:i), while
-    the Z step (Eq. 1) lets phi_i stand for it: together they sample an approximation (.184 where enumeration has .101).
-    """
-    decoder, M, device, decoding = model.decoder, settings.proposals, blanks.device, settings.decoding
-    writer = Writer(decoder, rules, decoding)
-    X = torch.nn.functional.pad(X, (0, max(0, decoding.max_words - X.shape[2])))
-    lengths = lengths.clone()
-    rows, N, W = X.shape
-    uniform, resample = noise.uniform(M, decoding.max_words), noise.uniform()
-    at = decoder.start(rows, Z[:, 0], bf16=decoding.bf16)
-    log_p = torch.zeros(rows, N, device=device)
-    for i in range(N):
-        at = decoder.begin_sentence(at, S[:, i])
-        who = blanks.missing[:, i].nonzero().squeeze(1).to(device)
-        if len(who):
-            copies = who.repeat_interleave(M)
-            now, log_p_now, log_q_now = writer.replay(at.select(who), X[who, i], Z[who, i], blanks.opening[who, i])
-            drawn, opening = uniform[who, i].flatten(0, 1), blanks.opening[copies, i]
-            then, proposed = writer.write(at.select(copies), Z[copies, i], drawn, opening)
-            # The current sentence first, then the proposals, row after row.
-            everyone = torch.cat([who, copies])
-            words = torch.cat([X[who, i], torch.nn.functional.pad(proposed.words, (0, W - proposed.words.shape[1]))])
-            count = torch.cat([lengths[who, i], proposed.lengths])
-            log_w = torch.cat([log_p_now - log_q_now, proposed.log_p - proposed.log_q])
-            later = now.join(then)
-            for j in range(i + 1, N):
-                later = decoder.begin_sentence(later, S[everyone, j])
-                later, log_p_j = decoder.read(later, X[everyone, j], lengths[everyone, j], Z[everyone, j])
-                log_w = log_w + log_p_j
-            table = torch.arange(len(who), device=device)[:, None]
-            table = torch.cat([table, len(who) + table * M + torch.arange(M, device=device)], 1)
-            # A current sentence that q could not have written weighs nothing: one of the proposals takes its place.
-            weights = log_w[table].masked_fill(~log_w[table].isfinite(), float("-inf"))
-            taken = table.gather(1, pick(weights, resample[who, i])[:, None]).squeeze(1)
-            X[who, i], lengths[who, i] = words[taken], count[taken]
-        at, log_p[:, i] = decoder.read(at, X[:, i], lengths[:, i], Z[:, i])
-    return Written(X, lengths, log_p, torch.zeros_like(log_p))
 
 
 def run(
@@ -198,19 +142,19 @@ def run(
     noise = Noise(generators, blanks.sentences, chains, blanks.device)
     wide, conditional = blanks.repeat(chains), LatentConditional(slds.dynamics)
     state = initialise(slds, rules, wide, settings, noise)
-    stories, latents, moved = _round(state, wide, settings), [state.Z], []
+    stories, latents, moved = _round(state, wide), [state.Z], []
     for _ in range(chains, settings.samples, chains):
         yield stories, None
         state = sweep(slds, conditional, rules, wide, settings, state, noise)
-        before, stories = stories, _round(state, wide, settings)
+        before, stories = stories, _round(state, wide)
         moved.append(changes(before, stories, wide.missing))
         latents.append(state.Z)
     left = settings.samples - chains * (len(latents) - 1)
     yield stories.first_chains(chains, left), _diagnose(blanks, settings, moved, latents)
 
 
-def _round(state: GibbsState, blanks: InfillBatch, settings: GibbsSettings) -> SampledStories:
-    score = score_last(state.log_p, blanks) if settings.score == "last" else score_given(state.log_p, blanks)
+def _round(state: GibbsState, blanks: InfillBatch) -> SampledStories:
+    score = score_given(state.log_p, blanks)
     return SampledStories(state.X, state.lengths, state.S, state.log_p, score, torch.zeros_like(score))
 
 
@@ -220,10 +164,9 @@ def _diagnose(blanks: InfillBatch, settings: GibbsSettings, moved: list[Tensor],
     if not moved:
         return blank
     changed = torch.stack(moved).view(len(moved), stories, settings.rows, N).mean((0, 2)).cpu()
-    share = changed.nanmean(1) if settings.x_step == "sampled" else blank.acceptance
     Z = torch.stack(latents, 1).view(stories, settings.rows, len(latents), N, -1).cpu()
     r_hat = torch.stack([split_r_hat(z[:, :, :n]).max() for z, n in zip(Z, blanks.sentences, strict=True)])
-    return blank._replace(changed=changed, acceptance=share, r_hat=r_hat)
+    return blank._replace(changed=changed, r_hat=r_hat)
 
 
 def _words(settings: GibbsSettings, noise: Noise) -> Tensor | None:

@@ -92,12 +92,6 @@ def score_given(log_p: PerSentence, blanks: InfillBatch) -> PerStory:
     return (log_p * blanks.given.to(log_p.device)).sum(-1)
 
 
-def score_last(log_p: PerSentence, blanks: InfillBatch) -> PerStory:
-    """log p of the last sentence alone (the authors' code)."""
-    last = (blanks.present.sum(1) - 1).to(log_p.device)
-    return log_p.gather(1, last[:, None]).squeeze(1)
-
-
 def score_following(log_p: PerSentence, lengths: Tags, blanks: InfillBatch, fluency: float = 0.0) -> PerStory:
     """log p of the given sentences that follow a missing one: the others' words do not depend on what was written.
 

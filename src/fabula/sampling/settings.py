@@ -108,7 +108,7 @@ class FillSettings:
         50, "stories to draw and choose from", at_least=1, http=(1, MOST_OVER_HTTP), doors=EVERYWHERE
     )
     """Complete stories drawn for each task, burn-in included. The paper: 50, and 1,000 for its baselines."""
-    top_k: int | None = setting(
+    top_k: int = setting(
         15, "words to choose among; 1 greedy, 0 all", at_least=0, http=(0, 1_000_000), doors=EVERYWHERE
     )
     """The paper: 15 for its baselines, greedy for Gibbs."""
@@ -150,7 +150,7 @@ class FillSettings:
     def decoding(self) -> DecodingConfig:
         """How words are chosen; among 15 where the settings do not say."""
         return DecodingConfig(
-            top_k=15 if self.top_k is None else self.top_k, temperature=self.temperature, max_words=self.max_words,
+            top_k=self.top_k, temperature=self.temperature, max_words=self.max_words,
             end_temperature=self.end_temperature, no_repeat=getattr(self, "no_repeat", 0), bf16=self.bf16,
         )  # fmt: skip
 
@@ -228,38 +228,18 @@ class SMCSettings(RuledSettings, TaggedSettings):
 class GibbsSettings(TaggedSettings):
     """The paper's sampler (Section 4), which draws from the model itself."""
 
-    top_k: int | None = redefault("top_k", None, shown="1, or 15 where sentences are sampled")
+    top_k: int = redefault("top_k", 1)
+    """The paper's X step decodes greedily."""
     temperature: float = redefault("temperature", 1.0, plain=None)
-    """An X step decodes greedily, or undoes the temperature in its weights: it proposes at 1."""
     chains: int | None = setting(
         None, "chains, which share the samples", at_least=1, doors=("cli", "python"), shown=f"{CHAINS} at most"
     )
     """None: `CHAINS`, or fewer for few samples. The paper: 1."""
-    x_step: Literal["greedy", "sampled"] = setting(
-        "greedy", "decode missing sentences greedily (the paper) or draw them given all that follows",
-        doors=("cli", "python"),
-    )  # fmt: skip
-    """`sampled` leaves P(X_i | rest) invariant, yet the Z step stays Eq. (1), whose phi_i only approximates
-    p(X_i | Z_<=i, X_:i): the chain targets an approximation of the posterior (docs/maths.md)."""
-    score: Literal["given", "last"] = setting(
-        "given", "rank by all given sentences (the paper) or the last one (the authors' code)", doors=("cli", "python")
-    )
-    proposals: int = setting(8, "new sentences that a sampled X step proposes", at_least=1, doors=())
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.x_step == "sampled" and self.top_k == 1:
-            raise UserError("a sampled X step needs words to choose among: top_k is 1", field="top_k")
 
     @property
     def rows(self) -> int:
         """How many chains share the samples."""
         return min(self.samples, self.chains or min(CHAINS, -(-self.samples // SWEEPS)))
-
-    @property
-    def decoding(self) -> DecodingConfig:
-        chosen = super().decoding
-        return replace(chosen, top_k=1) if self.top_k is None and self.x_step == "greedy" else chosen
 
 
 _types: dict[type, Mapping[str, Any]] = {}
