@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -29,10 +28,7 @@ EXAMPLES = """examples:
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    description = (
-        "Train a model by a recipe on a prepared corpus. Ctrl-C stops after saving; --resume goes on. "
-        "Started by torchrun -m fabula train, several processes or GPUs share every batch (docs/scale.md)."
-    )
+    description = "Train a model by a recipe on a prepared corpus. Ctrl-C stops after saving; --resume goes on."
     parser = add_command(subparsers, "train", description, EXAMPLES)
     parser.add("recipe", "what to train, and how", nargs="?", type=Path, metavar="RECIPE.toml")
     parser.add("--data", "a folder made by fabula prepare", type=Path, metavar="DIR")
@@ -80,8 +76,7 @@ def run(args: argparse.Namespace) -> int:
     else:
         figures = train_on_corpus(args, recipe, how)
         outcome = f"{figures['recipe']}, {figures['valid_nll']:.2f} nats a story on the validation split"
-    if os.environ.get("RANK", "0") == "0":  # of the processes that torchrun started, the first one prints
-        print(json.dumps(figures) if args.json else f"{args.out}: {outcome}")
+    print(json.dumps(figures) if args.json else f"{args.out}: {outcome}")
     return 0
 
 

@@ -38,15 +38,11 @@ class Learner(ABC):
 
     @abstractmethod
     def batches(self, epoch: int) -> Sequence[Any]:
-        """The batches of an epoch, the same at every call. A batch is a sequence of examples that can be sliced."""
-
-    def weigh(self, batch: Any) -> float:
-        """How many examples, or tokens, `loss` is the mean over."""
-        return float(len(batch))
+        """The batches of an epoch, the same at every call."""
 
     @abstractmethod
     def loss(self, batch: Any, step: int, per_epoch: int) -> tuple[Tensor, Float[Tensor, " term"]]:
-        """The mean loss of a batch or a part of it, and the means of its `terms`."""
+        """The mean loss of a batch, and the means of its `terms`."""
 
     @abstractmethod
     def validate(self) -> tuple[float, dict[str, float]]:

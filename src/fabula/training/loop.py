@@ -20,7 +20,6 @@ from fabula.models.io import Checkpoint, write_file
 from fabula.models.io.tensors import owners
 from fabula.training.corpus_model import CorpusLearner
 from fabula.training.learner import Learner
-from fabula.training.parallel import ALONE, Processes, joined, seed_part
 from fabula.training.recipe import AdapterRecipe, Recipe
 from fabula.training.resume import Progress, interruptible, read_log, read_state, write_state
 
@@ -37,11 +36,10 @@ def train(
 
     `start` is a model whose weights the run begins from.
     """
-    with joined(pick_device(device)) as (processes, where):
-        learner = CorpusLearner(recipe, corpus, where, start)
-        run = Run(learner, out, processes)
-        run.to_the_end(resume=resume, bar=bar, report=report)
-        return learner.checkpoint(run.best())
+    learner = CorpusLearner(recipe, corpus, pick_device(device), start)
+    run = Run(learner, out)
+    run.to_the_end(resume=resume, bar=bar, report=report)
+    return learner.checkpoint(run.best())
 
 
 def train_adapter(
@@ -54,21 +52,18 @@ def train_adapter(
     from fabula.training.narrator import AdapterLearner, NarratorLearner
 
     learners: dict[str, Any] = {"narrator": NarratorLearner, "critic": CriticLearner}
-    with joined(pick_device(device)) as (processes, where):
-        learner: AdapterLearner = learners[recipe.kind](recipe, data, where)
-        run = Run(learner, out, processes)
-        run.to_the_end(resume=resume, bar=bar, report=report)
-        return learner.figures(run.progress.step, read_log(out)[-1])
+    learner: AdapterLearner = learners[recipe.kind](recipe, data, pick_device(device))
+    run = Run(learner, out)
+    run.to_the_end(resume=resume, bar=bar, report=report)
+    return learner.figures(run.progress.step, read_log(out)[-1])
 
 
 class Run:
     """A learner with its optimiser, its progress and its folder."""
 
-    def __init__(self, learner: Learner, out: Path, processes: Processes = ALONE) -> None:
+    def __init__(self, learner: Learner, out: Path) -> None:
         self.learner, self.network, self.device, self.out = learner, learner.network, learner.device, out
         self.settings = learner.recipe.train
-        self.processes, self.parts = processes, processes.parts(self.settings.parts)
-        processes.from_first(self.network.state_dict().values())
         self.optimiser = torch.optim.AdamW(
             learner.parameter_groups(), weight_decay=self.settings.weight_decay, fused=self.device.type == "cuda"
         )
@@ -82,7 +77,7 @@ class Run:
         """All epochs, or fewer by patience; the folder then holds the model, and the network its weights."""
         if resume:
             self.restore()
-        p, bar = self.progress, bar and self.processes.first
+        p = self.progress
         with interruptible() as interrupted:
             while p.epoch < self.settings.epochs and not self.patience_is_out():
                 began = time.perf_counter()
@@ -97,26 +92,26 @@ class Run:
                         if p.step % CHECK_EVERY == 0 or number == len(batches) - 1:
                             self.look()
                             shown.set_postfix(self.mean_terms())
-                        if self.processes.any(interrupted(), self.device):
+                        if interrupted():
                             self.keep()
                             raise KeyboardInterrupt
                 self.end_epoch(time.perf_counter() - began, report)
         self.finish()
 
     def step(self, batch: Any, per_epoch: int) -> None:
-        """One batch: the gradients of its parts, then the weights. Alone, nothing here waits for the device."""
-        p, whole = self.progress, self.learner.weigh(batch)
+        """One batch: loss, gradients, weights. Nothing here waits for the device."""
+        p = self.progress
         self.network.train()
         rate = p.scale * self.learner.rate(p.step, per_epoch * self.settings.epochs)
         for group in self.optimiser.param_groups:
             group["lr"] = group["full_rate"] * rate
         self.optimiser.zero_grad(set_to_none=True)
-        for part in self.processes.share(self.parts):
-            if self.parts > 1:
-                seed_part(self.settings.seed, p.step, part)
-            if len(examples := batch[part :: self.parts]):
-                self.add_gradient(examples, self.learner.weigh(examples) / whole, per_epoch)
-        self.processes.add_gradients(self.network.parameters())
+        loss, terms = self.learner.loss(batch, p.step, per_epoch)
+        loss.backward()
+        with torch.no_grad():
+            bad = (self.first_bad < 0) & ~torch.isfinite(loss.detach())
+            self.first_bad = torch.where(bad, torch.full_like(self.first_bad, p.step), self.first_bad)
+            self.sums += terms.detach().double() * len(batch)
         nn.utils.clip_grad_norm_(self.network.parameters(), self.settings.clip)
         self.optimiser.step()
         if self.average:
@@ -128,24 +123,14 @@ class Run:
         p.step_in_epoch += 1
         p.stories += len(batch)
 
-    def add_gradient(self, examples: Any, share: float, per_epoch: int) -> None:
-        """Loss and gradients of one part, which is this share of its batch."""
-        loss, terms = self.learner.loss(examples, self.progress.step, per_epoch)
-        (loss if share == 1 else loss * share).backward()
-        with torch.no_grad():
-            bad = (self.first_bad < 0) & ~torch.isfinite(loss.detach())
-            self.first_bad = torch.where(bad, torch.full_like(self.first_bad, self.progress.step), self.first_bad)
-            self.sums += terms.detach().double() * len(examples)
-
     def look(self) -> None:
-        """Bring the sums to the host, and stop if the loss is not finite in any process."""
-        self.first_bad = self.processes.largest(self.first_bad)
+        """Bring the sums to the host, and stop if the loss is not finite."""
         if int(self.first_bad) >= 0:
             saved = f"the last good checkpoint is kept in {self.out}"
             saved = saved if self.progress.best_epoch >= 0 else "no epoch had ended, so nothing is kept"
             advice = "lower the learning rate or the gradient norm (clip) and train again"
             raise UserError(f"the loss became NaN or infinite at step {int(self.first_bad)}; {saved}: {advice}")
-        for name, value in zip(self.learner.terms, self.processes.total(self.sums).tolist(), strict=True):
+        for name, value in zip(self.learner.terms, self.sums.tolist(), strict=True):
             self.progress.sums[name] = self.progress.sums.get(name, 0.0) + value
         self.sums.zero_()
 
@@ -154,9 +139,8 @@ class Run:
 
     def end_epoch(self, seconds: float, report: Report | None) -> None:
         """Validate, log, keep the best, slow down on a plateau, and write what a resumed run needs."""
-        p, settings, first = self.progress, self.settings, self.processes.first
-        figure, valid_terms = self.validate() if first else (0.0, {})
-        figure = self.processes.of_first(figure, self.device)
+        p, settings = self.progress, self.settings
+        figure, valid_terms = self.validate()
         if not math.isfinite(figure):
             raise UserError(f"the validation figure is {figure} after epoch {p.epoch + 1}; nothing was replaced")
         better = figure < p.best or settings.keep == "last"
@@ -167,16 +151,14 @@ class Run:
         }  # fmt: skip
         if better:
             p.best, p.best_epoch, p.bad_epochs = figure, p.epoch, 0
-            if first:
-                self.learner.save(self.out, self.best(), self.weights())
+            self.learner.save(self.out, self.best(), self.weights())
         else:
             p.bad_epochs += 1
             p.scale *= settings.decay if settings.schedule == "plateau" else 1.0
         p.epoch, p.step_in_epoch, p.stories, p.sums = p.epoch + 1, 0, 0, {}
-        if first:
-            self.log([*read_log(self.out), entry])
+        self.log([*read_log(self.out), entry])
         self.keep()
-        if report and first:
+        if report:
             report(entry)
 
     def log(self, entries: list[dict[str, Any]]) -> None:
@@ -208,8 +190,7 @@ class Run:
     def keep(self) -> None:
         """Write what a resumed run needs, whole or not at all."""
         self.look()
-        if self.processes.first:
-            write_state(self.out, self.progress, self.learner.recipe, self.learner.data_hash, self.tensors())
+        write_state(self.out, self.progress, self.learner.recipe, self.learner.data_hash, self.tensors())
 
     def tensors(self) -> dict[str, Tensor]:
         """Weights, averages, moments and the state of the random numbers."""
@@ -227,8 +208,7 @@ class Run:
         progress, tensors = read_state(self.out, self.learner.recipe, self.learner.data_hash)
         vars(self.progress).update(vars(progress))
         # A run that was killed between its log and its state has logged an epoch that will now be run again.
-        if self.processes.first:
-            self.log([entry for entry in read_log(self.out) if entry["epoch"] <= self.progress.epoch])
+        self.log([entry for entry in read_log(self.out) if entry["epoch"] <= self.progress.epoch])
         self.network.load_state_dict(tensors["model"])
         for name, tensor in tensors.get("average", {}).items():
             self.average[name].copy_(tensor)
@@ -244,7 +224,5 @@ class Run:
 
     def finish(self) -> None:
         """Put the weights that were kept into the network."""
-        self.processes.wait()
         self.learner.finish(self.out)
         self.network.eval()
-        self.processes.wait()  # until all have read the weights

@@ -128,10 +128,6 @@ class NarratorLearner(AdapterLearner):
         rows += rng.choices(self.fills, k=round(self.recipe.fills * len(rows))) if self.fills else []
         return batches_of_like_lengths(rows, self.recipe.batch, POOL, lambda row: len(row.ids), rng)
 
-    def weigh(self, batch: list[Any]) -> float:
-        """The number of counted tokens."""
-        return float(sum(sum(row.counted) for row in batch))
-
     def loss(self, batch: list[Any], step: int, per_epoch: int) -> tuple[Tensor, Float[Tensor, " term"]]:
         loss = -log_p_of(self.network, batch)[0].mean()
         return loss, loss.detach().view(1)

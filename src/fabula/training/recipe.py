@@ -90,12 +90,10 @@ class TrainSettings:
     precision: Literal["float32", "bfloat16"] = "bfloat16"
     """Of the matrix products on CUDA; the CPU always computes in float32."""
     seed: int = 0
-    parts: int = 0
-    """Parts of a batch, which processes share (`training/parallel.py`); 0: one each. The KL's target is each part's."""
 
     def __post_init__(self) -> None:
         positive(self, "epochs", "patience", "batch", "learning_rate", "learning_rate_dynamics", "clip", "decay")
-        not_negative(self, "warmup_steps", "weight_decay", "seed", "parts")
+        not_negative(self, "warmup_steps", "weight_decay", "seed")
         shares(self, "average")
 
 
@@ -132,19 +130,16 @@ class AdapterRecipe:
     learning_rate: float = 3e-4
     """Of a and the special tokens; b's is four times it (as LoRA+)."""
     seed: int = 0
-    parts: int = 0
-    """Parts that a batch is divided into (`training/parallel.py`); 0: one for each process."""
 
     def __post_init__(self) -> None:
         positive(self, "rank", "scale", "epochs", "batch", "learning_rate")
-        not_negative(self, "seed", "parts")
+        not_negative(self, "seed")
 
     @property
     def train(self) -> TrainSettings:
         """How the loop trains an adapter: through all epochs, and the last weights are kept."""
         return TrainSettings(
             epochs=self.epochs, keep="last", schedule="cosine", weight_decay=0.01, clip=1.0, seed=self.seed,
-            parts=self.parts,
         )  # fmt: skip
 
     def to_dict(self) -> dict[str, Any]:
