@@ -85,7 +85,6 @@ def test_a_missing_file_or_a_folder_in_its_place(fabula_prepare: Fabula, good: P
 
 BAD_OPTIONS = [
     ["--cutoff", "0"],
-    ["--jobs", "0"],
     ["--smoothing", "0"],
     ["--smoothing", "nan"],
     ["--positive", "-0.5"],
@@ -168,6 +167,17 @@ def test_a_failed_replacement_leaves_the_old_corpus(
     assert (code, "Input/output error" in _one_line(error)) == (2, True)
     assert {path.name: path.read_bytes() for path in out.iterdir()} == before
     assert sorted(os.listdir(tmp_path)) == ["in", "out"]
+
+
+def test_a_run_that_is_stopped_leaves_nothing(
+    fabula_prepare: Fabula, good: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("fabula.corpus.encode.Split.write", stop)
+    assert fabula_prepare(good, "--out", tmp_path / "deep" / "out")[0] == 130
+    assert os.listdir(tmp_path) == ["in"]
 
 
 def test_a_full_disk(fabula_prepare: Fabula, good: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

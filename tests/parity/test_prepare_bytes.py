@@ -1,17 +1,13 @@
-"""The same stories give the same bytes: run again, by more processes, in other pieces, through either door."""
+"""The same stories give the same bytes: in other blocks, and through either door."""
 
 import json
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 import fabula.cli
 import fabula.corpus.prepare as preparation
-from fabula.corpus.dataset import ARRAYS, Corpus
 from fabula.corpus.toy import toy_stories
-from fabula.errors import UserError
-from fabula.models.batch import StoryDataset
 
 
 @pytest.fixture(scope="module")
@@ -33,24 +29,19 @@ def _bytes(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
 
 
-def _prepare(files: dict[str, Path], out: Path, jobs: int = 1, shard_rows: int = 1000) -> preparation.Report:
+def _prepare(files: dict[str, Path], out: Path) -> preparation.Report:
     return preparation.prepare(
-        [files["train"]], out, valid=files["valid"], test=files["test"], cutoff=2, jobs=jobs, progress=False,
-        shard_rows=shard_rows,
-    )  # fmt: skip
+        [files["train"]], out, valid=files["valid"], test=files["test"], cutoff=2, progress=False
+    )
 
 
-def test_processes_and_pieces_do_not_show(
-    files: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_blocks_do_not_show(files: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     one = _prepare(files, tmp_path / "one")
     assert len(_bytes(tmp_path / "one")) == 2 + 3 * 6
-    monkeypatch.setattr("fabula.corpus.pieces.PIECE", 7)
+    monkeypatch.setattr("fabula.corpus.encode.BLOCK", 7)
     small = _prepare(files, tmp_path / "small")
-    monkeypatch.setattr(preparation, "INLINE_BYTES", 0)  # or so little text would stay in this process
-    many = _prepare(files, tmp_path / "many", jobs=2)
-    assert _bytes(tmp_path / "one") == _bytes(tmp_path / "small") == _bytes(tmp_path / "many")
-    assert one.rejected == small.rejected == many.rejected
+    assert _bytes(tmp_path / "one") == _bytes(tmp_path / "small")
+    assert one.rejected == small.rejected
     assert [row.reason.split(" has ")[0] for row in one.rejected] == ["one sentence only"] * 2 + ["sentence 2"]
     assert one.splits["train"].rejected == 3
 
@@ -63,29 +54,3 @@ def test_the_command_is_the_function(
     assert fabula.cli.main(["prepare", str(files["train"]), "--out", str(tmp_path / "command"), *rest]) == 0
     assert _bytes(tmp_path / "function") == _bytes(tmp_path / "command")
     assert json.loads(capsys.readouterr().out) == json.loads(report.to_json()) | {"folder": str(tmp_path / "command")}
-
-
-def test_shards_are_the_same_stories(files: dict[str, Path], tmp_path: Path) -> None:
-    """Cut by rows of the input, of which some hold no story; read as one, to the same batches."""
-    _prepare(files, tmp_path / "whole")
-    _prepare(files, tmp_path / "cut", shard_rows=25)
-    whole, cut = Corpus.open(tmp_path / "whole"), Corpus.open(tmp_path / "cut")
-    assert len(list((tmp_path / "cut").glob("train-0000?.tokens.npy"))) == 4
-    assert (whole.manifest["schema"], cut.manifest["schema"]) == (1, 2)
-    different = {key for key in whole.manifest if whole.manifest[key] != cut.manifest[key]}
-    assert different == {"schema", "files", "digest"}
-    for split in whole.splits:
-        one, many = whole.split(split), cut.split(split)
-        for array in ARRAYS:
-            np.testing.assert_array_equal(np.asarray(getattr(many, array)), getattr(one, array))
-            assert getattr(many, array).dtype == getattr(one, array).dtype
-        assert (many.ids, len(many)) == (one.ids, len(one))
-        for story in range(len(one)):
-            assert [s.tolist() for s in many.sentences(story)] == [s.tolist() for s in one.sentences(story)]
-            assert many.story_tags(story).tolist() == one.story_tags(story).tolist()
-        rows = np.arange(0, len(one), 3)
-        batches = (StoryDataset(stories, "cpu").batch(rows) for stories in (one, many))
-        assert all(np.array_equal(a, b) for a, b in zip(*batches, strict=True))
-    (tmp_path / "cut" / "train-00002.tags.npy").unlink()
-    with pytest.raises(UserError, match=r"train-00002.tags.npy is missing"):
-        Corpus.open(tmp_path / "cut")

@@ -27,8 +27,7 @@ A story has {MIN_SENTENCES} to {MAX_SENTENCES} sentences of at most {MAX_WORDS} 
   .csv           ROCStories (storyid, storytitle, sentence1 ... sentence5) or Story Cloze (the right ending is taken)
   .jsonl         one object per line: {{"sentences": [...], "title": ..., "tags": [label or null, ...], "id": ...}}
   .txt           a sentence per line and a blank line between stories; with --paragraphs, running text
-A row that is no story is kept out, counted and listed; the folder appears complete or not at all. A run that was killed
-or stopped goes on when the same command is given again.
+A row that is no story is kept out, counted and listed; the folder appears complete or not at all.
 """
 
 EXAMPLES = """\
@@ -60,13 +59,9 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     add("--negative", "a VADER score of at most X is negative (default: -0.2)", type=float, metavar="X")
     text = "added to each count behind p(S_1) and p(S_i | S_i-1) (default: 0.1)"
     add("--smoothing", text, type=float, metavar="X")
-    text = "a split with more rows is written in shards of so many, at most (default: 1000000)"
-    add("--shard-rows", text, type=int, metavar="N")
     add("--format", "read FILE as this, whatever its name ends in", choices=FORMATS)
     add("--paragraphs", "split plain text into sentences by rule", action="store_true")
-    add("--jobs", "processes (default: one per core, at most 8)", type=int, metavar="N")
-    text = "replace a prepared corpus at DIR, or an unfinished one with other settings"
-    add("--force", text, action="store_true")
+    add("--force", "replace a prepared corpus at DIR", action="store_true")
     add("--json", "print the report as JSON", action="store_true")
     parser.set_defaults(run=run)
 
@@ -80,7 +75,7 @@ def run(args: argparse.Namespace) -> int:
     from fabula.corpus.prepare import prepare, prepare_stories
     from fabula.corpus.toy import toy_splits
 
-    named = {name: getattr(args, name) for name in ("cutoff", "smoothing", "shard_rows", "jobs")}
+    named = {name: getattr(args, name) for name in ("cutoff", "smoothing")}
     settings = {name: value for name, value in named.items() if value is not None}
     settings |= {"tagger": tagger(args), "force": args.force, "progress": not args.json and sys.stderr.isatty()}
     previous = signal.signal(signal.SIGTERM, _interrupt)
@@ -121,7 +116,7 @@ def tagger(args: argparse.Namespace) -> Tagger:
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
-    """A polite kill is like Ctrl-C: the workers end."""
+    """A polite kill is like Ctrl-C: the temporary folder is removed."""
     raise KeyboardInterrupt
 
 

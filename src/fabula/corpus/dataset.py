@@ -10,13 +10,11 @@
     DIR/train.ids.txt            one story id per line
     (and the same for valid and test, where they were given)
 
-A large split lies in shards, train-00000.tokens.npy and so on: the same arrays, cut between two stories. Reading needs
-numpy only. A split of one file is memory-mapped; shards are joined in memory, where training needs them anyway.
+Reading needs numpy only, and the arrays are memory-mapped.
 """
 
 import hashlib
 import json
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -33,8 +31,8 @@ from fabula.corpus.transitions import Transitions
 from fabula.corpus.vocabulary import EOS, Vocabulary
 from fabula.errors import UserError
 
-SCHEMA = 2
-"""Raised whenever the layout or the meaning of a file changes. A folder without shards is one of version 1."""
+SCHEMA = 1
+"""Raised whenever the layout or the meaning of a file changes. Version 2 was a folder in shards."""
 MANIFEST = "manifest.json"
 VOCABULARY = "vocabulary.json"
 SPLITS = ("train", "valid", "test")
@@ -55,8 +53,8 @@ class Stories:
     """[sentences], -1 where there is none."""
     characters: NDArray[np.int32]
     """[sentences], characters of the sentence as written."""
-    ids_source: Sequence[str] | Sequence[Path] = field(repr=False)
-    """The stories' names, or the files that hold them."""
+    ids_source: Sequence[str] | Path = field(repr=False)
+    """The stories' names, or the file that holds them."""
 
     @classmethod
     def from_sentences(
@@ -95,10 +93,8 @@ class Stories:
     @cached_property
     def ids(self) -> list[str]:
         """The stories' names, read from their file when first asked for."""
-        names: list[str] = []
-        for source in self.ids_source:
-            names += source.read_text(encoding="utf-8").split("\n")[:-1] if isinstance(source, Path) else [source]
-        return names
+        source = self.ids_source
+        return source.read_text(encoding="utf-8").split("\n")[:-1] if isinstance(source, Path) else list(source)
 
     def sentences(self, story: int) -> list[NDArray[np.unsignedinteger[Any]]]:
         """The word ids of one story's sentences, without `<eos>`."""
@@ -179,29 +175,19 @@ class Corpus:
         """The stories of `train`, `valid` or `test`."""
         if name not in self.splits:
             raise UserError(f"{self.folder} has no split {name!r}, only {', '.join(self.splits)}", field="split")
-        files = sorted(self.manifest["files"])
-        shards = [match[1] for file in files if (match := re.fullmatch(rf"({name}(?:-\d+)?)\.ids\.txt", file))]
-
-        def load(array: str) -> NDArray[Any]:
-            parts = [np.load(self.folder / array_file(shard, array), mmap_mode="r") for shard in shards]
-            return parts[0] if len(parts) == 1 else np.concatenate(parts)
-
-        arrays: dict[str, Any] = {array: load(array) for array in ARRAYS}
-        return Stories(**arrays, ids_source=[self.folder / ids_file(shard) for shard in shards])
-
-
-def shard_name(split: str, number: int) -> str:
-    """What stands for the split's name in the names of a shard's files."""
-    return f"{split}-{number:05d}"
+        arrays: dict[str, Any] = {
+            array: np.load(self.folder / array_file(name, array), mmap_mode="r") for array in ARRAYS
+        }
+        return Stories(**arrays, ids_source=self.folder / ids_file(name))
 
 
 def array_file(split: str, array: str) -> str:
-    """The file name of one array of one split, or of its shard."""
+    """The file name of one array of one split."""
     return f"{split}.{array}.npy"
 
 
 def ids_file(split: str) -> str:
-    """The file name of the story ids of one split, or of its shard."""
+    """The file name of the story ids of one split."""
     return f"{split}.ids.txt"
 
 
@@ -243,7 +229,7 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
         raise UserError(f"{path} is damaged: it is not valid JSON; prepare the corpus again") from error
     if not isinstance(manifest, dict) or "schema" not in manifest:
         raise UserError(f"{path} is not the manifest of a prepared corpus")
-    if manifest["schema"] not in range(1, SCHEMA + 1):
+    if manifest["schema"] != SCHEMA:
         raise UserError(
             f"{path} has schema version {manifest['schema']!r}, and this Fabula reads version {SCHEMA}; "
             "prepare the corpus again"

@@ -1,19 +1,13 @@
-"""A prepared folder appears whole or not at all: written beside its place, where a killed run goes on, then renamed."""
+"""A prepared folder appears whole or not at all: it is written beside its place, then renamed."""
 
-import json
 import os
-import shutil
-from collections.abc import Iterator, Mapping
+import tempfile
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
 
 from fabula.corpus.dataset import MANIFEST
 from fabula.errors import UserError
-
-LOCK, JOB, REPLACED = ".lock", "job.json", "replaced"
-KEPT_PIECES = 10
-"""An unfinished run is kept from so many pieces of a split on: less is soon made again."""
 
 
 def check_target(out: Path, force: bool) -> Path:
@@ -31,78 +25,18 @@ def check_target(out: Path, force: bool) -> Path:
 
 
 @contextmanager
-def work_folder(target: Path, job: Mapping[str, Any], force: bool) -> Iterator[Path]:
-    """A folder beside the target, for one run at a time, which the next run of the same job finds again after a kill.
-
-    At the end it is gone, and so are parents that were made for it alone. Where the run is stopped or cannot write it
-    stays, if it is worth keeping; such a folder of another job is cleared with `force` only.
-    """
-    import fcntl  # does not exist on every system, and is needed here only
-
+def work_folder(target: Path) -> Iterator[Path]:
+    """A temporary folder beside the target. At the end it is gone, and so are parents that were made for it alone."""
     made = [parent for parent in target.parents if not parent.exists()]
-    folder = target.parent / f".{target.name}.unfinished"
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with (folder / LOCK).open("w") as lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise UserError(f"another run is preparing {target}", field="out") from None
-            if (folder / REPLACED).exists() and not target.exists():  # a run was killed between two renames
-                (folder / REPLACED).rename(target)
-                check_target(target, force)
-            _claim(folder, target, job, force)
-            try:
-                yield folder
-            except BaseException as error:
-                if isinstance(error, UserError) or not _is_worth_keeping(folder):
-                    _discard(folder)
-                raise
-            _discard(folder)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=f".{target.name}.", dir=target.parent) as folder:
+            yield Path(folder)
     finally:
         if not target.exists():
             for parent in made:
                 with suppress(OSError):
                     parent.rmdir()
-
-
-def _is_worth_keeping(folder: Path) -> bool:
-    return any(folder.glob(f"*-{KEPT_PIECES - 1:06d}.npz"))
-
-
-def _claim(folder: Path, target: Path, job: Mapping[str, Any], force: bool) -> None:
-    """Go on with what an earlier run of the same job has done, or begin anew."""
-    job = json.loads(json.dumps(job))
-    try:
-        earlier = json.loads((folder / JOB).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        earlier = {}
-    different = [key for key in job if earlier.get(key) != job[key]]
-    if not different:
-        return
-    if _is_worth_keeping(folder) and not force:
-        raise UserError(
-            f"{target} was begun with another {', '.join(different)} and not finished: go on with the same, or begin "
-            "anew with --force", field="out",
-        )  # fmt: skip
-    _clear(folder)
-    write_whole(folder / JOB, json.dumps(job, ensure_ascii=False, indent=1).encode())
-
-
-def _clear(folder: Path) -> None:
-    """Remove all but the lock; the pieces go before the job that they belong to."""
-    for path in sorted(folder.iterdir(), reverse=True):
-        if path.is_dir():
-            shutil.rmtree(path, ignore_errors=True)
-        elif path.name != LOCK:
-            path.unlink()
-
-
-def _discard(folder: Path) -> None:
-    _clear(folder)
-    (folder / LOCK).unlink()
-    with suppress(OSError):  # another run has begun here
-        folder.rmdir()
 
 
 @contextmanager
@@ -131,7 +65,7 @@ def write_whole(path: Path, content: bytes) -> None:
 
 def move_into_place(folder: Path, target: Path) -> None:
     """Rename; a corpus that is to be replaced steps aside first and comes back if the rename fails."""
-    aside = folder.with_name(REPLACED)
+    aside = folder.with_name("replaced")
     replacing = target.exists()
     if replacing:
         target.rename(aside)

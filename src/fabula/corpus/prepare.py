@@ -1,10 +1,9 @@
-"""Story files to a prepared corpus: tokenise, tag, count, write; in parallel, and to the same bytes every time."""
+"""Story files to a prepared corpus: tokenise, tag, count, write; streamed, and to the same bytes every time."""
 
 from __future__ import annotations
 
 import json
 import random
-import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
@@ -15,10 +14,9 @@ from typing import Any
 import numpy as np
 from tqdm import tqdm
 
-from fabula import __version__
-from fabula.corpus.dataset import MANIFEST, SCHEMA, VOCABULARY, content_hash, digest, file_entry, ids_file, seal
+from fabula.corpus.dataset import MANIFEST, SCHEMA, VOCABULARY, content_hash, file_entry, seal
+from fabula.corpus.encode import LISTED, Split
 from fabula.corpus.folder import check_target, move_into_place, work_folder, write, write_errors_for_user
-from fabula.corpus.pieces import LISTED, Encoders, Split, cores
 from fabula.corpus.read import MAX_WORDS, Rejected, Story, describe_source, read_stories
 from fabula.corpus.states import StateSpace
 from fabula.corpus.taggers.protocol import OWN, Tagger, states_of
@@ -29,11 +27,8 @@ from fabula.errors import UserError
 
 CUTOFF = 5
 """A word seen less often in the training split becomes `<unk>` (the value that gives the paper's vocabulary)."""
-SHARD_ROWS = 1_000_000
 MAX_LABELS = 1_000
 """More distinct labels suggest that the tags are not labels; the transition counts alone would be huge."""
-INLINE_BYTES = 2_000_000
-"""Below this much text, starting worker processes costs more than it saves."""
 Items = Iterator[Story | Rejected]
 
 
@@ -46,12 +41,8 @@ class PrepareSettings:
     own_tags: bool | None = None
     """True: the stories' own tags; False: the tagger's; None: their own where the training files have any."""
     smoothing: float = SMOOTHING
-    shard_rows: int = SHARD_ROWS
-    """A split with more rows is written in shards of so many."""
     force: bool = False
-    """Replace a corpus that is there, or an unfinished one of other settings."""
-    jobs: int | None = None
-    """Processes, one per core (at most 8) where it is None; the result does not depend on it."""
+    """Replace a corpus that is there."""
     progress: bool = True
 
     def __post_init__(self) -> None:
@@ -59,10 +50,6 @@ class PrepareSettings:
             raise UserError(f"the cut-off is a count of at least 1, not {self.cutoff}", field="cutoff")
         if not self.smoothing > 0 or not np.isfinite(self.smoothing):
             raise UserError(f"the smoothing constant is above 0, not {self.smoothing}", field="smoothing")
-        if self.shard_rows < 1:
-            raise UserError(f"a shard has at least one row, not {self.shard_rows}", field="shard_rows")
-        if self.jobs is not None and self.jobs < 1:
-            raise UserError(f"at least one process is needed, not {self.jobs}", field="jobs")
 
 
 @dataclass(frozen=True)
@@ -119,8 +106,8 @@ def prepare(
 ) -> Report:
     """Prepare story files into the folder `out`, which appears complete or not at all; settings: `PrepareSettings`.
 
-    A run that was killed goes on when it is called again with the same files and settings. Without a `valid` file the
-    share `hold_out` of the stories, one at least, is drawn from `files` by `seed` to be that split.
+    Without a `valid` file the share `hold_out` of the stories, one at least, is drawn from `files` by `seed` to be that
+    split.
     """
     chosen = PrepareSettings(**settings)
     if not files:
@@ -142,7 +129,7 @@ def prepare(
             training, drawn = hold_out_stories(lambda: stories(paths["train"]), hold_out, seed)
             splits = {**splits, "train": training} | ({"valid": drawn} if drawn is not None else {})
             provenance["held_out"] = {"share": hold_out, "seed": seed}
-        return _prepare(splits, Path(out), chosen, provenance, {"input": provenance, "format": format}, size)
+        return _prepare(splits, Path(out), chosen, provenance)
 
 
 def prepare_stories(
@@ -153,46 +140,24 @@ def prepare_stories(
     The settings are those of `PrepareSettings`, with a cut-off of 1; the stories' own tags are not used.
     """
     chosen = PrepareSettings(**{"cutoff": 1, **settings, "own_tags": False})
-    everything = [story for group in splits.values() for story in group]
-    source = {"input": digest(json.dumps([asdict(story) for story in everything]).encode())}
-    size = sum(len(sentence) for story in everything for sentence in story.sentences)
     items: dict[str, Items] = {split: iter(group) for split, group in splits.items()}
-    return _prepare(items, Path(out), chosen, provenance, source, size)
+    return _prepare(items, Path(out), chosen, provenance)
 
 
-def _prepare(
-    splits: Mapping[str, Items],
-    out: Path,
-    settings: PrepareSettings,
-    provenance: dict[str, Any],
-    source: dict[str, Any],
-    size: int,
-) -> Report:
-    """Encode every split, then count, then write: the vocabulary and the label set are the training split's.
-
-    `source` identifies the input, so that no run resumes from the partial output of another input.
-    """
-    tagger, target = settings.tagger, check_target(out, settings.force)
-    processes = (settings.jobs or min(cores(), 8)) if size > INLINE_BYTES else 1
-    made_with = _versions("spacy", "vaderSentiment")
-    job = {**source, "cutoff": settings.cutoff, "smoothing": settings.smoothing, "tagger": tagger.settings,
-           "tags": settings.own_tags, "shard-rows": settings.shard_rows,
-           "version": {"fabula": __version__, **made_with}}  # fmt: skip
-    with write_errors_for_user(target), work_folder(target, job, settings.force) as work:
+def _prepare(splits: Mapping[str, Items], out: Path, settings: PrepareSettings, provenance: dict[str, Any]) -> Report:
+    """Encode every split, then count, then write: the vocabulary and the label set are the training split's."""
+    target = check_target(out, settings.force)
+    with write_errors_for_user(target), work_folder(target) as work:
         encoded: dict[str, Split] = {}
         own_labels: tuple[str, ...] | None = None
-        with Encoders(processes) as encoders:
-            for name, items in splits.items():
-                split = encoded[name] = Split(work, name, settings.shard_rows)
-                split.encode(_check_labels(items, own_labels), encoders, None if settings.own_tags else tagger)
-                _check_usable(split, provenance)
-                own_labels = _own_labels(encoded["train"], settings)
+        for name, items in splits.items():
+            split = encoded[name] = Split(work, name)
+            split.encode(_check_labels(items, own_labels), None if settings.own_tags else settings.tagger)
+            _check_usable(split, provenance)
+            own_labels = _own_labels(encoded["train"], settings)
         folder = work / "corpus"
-        shutil.rmtree(folder, ignore_errors=True)  # of a run that was killed
         folder.mkdir()
-        report = _write(
-            folder, encoded, settings, own_labels, {"provenance": provenance, "made_with": made_with}, str(out)
-        )
+        report = _write(folder, encoded, settings, own_labels, provenance, str(out))
         move_into_place(folder, target)
     return report
 
@@ -202,7 +167,7 @@ def _write(
     splits: Mapping[str, Split],
     settings: PrepareSettings,
     own_labels: tuple[str, ...] | None,
-    about: dict[str, Any],
+    provenance: dict[str, Any],
     out: str,
 ) -> Report:
     """All files of the prepared folder, the manifest last."""
@@ -220,16 +185,18 @@ def _write(
         )
         files |= entries
         by_label = dict(zip(labels, tags[1:].tolist(), strict=True))
-        reports[name] = SplitReport(*split.totals, split.unknown, by_label, int(tags[0]), split.rejections)
+        reports[name] = SplitReport(
+            split.stories, split.sentences, split.tokens, split.unknown, by_label, int(tags[0]), split.rejections
+        )
     files = dict(sorted(files.items()))
     manifest: dict[str, Any] = {
-        "schema": SCHEMA if any(ids_file(name) not in files for name in splits) else 1,
-        "provenance": about["provenance"],
+        "schema": SCHEMA,
+        "provenance": provenance,
         "settings": {
             "cutoff": settings.cutoff, "smoothing": settings.smoothing, "max_words": MAX_WORDS, **tagging,
         },
         "tagger": tagging,
-        "made_with": about["made_with"],
+        "made_with": _versions("spacy", "vaderSentiment"),
         "vocabulary": len(vocabulary),
         "labels": list(labels),
         "states": states.to_record(),
@@ -274,7 +241,7 @@ def _own_labels(training: Split, settings: PrepareSettings) -> tuple[str, ...] |
     The labels are in the order of the alphabet, unless they are the tagger's: then the tagger's order and all of them,
     so that the hand-made tags of one corpus mean the same states as the automatic tags of another.
     """
-    labels = training.labels
+    labels = set(training.labels)
     if settings.own_tags is False or not (labels or settings.own_tags):
         return None
     if not labels:
@@ -298,7 +265,7 @@ def _check_labels(items: Iterable[Story | Rejected], labels: tuple[str, ...] | N
 
 
 def _check_usable(split: Split, provenance: dict[str, Any]) -> None:
-    if split.totals[0]:
+    if split.stories:
         return
     names = ", ".join(source["name"] for source in provenance.get("sources", {}).get(split.name, ())) or split.name
     first = f"; the first of {split.rejections:,} rejected rows: {split.rejected[0]}" if split.rejected else ""

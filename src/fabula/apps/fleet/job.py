@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,13 +20,17 @@ from fabula import __version__
 from fabula.apps.fleet.engines import Chunk, Filler, Start, run_inline, run_local, run_on_ray
 from fabula.apps.fleet.rows import check_files, estimated_rows, fingerprint, read_items
 from fabula.apps.fleet.shards import Output, Shard
-from fabula.corpus.pieces import cores
 from fabula.errors import UserError
 from fabula.sampling.many import FillsTogether, together
 from fabula.sampling.settings import whole_number
 
 BATCHES = 8
 """Batches of rows in a shard by default: a shard takes about a minute, which is what a kill can cost."""
+
+
+def cores() -> int:
+    """The cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,13 +1,12 @@
-"""A split that came in on disk, piece by piece, is the arrays that one would make in memory; so are its counts."""
+"""A split that came in on disk, block by block, is the arrays that one would make in memory; so are its counts."""
 
-import os
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from fabula.corpus.dataset import ARRAYS, array_file, ids_file, offsets, shard_name
-from fabula.corpus.pieces import LISTED, Encoders, Split, encode_piece
+from fabula.corpus.dataset import ARRAYS, array_file, ids_file, offsets
+from fabula.corpus.encode import LISTED, Split
 from fabula.corpus.prepare import hold_out_stories
 from fabula.corpus.read import Rejected, Story
 from fabula.corpus.transitions import Transitions
@@ -28,13 +27,11 @@ def stories(n: int) -> list[Story | Rejected]:
     return found
 
 
-@pytest.mark.parametrize(("rows", "shard_rows"), [(1, 1), (7, 21), (7, 10), (50, 1000)])
-def test_pieces_make_the_arrays_and_the_transitions(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: int, shard_rows: int
-) -> None:
-    monkeypatch.setattr("fabula.corpus.pieces.PIECE", rows)
-    items, split = stories(80), Split(tmp_path, "train", shard_rows)
-    split.encode(iter(items), Encoders(1), None)
+@pytest.mark.parametrize("rows", [1, 7, 1000])
+def test_blocks_make_the_arrays_and_the_transitions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: int) -> None:
+    monkeypatch.setattr("fabula.corpus.encode.BLOCK", rows)
+    items, split = stories(80), Split(tmp_path, "train")
+    split.encode(iter(items), None)
     whole = [item for item in items if isinstance(item, Story)]
     tags = np.asarray([-1 if tag is None else LABELS.index(tag) for story in whole for tag in story.tags or ()])
     ends = offsets([len(story.sentences) for story in whole])
@@ -43,9 +40,7 @@ def test_pieces_make_the_arrays_and_the_transitions(
     files, tag_counts, transitions = split.write(tmp_path, vocabulary, LABELS, own=True, smoothing=0.1)
     assert transitions.initial.tolist() == expected.initial.tolist()
     assert transitions.following.tolist() == expected.following.tolist()
-    shards = -(-len(items) // shard_rows)
-    names = ["train"] if shards == 1 else [shard_name("train", number) for number in range(shards)]
-    arrays = {name: np.concatenate([np.load(tmp_path / array_file(s, name)) for s in names]) for name in ARRAYS}
+    arrays = {name: np.load(tmp_path / array_file("train", name)) for name in ARRAYS}
     assert arrays["story_offsets"].tolist() == ends.tolist()
     assert arrays["tags"].tolist() == tags.tolist()
     assert arrays["characters"].tolist() == [len(sentence) for story in whole for sentence in story.sentences]
@@ -53,21 +48,10 @@ def test_pieces_make_the_arrays_and_the_transitions(
     text = [word for story in whole for sentence in story.sentences for word in [*sentence.split(), "<eos>"]]
     assert [vocabulary.words[i] for i in arrays["tokens"]] == text
     assert [text[end - 1] for end in arrays["sentence_offsets"][1:]] == ["<eos>"] * len(tags)
-    assert "".join((tmp_path / ids_file(shard)).read_text() for shard in names).split() == [story.id for story in whole]
-    made = [*(array_file(shard, array) for shard in names for array in ARRAYS), *map(ids_file, names)]
-    assert sorted(files) == sorted(made)
+    assert (tmp_path / ids_file("train")).read_text().split() == [story.id for story in whole]
+    assert sorted(files) == sorted([*(array_file("train", array) for array in ARRAYS), ids_file("train")])
     assert split.unknown == 0
     assert (split.rejections, len(split.rejected)) == (12, LISTED)
-
-
-def test_a_piece_that_is_not_whole_has_no_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def stop(descriptor: int) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(os, "fsync", stop)
-    with pytest.raises(KeyboardInterrupt):
-        encode_piece(tmp_path / "train-000000.npz", stories(3), None)
-    assert not (tmp_path / "train-000000.npz").exists()
 
 
 def test_the_held_out_stories_are_so_many_and_the_rest_is_kept() -> None:
