@@ -37,7 +37,7 @@ def toy_corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A prepared folder of toy stories: 216 to train on, 12 to validate, 12 to test. Do not write into it."""
     folder = tmp_path_factory.mktemp("toy") / "corpus"
     provenance = {"toy": STORIES, "seed": 1}
-    prepare_stories(toy_splits(STORIES, 1), folder, provenance=provenance, jobs=1, progress=False)
+    prepare_stories(toy_splits(STORIES, 1), folder, provenance=provenance, progress=False)
     return folder
 
 

@@ -1,19 +1,16 @@
-"""The figures of a judging report against definitions, enumeration, published values and a direct optimum."""
+"""The figures of a judging report against definitions, enumeration and published values."""
 
 import itertools
-import math
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
-from scipy.optimize import minimize
 
 from fabula.apps.judge.judgement import ErrorSheet, lowest_stories
 from fabula.apps.judge.pairs import Pair
-from fabula.apps.judge.report import Report, report
-from fabula.apps.judge.show import as_csv, table
-from fabula.apps.judge.statistics import Counts, Floats, Level, alpha, alpha_figure, ratio_figure, strengths
+from fabula.apps.judge.report import Report, report, table
+from fabula.apps.judge.statistics import Counts, Level, alpha, alpha_figure, ratio_figure
 from fabula.apps.judge.store import Store
 from fabula.apps.judge.study import StudySettings, lay_out
 from fabula.cli import main
@@ -82,45 +79,6 @@ def test_the_interval_of_alpha_resamples_pairs_and_not_sentences() -> None:
     assert alpha_figure(pairs, "nominal", 400, np.random.default_rng(0)).interval == (twice[1], twice[0])
 
 
-# --- Bradley–Terry ---------------------------------------------------------------------------------------------------
-
-
-def optimum(wins: Floats) -> Floats:
-    """The strengths of greatest likelihood, by a general optimiser."""
-
-    def loss(strength: Floats) -> float:
-        apart = strength[:, None] - strength[None, :]
-        return float(np.sum(wins * np.logaddexp(0, -apart)))
-
-    found = minimize(loss, np.zeros(len(wins)), method="BFGS", options={"gtol": 1e-10}).x
-    return np.asarray(found - found.mean())
-
-
-@pytest.mark.parametrize("seed", range(4))
-def test_strengths_are_the_optimum(seed: int) -> None:
-    """Of four systems that have not all met, with half wins from ties."""
-    rng = np.random.default_rng(seed)
-    wins = rng.integers(1, 40, size=(4, 4)) / 2
-    np.fill_diagonal(wins, 0)
-    wins[0, 3] = wins[3, 0] = 0
-    found = strengths(wins)
-    assert found is not None
-    np.testing.assert_allclose(found, optimum(wins), atol=2e-5)
-
-
-@pytest.mark.parametrize(
-    "wins",
-    [
-        [[0, 5], [0, 0]],
-        [[0, 1, 0, 0], [1, 0, 0, 0], [0, 0, 0, 1], [0, 0, 1, 0]],
-        [[0, 1, 1], [1, 0, 1], [0, 0, 0]],
-    ],
-    ids=["never lost", "never met", "never won"],
-)
-def test_without_a_maximum_there_is_no_strength(wins: list[list[int]]) -> None:
-    assert strengths(np.asarray(wins, dtype=np.float64)) is None
-
-
 # --- intervals -------------------------------------------------------------------------------------------------------
 
 
@@ -135,17 +93,15 @@ def test_a_figure_has_an_interval_where_nine_tenths_of_the_draws_have_a_value() 
 # --- a whole report --------------------------------------------------------------------------------------------------
 
 
-def pair(id: str, systems: tuple[str, str] | None, better: int | None = None) -> Pair:
+def pair(id: str, systems: tuple[str, str]) -> Pair:
     first, second = ((f"Kim found {id}.", f"One {n} {id}.", f"Kim kept {id} {n}.") for n in (0, 1))
-    return Pair(id=id, systems=systems, given=(0,), stories=(first, second), better=better)
+    return Pair(id=id, systems=systems, given=(0,), stories=(first, second))
 
 
 PAIRS = [
     pair("a", ("SLDS", "LM")),
     pair("b", ("LM", "SLDS")),
     pair("c", ("SLDS", "LM")),
-    pair("x", None, better=1),
-    pair("y", None, better=0),
 ]
 # (pair, annotator, ratings of story 0, of story 1, better, seconds)
 ANSWERS = [
@@ -155,10 +111,6 @@ ANSWERS = [
     ("b", "bob", (2, 1), (2, 1), None, 40.0),
     ("c", "ann", (1, 1), (2, 2), 1, 50.0),
     ("c", "bob", (3, 3), (0, 0), 0, 60.0),
-    ("x", "ann", (0, 0), (3, 3), 1, 5.0),
-    ("y", "ann", (3, 3), (0, 0), 0, 5.0),
-    ("x", "bob", (2, 2), (2, 2), None, 5.0),
-    ("y", "bob", (3, 3), (0, 0), 0, 5.0),
 ]
 
 
@@ -178,7 +130,7 @@ def result(store: Store) -> Report:
 
 
 def test_the_table_counts_every_answer_once(result: Report) -> None:
-    (one,) = result.groups[0].comparisons
+    (one,) = result.comparisons
     lm, slds = one.rows
     assert (one.systems, one.pairs, one.judgements) == (("LM", "SLDS"), 3, 6)
     slds_ratings = np.asarray([3, 2, 2, 2, 3, 3, 2, 1, 1, 1, 3, 3])
@@ -192,10 +144,11 @@ def test_the_table_counts_every_answer_once(result: Report) -> None:
     assert one.ties.value == pytest.approx(100 / 6)
     assert slds.paper == {"mean": 1.89, "sd": 0.96, "best": 51.3, "ties": 13.7}
     assert (result.pairs, result.finished, result.wanted) == (3, 3, 2)
-    assert list(result.times.values()) == [22.5, 35.0, 47.5]
-    # A tie is half a win for each.
-    strength_lm, strength_slds = (one.strength.value or math.nan for one in result.groups[0].strengths)
-    assert strength_slds - strength_lm == pytest.approx(math.log(4.5 / 1.5), abs=1e-6)
+    assert result.seconds == 35.0
+    assert [(one.code, one.judgements, one.seconds) for one in result.annotators] == [
+        ("ann", 3, 30.0),
+        ("bob", 3, 40.0),
+    ]
 
 
 def test_agreement_has_sentences_and_pairs_for_units(result: Report) -> None:
@@ -204,25 +157,12 @@ def test_agreement_has_sentences_and_pairs_for_units(result: Report) -> None:
         (_, _, first, second, better, _), (_, _, first_, second_, better_, _) = (row for row in ANSWERS if row[0] == id)
         sentences += [[one, other] for one, other in zip((*first, *second), (*first_, *second_), strict=True)]
         preferences.append([9 if better is None else better, 9 if better_ is None else better_])
-    group = result.groups[0]
-    assert group.alpha_ratings.value == pytest.approx(enumerated(sentences, [0, 1, 2, 3], "ordinal"))
-    assert group.alpha_preference.value == pytest.approx(enumerated(preferences, [0, 1, 9], "nominal"))
-
-
-def test_whoever_fails_the_checks_is_left_out_of_the_second_table(store: Store, result: Report) -> None:
-    """Bob's tie passes no check: one of two is less than three quarters. Checks are in no figure."""
-    ann, bob = result.annotators
-    assert (ann.code, ann.judgements, ann.checks, ann.passed, ann.failed, ann.seconds) == ("ann", 3, 2, 2, False, 30.0)
-    assert (bob.code, bob.judgements, bob.checks, bob.passed, bob.failed, bob.seconds) == ("bob", 3, 2, 1, True, 40.0)
-    everyone, passed = result.groups
-    assert (everyone.judgements, passed.judgements, passed.annotators) == (6, 3, 1)
-    assert passed.comparisons[0].rows[1].best.value == pytest.approx(100 * 2 / 3)
-    assert passed.alpha_ratings.value is None
-    assert len(report(store, pass_share=0.5, repeats=0).groups) == 1
+    assert result.alpha_ratings.value == pytest.approx(enumerated(sentences, [0, 1, 2, 3], "ordinal"))
+    assert result.alpha_preference.value == pytest.approx(enumerated(preferences, [0, 1, 9], "nominal"))
 
 
 def test_the_error_sheets_of_the_lowest_stories_are_counted(store: Store) -> None:
-    lowest = lowest_stories(PAIRS, store.judgements()[0], system=None)
+    lowest = lowest_stories(PAIRS, store.judgements(), system=None)
     means = {("a", 1): 0.75, ("b", 0): 1.0, ("c", 1): 1.0, ("c", 0): 2.0, ("a", 0): 2.25, ("b", 1): 2.25}
     assert {(pair.id, story): mean for pair, story, mean in lowest} == means
     assert [mean for _, _, mean in lowest] == sorted(means.values())
@@ -258,7 +198,7 @@ def test_the_critic_stands_beside_people_and_changes_none_of_their_figures(
     store: Store, capsys: pytest.CaptureFixture[str]
 ) -> None:
     alone, beside = report(store, repeats=100), report(store, repeats=100, critic=("toy", critic))
-    assert (beside.groups, beside.annotators) == (alone.groups, alone.annotators)
+    assert (beside.comparisons, beside.alpha_ratings) == (alone.comparisons, alone.alpha_ratings)
     agreement = beside.machine
     assert agreement is not None
     assert (agreement.model, agreement.pairs) == ("toy", 3)
@@ -278,6 +218,5 @@ def test_the_critic_stands_beside_people_and_changes_none_of_their_figures(
     votes = [[0, 0, 0], [1, 9, 1], [1, 0, 1]]
     assert agreement.alpha_preference.value == pytest.approx(enumerated(votes, [0, 1, 9], "nominal"))
     assert "A machine beside them, counted in no figure above: the critic of toy, 3 pairs" in table(beside)
-    assert "people's preferences shared by the critic %,80.0" in as_csv(beside)
     assert main(["judge", "report", "--db", str(store.path), "--critic", "small"]) == 2
     assert "has no critic; the default model has one" in capsys.readouterr().err

@@ -44,7 +44,7 @@ def clock() -> Clock:
 
 @pytest.fixture
 def store(tmp_path: Path, clock: Clock) -> Store:
-    settings = StudySettings(annotators=2, checks=1, seed=1)
+    settings = StudySettings(annotators=2, seed=1)
     store = Store(tmp_path / "judge.db", clock=clock, lease_seconds=100.0)
     store.create_study(lay_out([pair(n) for n in range(3)], settings), settings)
     return store
@@ -89,37 +89,26 @@ def judged(client: TestClient, code: str) -> int:
 # --- annotators ------------------------------------------------------------------------------------------------------
 
 
-def test_an_annotator_learns_nothing_of_systems_pairs_and_checks(client: TestClient) -> None:
+def test_an_annotator_learns_nothing_of_systems_and_pairs(client: TestClient) -> None:
     ahead = []
     while (shown := task(client, "ann"))["task"] is not None:
         text = json.dumps(shown)
-        assert not any(word in text for word in (*SYSTEMS, "secret", "check", "better", "swap"))
+        assert not any(word in text for word in (*SYSTEMS, "secret", "better", "swap"))
         assert set(shown["task"]) == {"item", "left", "right"}
         ahead.append(shown["ahead"])
         judged(client, "ann")
-    assert ahead == [4, 3, 2, 1], "the count does not tell checks from pairs"
+    assert ahead == [3, 2, 1]
     study = shown.pop("study")
-    assert shown == {"task": None, "answered": 4, "ahead": 0, "waiting": False, "known": True, "code": "ann"}
+    assert shown == {"task": None, "answered": 3, "ahead": 0, "waiting": False, "known": True, "code": "ann"}
     assert study == task(client, "bob")["study"]
 
 
-def test_only_the_invited_are_let_in(client: TestClient, store: Store) -> None:
-    """And whoever was here before there was a list. Capitals do not count."""
-    judged(client, "Early")
-    assert task(client, "EARLY").items() >= {"code": "early", "answered": 1}.items()
-    store.invite(["Guest1", "guest2"])
-    for code in ("GUEST1", "guest2", "early"):
-        assert task(client, code)["task"] is not None
-    refused(client.post("/api/judge/tasks", json={"code": "stranger"}), 403, "code")
-    refused(client.post("/api/judge/answers", json=answer(1, "stranger")), 403, "code")
-
-
 def test_a_side_is_kept_as_the_story_that_stood_there(client: TestClient, store: Store) -> None:
-    for _ in range(4):
+    for _ in range(3):
         judged(client, "ann")
     items = {item.pair.id: item for item in store.items()}
     assert {item.swapped for item in items.values()} == {False, True}
-    for one in store.judgements()[0]:
+    for one in store.judgements():
         left = int(items[one.pair].swapped)
         assert one.ratings[left] == (1, 2, 3)
         assert one.better == left
@@ -131,11 +120,11 @@ def test_time_is_no_longer_than_since_the_pair_was_shown(client: TestClient, sto
     task(client, "ann")  # a reload does not begin the time again
     clock.now += 4
     client.post("/api/judge/answers", json=answer(item, seconds=500))
-    assert store.judgements()[0][0].seconds == 9.0
+    assert store.judgements()[0].seconds == 9.0
     item = task(client, "ann")["task"]["item"]
     clock.now += 60
     client.post("/api/judge/answers", json=answer(item, seconds=12.25))
-    assert store.judgements()[0][1].seconds == 12.25
+    assert store.judgements()[1].seconds == 12.25
 
 
 def test_a_late_answer_counts_unless_somebody_else_holds_the_place(tmp_path: Path, clock: Clock) -> None:
@@ -169,19 +158,16 @@ def test_a_wrong_answer_is_refused_and_leaves_nothing(client: TestClient, store:
         ({"choice": "both"}, 422, "choice"),
         ({"seconds": -1}, 422, "seconds"),
         ({"more": 1}, 422, "more"),
-        ({"item": item % 4 + 1}, 409, "item"),
+        ({"item": item % 3 + 1}, 409, "item"),
     ]
     for change, status, field in changes:
         refused(client.post("/api/judge/answers", json={**answer(item), **change}), status, field)
-    assert store.judgements()[1] == 0
+    assert store.judgements() == []
 
 
 # --- the curator -----------------------------------------------------------------------------------------------------
 
-CURATORS = [
-    *(("GET", f"/{name}") for name in ("progress", "study", "judgements", "judgements/1", "errors")),
-    *(("PUT", "/judgements/1"), ("PUT", "/errors"), ("POST", "/judgements"), ("DELETE", "/judgements/1")),
-]
+CURATORS = [("GET", "/errors"), ("PUT", "/errors")]
 
 
 @pytest.mark.parametrize("key", [None, b"a-guess", "ké".encode("latin-1")])
@@ -195,87 +181,15 @@ def test_every_route_is_an_annotators_or_needs_the_key(client: TestClient) -> No
     """So that whoever adds a route decides whose it is."""
     paths = client.get("/api/openapi.json").json()["paths"]
     routes = {(method.upper(), path) for path, methods in paths.items() for method in methods}
-    curators = {(method, f"/api/judge{path}".replace("/1", "/{id}")) for method, path in CURATORS}
+    curators = {(method, f"/api/judge{path}") for method, path in CURATORS}
     annotators = {("POST", f"/api/judge/{name}") for name in ("tasks", "tasks/previous", "answers")}
     assert routes == curators | annotators
 
 
-def new(**other: object) -> dict[str, object]:
-    ratings = [[1, 2, 3], [3, 2, 1]]
-    return {"pair": "secret-1", "annotator": "ann", "ratings": ratings, "better": None, "seconds": 3.0, **other}
-
-
-def test_judgements_are_created_read_replaced_and_deleted(client: TestClient, clock: Clock) -> None:
-    base = "/api/judge/judgements"
-    made = client.post(base, json=new(), headers=KEY)
-    assert made.status_code == 201
-    kept = made.json()
-    at = {"created": 1_700_000_000, "updated": 1_700_000_000}
-    assert kept == {**new(), "id": kept["id"], **at}
-    one = f"{base}/{kept['id']}"
-    assert client.get(one, headers=KEY).json() == kept
-    assert client.get(base, headers=KEY).json() == {"judgements": [kept], "total": 1}
-    clock.now += 60
-    content = {"ratings": [[0, 0, 0], [3, 3, 3]], "better": 1, "seconds": 4.5}
-    replaced = client.put(one, json=content, headers=KEY).json()
-    assert replaced == {**kept, **content, "updated": 1_700_000_060}
-    assert client.get(one, headers=KEY).json() == replaced
-    assert client.delete(one, headers=KEY).status_code == 204
-    refused(client.get(one, headers=KEY), 404, "id")
-    refused(client.put(one, json=content, headers=KEY), 404, "id")
-    refused(client.delete(one, headers=KEY), 404, "id")
-    assert client.get(base, headers=KEY).json() == {"judgements": [], "total": 0}
-
-
-def test_no_door_lets_a_pair_have_too_many_or_the_same_person_twice(client: TestClient) -> None:
-    base = "/api/judge/judgements"
-    assert client.post(base, json=new(), headers=KEY).status_code == 201
-    assert "already" in refused(client.post(base, json=new(), headers=KEY), 409, "annotator")
-    assert client.post(base, json=new(annotator="bob"), headers=KEY).status_code == 201
-    assert "2 judgements already" in refused(client.post(base, json=new(annotator="cid"), headers=KEY), 409, "pair")
-
-
-def test_judgements_are_listed_by_page_person_and_pair(client: TestClient) -> None:
-    base = "/api/judge/judgements"
-    for n, code in ((0, "ann"), (1, "ann"), (1, "bob")):
-        client.post(base, json=new(pair=f"secret-{n}", annotator=code), headers=KEY)
-
-    def ids(query: str) -> tuple[list[int], int]:
-        listed = client.get(f"{base}?{query}", headers=KEY).json()
-        return [one["id"] for one in listed["judgements"]], listed["total"]
-
-    assert ids("limit=2") == ([1, 2], 3)
-    assert ids("limit=2&offset=2") == ([3], 3)
-    assert ids(f"offset={10**30}") == ([], 3)
-    assert ids("annotator=ann") == ([1, 2], 2)
-    assert ids("pair=secret-1&annotator=bob") == ([3], 1)
-    refused(client.get(f"{base}?limit=0", headers=KEY), 422, "limit")
-    refused(client.get(f"{base}?pair=nowhere", headers=KEY), 404, "pair")
-    refused(client.get(f"{base}/{10**30}", headers=KEY), 404, "id")
-
-
-def test_the_curator_sees_how_far_the_study_and_everybody_is(client: TestClient, store: Store) -> None:
-    for code in ("ann", "bob"):
-        client.post("/api/judge/judgements", json=new(annotator=code), headers=KEY)
-    task(client, "cid")
-    assert client.get("/api/judge/study", headers=KEY).json() == {
-        "pairs": 3, "checks": 1, "annotators": 2, "seed": 1, "systems": list(SYSTEMS), "judgements": 2, "finished": 1,
-    }  # fmt: skip
-    progress = client.get("/api/judge/progress", headers=KEY).json()
-    assert [(one["code"], one["judged"], one["seconds"]) for one in progress["annotators"]] == [
-        ("ann", 1, 3.0),
-        ("bob", 1, 3.0),
-        ("cid", 0, 0.0),
-    ]
-    assert (progress["wanted"], progress["judged"]) == (6, 2)
-    assert {one["pair"]: one["people"] for one in progress["open"]} == {"secret-0": 0, "secret-2": 0}
-    assert not any(system in json.dumps(progress) for system in SYSTEMS)
-
-
-def test_the_error_sheet_is_of_the_lowest_and_hides_who_wrote_them(client: TestClient) -> None:
+def test_the_error_sheet_is_of_the_lowest_and_hides_who_wrote_them(client: TestClient, store: Store) -> None:
     base = "/api/judge/errors"
     assert client.get(base, headers=KEY).json()["stories"] == []
-    client.post("/api/judge/judgements", json=new(ratings=[[0, 0, 1], [3, 3, 3]]), headers=KEY)
+    store.add("secret-1", "ann", [[0, 0, 1], [3, 3, 3]], None, 3.0)
     sheets = client.get(base, headers=KEY).json()
     assert sheets["systems"] == list(SYSTEMS)
     low = sheets["stories"][0]
@@ -293,7 +207,6 @@ def test_the_error_sheet_is_of_the_lowest_and_hides_who_wrote_them(client: TestC
     refused(client.put(base, json={**wrong, "ungrammatical": [True]}, headers=KEY), 422, "ungrammatical")
     refused(client.put(base, json={**wrong, "story": 2}, headers=KEY), 422, "story")
     refused(client.put(base, json={**wrong, "pair": "nowhere"}, headers=KEY), 404, "pair")
-    refused(client.put(base, json={**wrong, "pair": "check-1"}, headers=KEY), 422, "pair")
 
 
 # --- pages and guard -------------------------------------------------------------------------------------------------
@@ -327,16 +240,12 @@ def test_strangers_are_kept_out(store: Store) -> None:
 
 
 def test_without_a_study_every_route_says_how_to_make_one(tmp_path: Path) -> None:
-    """As in a studio whose file holds none."""
     app = FastAPI()
-    app.include_router(router(Store(tmp_path / "empty.db")), prefix="/api/judge")
+    app.include_router(router(Store(tmp_path / "empty.db"), curator="the-key"), prefix="/api/judge")
     errors.install(app)
     client = TestClient(app)
     assert "fabula judge new" in refused(client.post("/api/judge/tasks", json={"code": "ann"}), 404)
-    refused(client.get("/api/judge/study"), 404)
-    refused(client.get("/api/judge/errors"), 404)
-    refused(client.post("/api/judge/judgements", json=new()), 404)
-    assert client.get("/api/judge/judgements").json() == {"judgements": [], "total": 0}
+    refused(client.get("/api/judge/errors", headers=KEY), 404)
 
 
 def test_one_pair_back_and_the_same_answer_again(client: TestClient, store: Store) -> None:
@@ -348,6 +257,6 @@ def test_one_pair_back_and_the_same_answer_again(client: TestClient, store: Stor
     assert (shown["item"], shown["ratings"], shown["choice"]) == (second, [[1, 2, 3], [0, 0, 1]], "left")
     changed = client.post("/api/judge/answers", json=answer(second, choice="tie", again=True))
     assert changed.json() == {"kept": True, "new": False}
-    assert [one.better for one in store.judgements()[0]][1:] == [None]
+    assert [one.better for one in store.judgements()][1:] == [None]
     refused(client.post("/api/judge/answers", json=answer(first, choice="tie", again=True)), 409, "item")
     assert client.post("/api/judge/tasks/previous", json={"code": "new"}).json() == {"task": None}

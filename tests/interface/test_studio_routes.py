@@ -66,7 +66,7 @@ def test_the_document_names_every_route_and_its_errors(client: httpx.Client) -> 
     """A summary each, an answer of a known shape, and the one error shape for everything above 400."""
     document = client.get("/api/openapi.json").json()
     paths = document["paths"]
-    told = {path for path in paths if path.startswith("/api/") and not path.startswith("/api/judge")}
+    told = {path for path in paths if path.startswith("/api/")}
     assert told == {
         *[f"/api/{name}" for name in ("health", "models", "limits", "fill", "fill/stream", "write", "tag", "score")],
         *["/api/posterior", "/api/explain", "/api/mentions"],

@@ -91,7 +91,7 @@ def own_labels(folder: Path, labels: tuple[str, ...]) -> Path:
         {"sentences": [f"Tom saw {n} dogs.", "He ran."], "tags": [labels[n % len(labels)]] * 2} for n in range(12)
     ]
     file.write_text("".join(json.dumps(story) + "\n" for story in stories))
-    prepare([file], folder / "corpus", valid=file, test=file, own_tags=True, cutoff=1, jobs=1, progress=False)
+    prepare([file], folder / "corpus", valid=file, test=file, own_tags=True, cutoff=1, progress=False)
     return folder / "corpus"
 
 
@@ -162,7 +162,7 @@ def test_a_mistake_leaves_no_empty_folder(refused: Refused, written: Path, tmp_p
     """Neither the run's nor those above it, unless they were there before."""
     file, corpus, new = tmp_path / "two.txt", tmp_path / "corpus", tmp_path / "new"
     file.write_text("Tom ran.\nTom won.\n\nMia sang.\nMia slept.\n")
-    prepare([file], corpus, cutoff=1, jobs=1, progress=False)
+    prepare([file], corpus, cutoff=1, progress=False)
     to = ["--out", new / "runs" / "one"]
     assert "no split 'valid'" in refused("train", written, "--data", corpus, *to)
     assert not new.exists()

@@ -26,7 +26,7 @@ Toml = Callable[[dict[str, Any]], str]
 def other_corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Fewer stories, so other words in another order."""
     folder = tmp_path_factory.mktemp("other") / "corpus"
-    prepare_stories(toy_splits(60, 7), folder, provenance={"toy": 60, "seed": 7}, jobs=1, progress=False)
+    prepare_stories(toy_splits(60, 7), folder, provenance={"toy": 60, "seed": 7}, progress=False)
     return folder
 
 

@@ -69,8 +69,8 @@ def test_a_studios_stories_are_there_and_can_be_saved(old: Path) -> None:
 def test_a_study_goes_on(old: Path) -> None:
     store = JudgeStore(old / "judge.db")
     found = report(store, repeats=0)
-    assert (found.pairs, found.finished, found.groups[0].judgements) == (3, 3, 6)
-    assert found.groups[0].comparisons[0].rows[1].best.value == pytest.approx(100 * 4 / 6)
+    assert (found.pairs, found.finished, found.judgements) == (3, 3, 6)
+    assert found.comparisons[0].rows[1].best.value == pytest.approx(100 * 4 / 6)
     assert {one.code.casefold() for one in found.annotators} == {"ann", "bob"}
     with pytest.raises(RefusedError, match="has its 2 judgements already"):
         store.add("p0", "cora", [[1, 1], [2, 2]], 1, 3.0)

@@ -87,7 +87,7 @@ def test_labels_come_from_the_corpus(labels: tuple[str, ...], kind: str, tmp_pat
         lines.append(json.dumps({"sentences": story.sentences, "tags": tags}))
     file = tmp_path / "own.jsonl"
     file.write_text("\n".join(lines) + "\n")
-    prepare([file], tmp_path / "corpus", valid=file, test=file, own_tags=True, cutoff=1, jobs=1, progress=False)
+    prepare([file], tmp_path / "corpus", valid=file, test=file, own_tags=True, cutoff=1, progress=False)
     corpus = Corpus.open(tmp_path / "corpus")
     assert corpus.labels == labels
     sizes = {"language": {"embedding": 8, "hidden": 8}, "dynamics": {"latent": 2}, "recognition": {"hidden": 4}}

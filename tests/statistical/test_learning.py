@@ -50,7 +50,7 @@ def learned(tmp_path_factory: pytest.TempPathFactory) -> Learned:
     folder = tmp_path_factory.mktemp("learning")
     stories = toy_stories(880, seed=5)
     splits = {"train": stories[:700], "valid": stories[700:750], "test": stories[750:]}
-    prepare_stories(splits, folder / "corpus", provenance={"toy": 880, "seed": 5}, jobs=1, progress=False)
+    prepare_stories(splits, folder / "corpus", provenance={"toy": 880, "seed": 5}, progress=False)
     corpus = Corpus.open(folder / "corpus")
     dataset = StoryDataset(corpus.split("test"), "cpu")
     recipe = recipe_from(RECIPE)

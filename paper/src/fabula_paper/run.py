@@ -116,7 +116,7 @@ def corpus_folder(data: Path | None, out: Path, *, small: bool) -> Path:
         except OSError as error:
             raise UserError(f"cannot write into {out}: {error.strerror}", field="out") from error
         provenance = {"toy": SMALL.toy, "seed": 0}
-        prepare_stories(toy_splits(SMALL.toy, 0), folder, provenance=provenance, jobs=1, progress=False)
+        prepare_stories(toy_splits(SMALL.toy, 0), folder, provenance=provenance, progress=False)
     return folder
 
 

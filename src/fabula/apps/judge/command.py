@@ -6,7 +6,6 @@ import argparse
 import json
 import secrets
 import shlex
-import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,17 +20,11 @@ if TYPE_CHECKING:
 
 ABOUT = "let people judge two stories side by side"
 EXAMPLES = """examples:
-  fabula judge new pairs.jsonl --db study.db --seed 7 --checks 4
-  fabula judge invite 12 --db study.db
+  fabula judge new pairs.jsonl --db study.db --seed 7
   fabula judge serve --db study.db
   fabula judge report --db study.db --out report
   fabula judge report --db study.db --critic
-  fabula judge export --db study.db --out turk
-  fabula judge import turk/results.csv --db study.db
 """
-CODE_LETTERS = "abcdefghjkmnpqrstuvwxyz23456789"
-"""Of invitation codes: no letter that looks like another one."""
-CODE_LENGTH = 8
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -60,33 +53,20 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     add("pairs", type=Path, metavar="PAIRS.jsonl", help="the pairs, one JSON object a line")
     add("--seed", type=int, default=0, metavar="N", help="the same seed gives the same study (0)")
     add("--annotators", type=int, default=3, metavar="N", help="different people for each pair (3)")
-    about = "attention checks to make of the pairs: a story against itself with another's middle (0)"
-    add("--checks", type=int, default=0, metavar="N", help=about)
-    add("--force", action="store_true", help="also where FILE holds a study without answers, or the studio's stories")
+    add("--force", action="store_true", help="also where FILE holds a study without answers")
 
     about = "Serve a study's pages: / for annotators, /errors for its curator."
     command("serve", run_serve, "let people judge", about)
-    about = "Make invitation codes. From then on only they are let in, and whoever has judged here already."
-    add = command("invite", run_invite, "codes for annotators", about)
-    add("number", type=int, metavar="N", help="how many codes")
 
-    about = "The paper's table with intervals, agreement, strengths, times and error counts."
+    about = "The paper's table with intervals, agreement, times and error counts."
     add = command("report", run_report, "what people said", about)
-    add("--out", type=Path, metavar="DIR", help="write report.txt, .csv, .json and .svg there too")
-    add("--format", choices=("table", "csv", "json"), default="table", help="what to print (default: table)")
+    add("--out", type=Path, metavar="DIR", help="write report.txt and report.json there too")
+    add("--format", choices=("table", "json"), default="table", help="what to print (default: table)")
     about = "resampled studies for the intervals, 0 for none (2000)"
     add("--bootstrap", type=int, default=2000, metavar="N", help=about)
     add("--seed", type=int, default=0, metavar="N", help="of the resampling (0)")
-    add("--pass-share", type=float, default=0.75, metavar="X", help="of the checks that an annotator must pass (0.75)")
     about = "show this model's critic (default's) as one more, marked, annotator with its agreement"
     add("--critic", nargs="?", const="default", metavar="MODEL", help=about)
-
-    about = "Write hits.csv, one HIT for each pair, and results.csv, the answers so far, in Mechanical Turk's form."
-    add = command("export", run_export, "a study for Mechanical Turk", about)
-    add("--out", type=Path, required=True, metavar="DIR", help="the folder to write them into")
-    about = "Add the answers of a file of results (WorkerId, Input.*, Answer.*) to the study that it was exported from."
-    add = command("import", run_import, "answers from Mechanical Turk", about)
-    add("results", type=Path, metavar="RESULTS.csv", help="a file of results")
 
 
 def _store(args: argparse.Namespace, *, create: bool = False) -> Store:
@@ -100,14 +80,12 @@ def run_new(args: argparse.Namespace) -> int:
     from fabula.apps.judge.pairs import read_pairs
     from fabula.apps.judge.study import StudySettings, lay_out
 
-    settings = StudySettings(seed=args.seed, annotators=args.annotators, checks=args.checks)
+    settings = StudySettings(seed=args.seed, annotators=args.annotators)
     items = lay_out(read_pairs(args.pairs), settings)
     store = _store(args, create=True)
     store.create_study(items, settings, force=args.force)
-    checks = sum(item.pair.is_check for item in items)
-    counts = f"{len(items) - checks} pairs and {checks} attention checks, {args.annotators} annotators a pair"
     option = f" --db {shlex.quote(str(args.db))}" if args.db else ""
-    print(f"{store.path}: {counts}; now fabula judge serve{option}")
+    print(f"{store.path}: {len(items)} pairs, {args.annotators} annotators a pair; now fabula judge serve{option}")
     return 0
 
 
@@ -120,41 +98,27 @@ def run_serve(args: argparse.Namespace) -> int:
     check(args.host, token)
     key = secrets.token_urlsafe(TOKEN_BYTES)
     app = create_app(store, curator=key, host=args.host, token=token, names=args.allow_host)
-    name = f"Fabula judge (the curator's key, asked for at /progress and /errors: {key})"
+    name = f"Fabula judge (the curator's key, asked for at /errors: {key})"
     serve(app, args.host, args.port, token, name=name)
-    return 0
-
-
-def run_invite(args: argparse.Namespace) -> int:
-    if not 1 <= args.number <= 10_000:
-        raise UserError(f"between 1 and 10,000 codes, not {args.number}", field="number")
-    codes: set[str] = set()
-    while len(codes) < args.number:
-        codes.add("".join(secrets.choice(CODE_LETTERS) for _ in range(CODE_LENGTH)))
-    _store(args).invite(sorted(codes))
-    print("\n".join(sorted(codes)))
     return 0
 
 
 def run_report(args: argparse.Namespace) -> int:
     store = _store(args)
     with needs_extra("judging"):
-        from fabula.apps.judge.report import report
-        from fabula.apps.judge.show import as_csv, svg, table
+        from fabula.apps.judge.report import report, table
 
     critic = None if args.critic is None else _critic(args.critic)
-    result = report(store, pass_share=args.pass_share, repeats=args.bootstrap, seed=args.seed, critic=critic)
-    shown = {
-        "table": table(result) + "\n",
-        "csv": as_csv(result),
-        "json": json.dumps(result.to_json(), ensure_ascii=False) + "\n",
-    }
+    result = report(store, repeats=args.bootstrap, seed=args.seed, critic=critic)
+    content = json.dumps(result.to_json(), ensure_ascii=False)
     if args.out is not None:
-        with needs_extra("judging"):
-            picture = svg(result)
-        files = {"txt": shown["table"], "csv": shown["csv"], "json": shown["json"], "svg": picture}
-        _write(args.out, {f"report.{suffix}": text for suffix, text in files.items()})
-    sys.stdout.write(shown[args.format])
+        try:
+            args.out.mkdir(parents=True, exist_ok=True)
+            (args.out / "report.txt").write_text(table(result) + "\n", encoding="utf-8")
+            (args.out / "report.json").write_text(content + "\n", encoding="utf-8")
+        except OSError as error:
+            raise UserError(f"cannot write into {args.out}: {error.strerror or error}", field="out") from error
+    print(content if args.format == "json" else table(result))
     return 0
 
 
@@ -169,33 +133,3 @@ def _critic(name: str) -> tuple[str, Callable[[Sequence[str]], Verdict]]:
         return judged.holds_together, judged.lines
 
     return model.name, verdict
-
-
-def run_export(args: argparse.Namespace) -> int:
-    store = _store(args)
-    from fabula.apps.judge import mturk
-
-    items = store.items()
-    judgements, total = store.judgements()
-    _write(args.out, {"hits.csv": mturk.hits(items), "results.csv": mturk.results(items, judgements)})
-    print(f"{args.out}: {len(items)} HITs in hits.csv, {total} answers in results.csv")
-    return 0
-
-
-def run_import(args: argparse.Namespace) -> int:
-    store = _store(args)
-    from fabula.apps.judge import mturk
-
-    judgements = mturk.read_results(args.results, store.items())
-    added = store.restore(judgements)
-    print(f"{store.path}: {added} new answers, {len(judgements) - added} that were there already")
-    return 0
-
-
-def _write(folder: Path, files: dict[str, str]) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        for name, text in files.items():
-            (folder / name).write_text(text, encoding="utf-8", newline="")
-    except OSError as error:
-        raise UserError(f"cannot write into {folder}: {error.strerror or error}", field="out") from error

@@ -104,7 +104,7 @@ def lowest_stories(
         (pair, story, fmean(ratings[pair.id, story]))
         for pair in pairs
         for story in (0, 1)
-        if pair.systems is not None and (pair.id, story) in ratings and system in (None, pair.systems[story])
+        if (pair.id, story) in ratings and system in (None, pair.systems[story])
     ]
     return sorted(rated, key=lambda story: story[2])[:number]
 

@@ -2,8 +2,7 @@
 
     {"id": "roof-1", "systems": ["SLDS", "LM"], "given": [0, 4], "stories": [["Our roof ...", ...], ["Our ...", ...]]}
 
-`given` numbers, from 0, the sentences that both systems were given. A line with `"check": {"better": 0}` is an
-attention check: a pair whose better story is obvious. It names no systems, and no figure counts it.
+`given` numbers, from 0, the sentences that both systems were given.
 """
 
 from __future__ import annotations
@@ -30,17 +29,11 @@ class Pair:
     """Two stories and the systems that wrote them."""
 
     id: str
-    systems: tuple[str, str] | None
-    """The system of each story; None for an attention check."""
+    systems: tuple[str, str]
+    """The system of each story."""
     given: tuple[int, ...]
     """The sentences, from 0, that were given and not written."""
     stories: tuple[Sentences, Sentences]
-    better: int | None = None
-    """The better story of an attention check; None for any other pair."""
-
-    @property
-    def is_check(self) -> bool:
-        return self.better is not None
 
     def written(self, story: int) -> list[int]:
         """The sentences of one of the two stories that a system wrote."""
@@ -49,25 +42,20 @@ class Pair:
 
 def systems_of(pairs: Sequence[Pair]) -> list[str]:
     """The names of all compared systems, sorted."""
-    return sorted({name for pair in pairs for name in pair.systems or ()})
+    return sorted({name for pair in pairs for name in pair.systems})
 
 
-def read_text(path: Path) -> str:
-    """The text of a UTF-8 file, with or without a byte order mark."""
+def read_pairs(path: Path) -> list[Pair]:
+    """Every pair of a UTF-8 file; the first invalid line raises `UserError` with its number."""
     try:
-        return path.read_text(encoding="utf-8-sig")
+        text = path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
         raise UserError(f"{path}: not valid UTF-8") from error
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror or error}") from error
-
-
-def read_pairs(file: str | Path) -> list[Pair]:
-    """Every pair of a file; the first invalid line raises `UserError` with its number."""
-    path = Path(file)
     pairs: list[Pair] = []
     line_of_id: dict[str, int] = {}
-    for number, line in enumerate(read_text(path).split("\n"), start=1):
+    for number, line in enumerate(text.split("\n"), start=1):
         if not line.strip():
             continue
         try:
@@ -82,7 +70,7 @@ def read_pairs(file: str | Path) -> list[Pair]:
             raise UserError(f"{path}, line {number}: {error}") from error
         line_of_id[pair.id] = number
         pairs.append(pair)
-    if all(pair.is_check for pair in pairs):
+    if not pairs:
         raise UserError(f"{path} holds no pair to judge; a line is {{'id', 'systems', 'given', 'stories'}}")
     return pairs
 
@@ -90,30 +78,19 @@ def read_pairs(file: str | Path) -> list[Pair]:
 def parse_pair(value: Any) -> Pair:
     """The pair that a JSON object describes; a ValueError says what is wrong with it."""
     _require(isinstance(value, dict), "not an object with id, systems, given and stories")
-    _check_keys(value, {"id", "systems", "given", "stories", "check"})
-    is_check = "check" in value
-    for key in ("id", "given", "stories") if is_check else ("id", "systems", "given", "stories"):
+    keys = ("id", "systems", "given", "stories")
+    for key in keys:
         _require(key in value, f"it has no {key!r}")
-    better = _better(value["check"]) if is_check else None
-    systems = _systems(value["systems"]) if "systems" in value else None  # those of a check are validated only
+    for key in value:
+        _require(key in keys, f"unknown key {key!r}; known are {', '.join(keys)}")
     stories = _stories(value["stories"])
-    return Pair(
-        id=_name(value["id"], "its id"),
-        systems=None if is_check else systems,
-        given=_given(value["given"], stories),
-        stories=stories,
-        better=better,
-    )
+    systems, given = _systems(value["systems"]), _given(value["given"], stories)
+    return Pair(id=_name(value["id"], "its id"), systems=systems, given=given, stories=stories)
 
 
 def _require(condition: bool, message: str) -> None:
     if not condition:
         raise ValueError(message)
-
-
-def _check_keys(value: dict[str, Any], allowed: set[str]) -> None:
-    if unknown := sorted(set(value) - allowed):
-        raise ValueError(f"unknown key {unknown[0]!r}; known are {', '.join(sorted(allowed))}")
 
 
 def _name(value: Any, what: str) -> str:
@@ -163,11 +140,3 @@ def _given(value: Any, stories: tuple[Sentences, Sentences]) -> tuple[int, ...]:
         _require(0 <= i < shortest, f"'given' names sentence {i}; they are numbered 0 to {shortest - 1}")
         _require(stories[0][i] == stories[1][i], f"sentence {i} is given, and yet differs between the two stories")
     return tuple(sorted(value))
-
-
-def _better(value: Any) -> int:
-    _require(isinstance(value, dict), "'check' is not an object with 'better'")
-    _check_keys(value, {"better"})
-    better = value.get("better")
-    _require(not isinstance(better, bool) and better in (0, 1), "'check' names its better story as 0 or 1")
-    return int(better)

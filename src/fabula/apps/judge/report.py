@@ -1,9 +1,8 @@
-"""The results of a study: the paper's table with intervals, agreement, strengths, times, annotators and errors."""
+"""The results of a study: the paper's table with intervals, agreement, times, annotators and errors."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -11,14 +10,9 @@ import numpy as np
 
 from fabula.apps.judge import statistics
 from fabula.apps.judge.judgement import SCALE, ErrorCounts, Judgement, count_errors
-from fabula.apps.judge.pairs import Pair
-from fabula.apps.judge.statistics import REPEATS, CriticAgreement, Figure, Floats, Strength, Verdict, ratio_figure
+from fabula.apps.judge.statistics import REPEATS, CriticAgreement, Figure, Floats, Verdict, ratio_figure
 from fabula.apps.judge.store import Store
 from fabula.errors import UserError
-
-PASS_SHARE = 0.75
-"""Of an annotator's checks: whoever guesses left or right passes 3 of 4 with probability 0.31, 6 of 8 with 0.14."""
-
 
 PAPER = {
     ("LM", "SLDS"): (
@@ -59,50 +53,33 @@ class Comparison:
 
 
 @dataclass(frozen=True)
-class Group:
-    """The figures over some of the annotators.
-
-    Krippendorff's alpha is ordinal over sentences for ratings; for preferences it is nominal over pairs, and a tie is
-    a third value.
-    """
-
-    name: str
-    annotators: int
-    judgements: int
-    comparisons: list[Comparison]
-    alpha_ratings: Figure
-    alpha_preference: Figure
-    strengths: list[Strength]
-
-
-@dataclass(frozen=True)
 class Annotator:
-    """One person's checks (`failed`: too few were passed) and median time for a pair in seconds."""
+    """One person, and their median time for a pair in seconds."""
 
     code: str
     judgements: int
-    checks: int
-    passed: int
-    failed: bool
-    seconds: float | None
+    seconds: float
 
 
 @dataclass(frozen=True)
 class Report:
     """`wanted` annotators judge each pair; `finished` pairs have all of them. `machine` is the critic.
 
-    `times` has the quartiles over judgements of the seconds for a pair.
+    Krippendorff's alpha is ordinal over sentences for ratings; for preferences it is nominal over pairs, and a tie is
+    a third value. `seconds` is the median over judgements of the time for a pair.
     """
 
     pairs: int
     wanted: int
     finished: int
-    pass_share: float
     repeats: int
     seed: int
-    groups: list[Group]
+    judgements: int
+    comparisons: list[Comparison]
+    alpha_ratings: Figure
+    alpha_preference: Figure
     annotators: list[Annotator]
-    times: dict[str, float | None]
+    seconds: float | None
     errors: list[ErrorCounts]
     paper_errors: dict[str, tuple[int, int]]
     machine: CriticAgreement | None
@@ -112,33 +89,39 @@ class Report:
 
 
 def report(
-    store: Store, *, pass_share: float = PASS_SHARE, repeats: int = REPEATS, seed: int = 0,
+    store: Store, *, repeats: int = REPEATS, seed: int = 0,
     critic: tuple[str, Callable[[Sequence[str]], Verdict]] | None = None,
 ) -> Report:  # fmt: skip
     """The report of a study as it stands; `critic` is a model's name and its verdict on a story."""
-    if not 0 <= pass_share <= 1:
-        raise UserError(f"--pass-share is between 0 and 1, not {pass_share}", field="pass_share")
     if not 0 <= repeats <= 100_000:
         raise UserError(f"--bootstrap is 0 to 100,000, not {repeats:,}", field="bootstrap")
     if seed < 0:
         raise UserError(f"--seed is 0 or more, not {seed}", field="seed")
-    wanted = store.settings().annotators
-    pairs = {item.pair.id: item.pair for item in store.items()}
-    everything, _ = store.judgements()
-    judgements = [one for one in everything if not pairs[one.pair].is_check]
-    annotators = _annotators(everything, pairs, pass_share)
-    failed = {one.code for one in annotators if one.failed}
-    groups = [_group("everyone", judgements, pairs, repeats, seed)]
-    if failed:
-        passed = [one for one in judgements if one.annotator not in failed]
-        groups.append(_group("without those who failed", passed, pairs, repeats, seed))
-    finished = sum(people >= wanted for people in Counter(one.pair for one in judgements).values())
-    errors = count_errors(list(pairs.values()), judgements, store.error_sheets())
-    machine = critic and statistics.critic_agreement(*critic, _by_pair(judgements), pairs, repeats, seed)
+    wanted, pairs = store.settings().annotators, {item.pair.id: item.pair for item in store.items()}
+    judgements = store.judgements()
+    by_pair, rng = _by_pair(judgements), np.random.default_rng(seed)
+    compared: dict[tuple[str, str], list[list[Judgement]]] = {}
+    for id, answers in by_pair.items():
+        first, second = sorted(pairs[id].systems)
+        swapped = pairs[id].systems != (first, second)
+        compared.setdefault((first, second), []).append([_swap(one) if swapped else one for one in answers])
+    ratings = [
+        statistics.value_counts([[*one.ratings[0], *one.ratings[1]] for one in answers], SCALE)
+        for answers in by_pair.values()
+    ]
+    preferences = [
+        statistics.value_counts([[2 if one.better is None else one.better] for one in answers], range(3))
+        for answers in by_pair.values()
+    ]
     return Report(
-        pairs=sum(not pair.is_check for pair in pairs.values()), wanted=wanted, finished=finished, groups=groups,
-        annotators=annotators, times=_quartiles([one.seconds for one in judgements]), errors=errors,
-        paper_errors=PAPER_ERRORS, machine=machine, pass_share=pass_share, repeats=repeats, seed=seed,
+        pairs=len(pairs), wanted=wanted, finished=sum(len(answers) >= wanted for answers in by_pair.values()),
+        repeats=repeats, seed=seed, judgements=len(judgements),
+        comparisons=[_comparison(systems, compared[systems], repeats, rng) for systems in sorted(compared)],
+        alpha_ratings=statistics.alpha_figure(ratings, "ordinal", repeats, rng),
+        alpha_preference=statistics.alpha_figure(preferences, "nominal", repeats, rng),
+        annotators=_annotators(judgements), seconds=_median(judgements),
+        errors=count_errors(list(pairs.values()), judgements, store.error_sheets()), paper_errors=PAPER_ERRORS,
+        machine=critic and statistics.critic_agreement(*critic, by_pair, pairs, repeats, seed),
     )  # fmt: skip
 
 
@@ -149,46 +132,15 @@ def _by_pair(judgements: Sequence[Judgement]) -> dict[str, list[Judgement]]:
     return by_pair
 
 
-def _annotators(judgements: Sequence[Judgement], pairs: dict[str, Pair], pass_share: float) -> list[Annotator]:
-    """A check is passed by preferring its better story; a tie does not pass it."""
-    annotators = []
-    for code in sorted({one.annotator for one in judgements}):
-        answers = [one for one in judgements if one.annotator == code]
-        checks = [one for one in answers if pairs[one.pair].is_check]
-        passed = sum(one.better == pairs[one.pair].better for one in checks)
-        failed = bool(checks) and passed < pass_share * len(checks)
-        seconds = _quartiles([one.seconds for one in answers if not pairs[one.pair].is_check])["median"]
-        annotators.append(Annotator(code, len(answers) - len(checks), len(checks), passed, failed, seconds))
-    return annotators
+def _annotators(judgements: Sequence[Judgement]) -> list[Annotator]:
+    answers: dict[str, list[Judgement]] = {}
+    for one in sorted(judgements, key=lambda one: one.annotator):
+        answers.setdefault(one.annotator, []).append(one)
+    return [Annotator(code, len(given), _median(given) or 0.0) for code, given in answers.items()]
 
 
-def _quartiles(seconds: Sequence[float]) -> dict[str, float | None]:
-    values = np.quantile(seconds, [0.25, 0.5, 0.75]).tolist() if seconds else [None] * 3
-    return dict(zip(("first_quartile", "median", "third_quartile"), values, strict=True))
-
-
-def _group(name: str, judgements: Sequence[Judgement], pairs: dict[str, Pair], repeats: int, seed: int) -> Group:
-    rng = np.random.default_rng(seed)
-    by_pair = _by_pair(judgements)
-    compared: dict[tuple[str, str], list[list[Judgement]]] = {}
-    for id, answers in by_pair.items():
-        first, second = sorted(pairs[id].systems or ())
-        swapped = pairs[id].systems != (first, second)
-        compared.setdefault((first, second), []).append([_swap(one) if swapped else one for one in answers])
-    totals = {systems: _totals(of_pairs) for systems, of_pairs in compared.items()}
-    wins = {systems: sums[:, [BEST, 3 + BEST]] + sums[:, [TIES]] / 2 for systems, sums in totals.items()}
-    units = [[[*one.ratings[0], *one.ratings[1]] for one in answers] for answers in by_pair.values()]
-    ratings = [statistics.value_counts(unit, SCALE) for unit in units]
-    preferences = [
-        statistics.value_counts([[2 if one.better is None else one.better] for one in answers], range(3))
-        for answers in by_pair.values()
-    ]
-    people = len({one.annotator for one in judgements})
-    comparisons = [_comparison(one, compared[one], totals[one], repeats, rng) for one in sorted(compared)]
-    alpha_ratings = statistics.alpha_figure(ratings, "ordinal", repeats, rng)
-    alpha_preference = statistics.alpha_figure(preferences, "nominal", repeats, rng)
-    strengths = statistics.strengths_of_systems(wins, repeats, rng)
-    return Group(name, people, len(judgements), comparisons, alpha_ratings, alpha_preference, strengths)
+def _median(judgements: Sequence[Judgement]) -> float | None:
+    return float(np.median([one.seconds for one in judgements])) if judgements else None
 
 
 def _swap(one: Judgement) -> Judgement:
@@ -215,10 +167,10 @@ def _totals(of_pairs: Sequence[Sequence[Judgement]]) -> Floats:
 def _comparison(
     systems: tuple[str, str],
     of_pairs: Sequence[Sequence[Judgement]],
-    totals: Floats,
     repeats: int,
     rng: np.random.Generator,
 ) -> Comparison:
+    totals = _totals(of_pairs)
     draws = statistics.resample(len(totals), repeats, rng)
     paper = PAPER.get((systems[0].upper(), systems[1].upper()), (None, None))
 
@@ -231,3 +183,73 @@ def _comparison(
 
     ties = ratio_figure(totals, draws, TIES, JUDGEMENTS, 100.0)
     return Comparison(systems, len(of_pairs), sum(map(len, of_pairs)), (row(0), row(1)), ties)
+
+
+def table(report: Report) -> str:
+    """The report for a person to read, with the paper's figures where the systems are the paper's."""
+    lines = [
+        f"{report.pairs} pairs, {report.wanted} annotators each; {report.finished} have them all",
+        f"[] are 95 % bootstrap intervals over pairs ({report.repeats:,} resampled studies, seed {report.seed})"
+        if report.repeats
+        else "no bootstrap intervals were asked for",
+    ]
+    lines += ["", *_figures(report)]
+    if report.machine is not None:
+        lines += ["", *_critic(report.machine)]
+    lines += ["", *_errors(report.errors, report.paper_errors)]
+    return "\n".join(lines)
+
+
+def _figures(report: Report) -> Iterator[str]:
+    if not report.judgements:
+        yield "No judgements yet."
+        return
+    yield f"{len(report.annotators)} annotators, {report.judgements} judgements of pairs"
+    width = max(8, *(len(row.system) for one in report.comparisons for row in one.rows)) + 2
+    yield f"  {'system':<{width}}{'sent. coh. (0-3)':<32}{'best story':<26}ties"
+    for one in report.comparisons:
+        yield f"  {'-' * (width + 74)}"
+        for row in one.rows:
+            coherence, best = _number(row.coherence, 2, sd=row.sd), _number(row.best, 1, " %")
+            yield f"  {row.system:<{width}}{coherence:<32}{best:<26}{_number(one.ties, 1, ' %')}"
+            if (paper := row.paper) is not None:
+                coherence, best = f"{paper['mean']:.2f} ± {paper['sd']:.2f}", f"{paper['best']:.1f} %"
+                yield f"  {'  paper':<{width}}{coherence:<32}{best:<26}{paper['ties']:.1f} %"
+        yield f"  {one.pairs} pairs, {one.judgements} judgements"
+    yield ""
+    yield f"  agreement (Krippendorff's alpha): ratings, ordinal {_number(report.alpha_ratings, 3)};"
+    yield f"    preference, nominal {_number(report.alpha_preference, 3)}"
+    yield f"  time for a pair: median {report.seconds:.0f} s"
+    for person in report.annotators:
+        yield f"    {person.code}: {person.judgements} pairs, median {person.seconds:.0f} s"
+
+
+def _critic(critic: CriticAgreement) -> Iterator[str]:
+    yield f"A machine beside them, counted in no figure above: the critic of {critic.model}, {critic.pairs} pairs"
+    yield f"  people's preferences, ties left out, that are the critic's: {_number(critic.agreement, 1, ' %')}"
+    yield f"    one person's that are another's: {_number(critic.between_people, 1, ' %')}"
+    yield f"  Krippendorff's alpha of preference with it as one more annotator: {_number(critic.alpha_preference, 3)}"
+    yield f"  correlation of its values with mean ratings: stories {_number(critic.stories, 3)},"
+    yield f"    sentences {_number(critic.sentences, 3)}"
+
+
+def _errors(errors: list[ErrorCounts], paper: dict[str, tuple[int, int]]) -> Iterator[str]:
+    if not errors:
+        yield "Error sheet (appendix B): not filled in; open /errors of fabula judge serve"
+        return
+    yield "Error sheet (appendix B) of the lowest-rated stories:"
+    text = "ending not connected {} of {}, mildly off topic {} of {}, ungrammatical {} of {} sentences"
+    for one in errors:
+        cases = (one.ending, one.stories, one.off_topic, one.stories, one.ungrammatical, one.sentences)
+        yield f"  {one.system or 'all systems'}: {text.format(*cases)}"
+    yield f"  paper: {text.format(*paper['ending'], *paper['off_topic'], *paper['ungrammatical'])}"
+
+
+def _number(figure: Figure, digits: int, unit: str = "", sd: float | None = None) -> str:
+    if figure.value is None:
+        return "none"
+    deviation = f" ± {sd:.{digits}f}" if sd is not None else ""
+    interval = ""
+    if figure.interval is not None:
+        interval = f" [{figure.interval[0]:.{digits}f}, {figure.interval[1]:.{digits}f}]"
+    return f"{figure.value:.{digits}f}{deviation}{unit}{interval}"

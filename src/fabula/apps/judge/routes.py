@@ -1,29 +1,25 @@
-"""The judge over HTTP: tasks and answers for annotators; judgements, progress and error sheets for the curator.
+"""The judge over HTTP: tasks and answers for annotators, error sheets for the curator.
 
-`fabula judge serve` and the studio mount `router(store)` at /api/judge. What an annotator is sent names no system, no
-pair and no check. The curator's routes do, so they require the curator's key where one is set.
+What an annotator is sent names no system and no pair. The curator's routes do, so they require the curator's key.
 """
 
 from __future__ import annotations
 
 import hmac
-from collections import Counter
 from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
-from dataclasses import asdict
 from pathlib import Path
-from statistics import fmean
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Depends, FastAPI, Header, Query, Request, Response
+from fastapi import APIRouter, Depends, FastAPI, Header, Query
 from pydantic import Field, JsonValue
 from starlette.responses import FileResponse
 
 from fabula import __version__
 from fabula.apps.judge import tasks
-from fabula.apps.judge.judgement import CODE, LOWEST_STORIES, MAX_SECONDS, SCALE, ErrorSheet, Judgement, SheetAnswers
+from fabula.apps.judge.judgement import CODE, LOWEST_STORIES, MAX_SECONDS, SCALE, ErrorSheet, SheetAnswers
 from fabula.apps.judge.judgement import lowest_stories as lowest
-from fabula.apps.judge.pairs import Pair, Sentences, systems_of
+from fabula.apps.judge.pairs import Sentences, systems_of
 from fabula.apps.judge.store import Store
 from fabula.apps.judge.study import Choice
 from fabula.apps.judge.tasks import PreviousItem, Task
@@ -53,53 +49,6 @@ class AnswerRequest(Answer):
     choice: Choice
     seconds: Seconds
     again: bool = Field(False, description="Whether it replaces the last answer that this annotator gave.")
-
-
-class AnnotatorAnswer(Answer):
-    code: str
-    judged: int = Field(description="Pairs, without attention checks.")
-    checks: int
-    passed: int
-    seconds: float = Field(description="The mean time of a judgement; 0 without one.")
-    last: int | None = Field(description="When the last answer came, in seconds since 1970.")
-
-
-class OpenPair(Answer):
-    pair: str
-    people: int
-
-
-class ProgressAnswer(Answer):
-    wanted: int = Field(description="Judgements in all, without attention checks.")
-    judged: int
-    open: list[OpenPair] = Field(description="Pairs that still want people.")
-    annotators: list[AnnotatorAnswer]
-
-
-class StudyAnswer(Answer):
-    pairs: int
-    checks: int
-    annotators: int = Field(description="People for each pair.")
-    seed: int
-    systems: list[str]
-    judgements: int
-    finished: int = Field(description="Pairs that have all their people.")
-
-
-class JudgementContent(Answer):
-    ratings: Ratings = Field(description="By story of the pair: a rating of every sentence but the first.")
-    better: Literal[0, 1] | None = Field(description="The better story of the pair, null for a tie.")
-    seconds: Seconds = 0.0
-
-
-class JudgementRequest(JudgementContent):
-    pair: str = Field(max_length=80)
-    annotator: Code
-
-
-class JudgementList(Answer):
-    judgements: list[Judgement]
-    total: int
 
 
 class LowStory(Answer):
@@ -135,9 +84,8 @@ def create_app(
     app.include_router(router(store, curator=curator), prefix="/api/judge")
 
     @app.api_route("/errors", methods=["GET", "HEAD"], include_in_schema=False)
-    @app.api_route("/progress", methods=["GET", "HEAD"], include_in_schema=False)
-    async def curator_page(request: Request) -> FileResponse:
-        return FileResponse(PAGE / f"{request.url.path[1:]}.html", media_type="text/html", headers=static.CACHE)
+    async def curator_page() -> FileResponse:
+        return FileResponse(PAGE / "errors.html", media_type="text/html", headers=static.CACHE)
 
     static.mount(app, PAGE)
     errors.install(app)
@@ -145,18 +93,16 @@ def create_app(
     return app
 
 
-def router(store: Store, *, curator: str | None = None) -> APIRouter:
-    """Every route of the judge; with `curator`, the curator's routes require that key in X-Fabula-Curator."""
+def router(store: Store, *, curator: str) -> APIRouter:
+    """Every route of the judge; the curator's routes require the key `curator` in X-Fabula-Curator."""
 
     def require_key(x_fabula_curator: Annotated[str, Header()] = "") -> None:
-        if curator is not None and not hmac.compare_digest(x_fabula_curator.encode(), curator.encode()):
-            raise RefusedError(403, "this is the curator's: open the curator's address that the server printed")
+        if not hmac.compare_digest(x_fabula_curator.encode(), curator.encode()):
+            raise RefusedError(403, "this is the curator's: give the key that the server printed")
 
     routes = APIRouter(tags=["judge"], responses=responses(400, 401, 403, 404, 409, 413, 422, 503))
-    guarded = APIRouter(dependencies=[Depends(require_key)] if curator is not None else [])
+    guarded = APIRouter(dependencies=[Depends(require_key)])
     _add_annotator_routes(routes, store)
-    _add_progress_routes(guarded, store)
-    _add_judgement_routes(guarded, store)
     _add_error_routes(guarded, store)
     routes.include_router(guarded)
     return routes
@@ -180,76 +126,6 @@ def _add_annotator_routes(routes: APIRouter, store: Store) -> None:
         return {"task": tasks.previous_item(store, request.code)}
 
 
-def _add_progress_routes(routes: APIRouter, store: Store) -> None:
-    def counted() -> tuple[dict[str, Pair], dict[str, int], list[Judgement], int]:
-        """All pairs, the number of judgements of each that is no check, the judgements, and how many a pair wants."""
-        pairs, judgements = {item.pair.id: item.pair for item in store.items()}, store.judgements()[0]
-        people = Counter(one.pair for one in judgements)
-        return (
-            pairs,
-            {id: people[id] for id in pairs if not pairs[id].is_check},
-            judgements,
-            store.settings().annotators,
-        )
-
-    @routes.get("/study", response_model=StudyAnswer)
-    def study() -> dict[str, Any]:
-        """How far the study is."""
-        pairs, people, judgements, wanted = counted()
-        finished = sum(number >= wanted for number in people.values())
-        counts = {"pairs": len(people), "checks": len(pairs) - len(people), "judgements": len(judgements)}
-        systems = systems_of(list(pairs.values()))
-        return {**asdict(store.settings()), **counts, "systems": systems, "finished": finished}
-
-    @routes.get("/progress", response_model=ProgressAnswer)
-    def progress() -> dict[str, Any]:
-        """Who has judged how much, and which pairs still want people."""
-        pairs, people, judgements, wanted = counted()
-        annotators = []
-        for code in store.annotators():
-            answers = [one for one in judgements if one.annotator == code]
-            passed = [one.better == pairs[one.pair].better for one in answers if pairs[one.pair].is_check]
-            counts = {"judged": len(answers) - len(passed), "checks": len(passed), "passed": sum(passed)}
-            seconds = fmean(one.seconds for one in answers) if answers else 0.0
-            last = max((one.updated for one in answers), default=None)
-            annotators.append({"code": code, **counts, "seconds": seconds, "last": last})
-        open_pairs = [{"pair": id, "people": number} for id, number in people.items() if number < wanted]
-        total = {"wanted": len(people) * wanted, "judged": sum(people.values())}
-        return {**total, "open": open_pairs, "annotators": annotators}
-
-
-def _add_judgement_routes(routes: APIRouter, store: Store) -> None:
-    @routes.get("/judgements")
-    def list_judgements(
-        annotator: Annotated[str | None, Query(max_length=64)] = None,
-        pair: Annotated[str | None, Query(max_length=80)] = None,
-        limit: Annotated[int, Query(ge=1, le=1000)] = 100,
-        offset: Annotated[int, Query(ge=0)] = 0,
-    ) -> JudgementList:
-        """Judgements in the order they came."""
-        judgements, total = store.judgements(annotator=annotator, pair=pair, limit=limit, offset=offset)
-        return JudgementList(judgements=judgements, total=total)
-
-    @routes.post("/judgements", status_code=201)
-    def create_judgement(request: JudgementRequest) -> Judgement:
-        """Keep a judgement that comes from elsewhere."""
-        return store.add(request.pair, request.annotator, request.ratings, request.better, request.seconds)
-
-    @routes.get("/judgements/{id}")
-    def get_judgement(id: int) -> Judgement:
-        return store.judgement(id)
-
-    @routes.put("/judgements/{id}")
-    def replace_judgement(id: int, request: JudgementContent) -> Judgement:
-        """Put other content in the place of a judgement's; pair and annotator stay."""
-        return store.replace(id, request.ratings, request.better, request.seconds)
-
-    @routes.delete("/judgements/{id}", status_code=204)
-    def delete_judgement(id: int) -> Response:
-        store.remove(id)
-        return Response(status_code=204)
-
-
 def _add_error_routes(routes: APIRouter, store: Store) -> None:
     @routes.get("/errors", response_model=LowList)
     def list_lowest_stories(
@@ -260,7 +136,7 @@ def _add_error_routes(routes: APIRouter, store: Store) -> None:
         pairs = [item.pair for item in store.items()]
         sheets = {(sheet.pair, sheet.story): sheet for sheet in store.error_sheets()}
         stories = []
-        for pair, story, mean in lowest(pairs, store.judgements()[0], system=system, number=number):
+        for pair, story, mean in lowest(pairs, store.judgements(), system=system, number=number):
             content = {"sentences": pair.stories[story], "written": pair.written(story)}
             sheet = sheets.get((pair.id, story))
             stories.append({"pair": pair.id, "story": story, "mean": mean, **content, "sheet": sheet})

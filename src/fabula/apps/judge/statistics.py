@@ -1,20 +1,17 @@
-"""Bootstrap intervals, Krippendorff's alpha, Bradley–Terry strengths, and how a critic agrees with people.
+"""Bootstrap intervals, Krippendorff's alpha, and how a critic agrees with people.
 
 Ratings of one story are not independent: they share its text. So pairs are resampled, never single answers.
 """
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-import choix
 import krippendorff
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.sparse.csgraph import connected_components
 
 from fabula.apps.judge.judgement import Judgement
 from fabula.apps.judge.pairs import Pair
@@ -85,60 +82,6 @@ def alpha_figure(counts: Sequence[Counts], level: Level, repeats: int, rng: np.r
     everything = np.concatenate(counts)
     drawn = [alpha(np.repeat(everything, times[pair], axis=0), level) for times in resample(len(counts), repeats, rng)]
     return _figure(value, np.asarray(drawn, dtype=np.float64))
-
-
-def strengths(wins: Floats) -> Floats | None:
-    """Bradley–Terry strengths with mean 0: the log odds that i is preferred to j is strength i minus strength j.
-
-    `wins[i, j]` says how often i was preferred to j; a tie is half a win for each. None where the likelihood has no
-    maximum: unless each system beat each other one directly or through others, some strength is infinite.
-    """
-    if connected_components(wins > 0, directed=True, connection="strong")[0] != 1:
-        return None
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        try:
-            log_odds = choix.ilsr_pairwise_dense(wins, max_iter=10_000)
-        except (RuntimeError, ValueError):
-            return None
-    return np.asarray(log_odds - log_odds.mean(), dtype=np.float64)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Strength:
-    """A system's Bradley–Terry strength among all systems of the study."""
-
-    system: str
-    strength: Figure
-
-
-def strengths_of_systems(
-    wins: Mapping[tuple[str, str], Floats], repeats: int, rng: np.random.Generator
-) -> list[Strength]:
-    """The strength of every system; `wins` has, for each comparison, a row (wins of either) for each pair.
-
-    Pairs are resampled within their comparison.
-    """
-    names = sorted({name for systems in wins for name in systems})
-
-    def fit(sums: Mapping[tuple[str, str], Floats]) -> Floats | None:
-        matrix = np.zeros((len(names), len(names)))
-        for systems, counts in sums.items():
-            i, j = (names.index(name) for name in systems)
-            matrix[i, j], matrix[j, i] = counts
-        return strengths(matrix)
-
-    values = fit({systems: rows.sum(axis=0) for systems, rows in wins.items()}) if names else None
-    if values is None:
-        return [Strength(system=name, strength=Figure(value=None)) for name in names]
-    sums = {systems: resample(len(rows), repeats, rng) @ rows for systems, rows in wins.items()}
-    drawn = np.full((repeats, len(names)), np.nan)
-    for draw in range(repeats):
-        fitted = fit({systems: rows[draw] for systems, rows in sums.items()})
-        if fitted is not None:
-            drawn[draw] = fitted
-    figures = [_figure(float(value), drawn[:, i]) for i, value in enumerate(values)]
-    return [Strength(system=name, strength=figure) for name, figure in zip(names, figures, strict=True)]
 
 
 @dataclass(frozen=True, kw_only=True)

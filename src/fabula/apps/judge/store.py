@@ -1,7 +1,6 @@
 """A study and its answers in one SQLite file.
 
 Every write is one transaction, on disk when the call returns: an acknowledged answer survives a crash.
-The tables are called judge_…, so that a study can share the studio's file.
 """
 
 from __future__ import annotations
@@ -26,8 +25,6 @@ from fabula.errors import UserError
 FORMAT = 1
 LEASE_SECONDS = 1800.0
 """How long a pair is reserved for the annotator who was shown it last."""
-MAX_INTEGER = 2**63 - 1
-"""The largest integer of SQLite."""
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS judge_study (
@@ -37,8 +34,6 @@ CREATE TABLE IF NOT EXISTS judge_study (
 CREATE TABLE IF NOT EXISTS judge_items (
     number INTEGER PRIMARY KEY, pair TEXT NOT NULL UNIQUE, content TEXT NOT NULL, swapped INTEGER NOT NULL
 );
-CREATE TABLE IF NOT EXISTS judge_invited (code TEXT PRIMARY KEY, created INTEGER NOT NULL);
-CREATE TABLE IF NOT EXISTS judge_annotators (code TEXT PRIMARY KEY, created INTEGER NOT NULL);
 CREATE TABLE IF NOT EXISTS judge_leases (
     code TEXT PRIMARY KEY, number INTEGER NOT NULL REFERENCES judge_items (number), begun REAL NOT NULL,
     ends REAL NOT NULL
@@ -89,7 +84,7 @@ class Store:
     def create_study(self, items: Sequence[Item], settings: StudySettings, *, force: bool = False) -> None:
         """Begin a study in this file; one with answers is never overwritten.
 
-        `force` replaces a study without answers, and begins one beside the studio's stories.
+        `force` replaces a study without answers.
         """
         with self.write() as db:
             if answers := self.count("judge_judgements"):
@@ -98,10 +93,11 @@ class Store:
             if not force and self.count("judge_study"):
                 message = f"{self.path} holds a study already: name another file with --db, or replace it with --force"
                 raise RefusedError(409, message, field="db")
-            if not force and self.count("sqlite_master WHERE name = 'story'"):
-                message = f"{self.path} belongs to fabula studio: name another file with --db"
-                raise RefusedError(409, f"{message}, or keep both in it with --force", field="db")
-            for table in ("errors", "leases", "invited", "annotators", "items", "study"):
+            if self.count("sqlite_master WHERE name = 'story'"):
+                raise RefusedError(
+                    409, f"{self.path} belongs to fabula studio: name another file with --db", field="db"
+                )
+            for table in ("errors", "leases", "items", "study"):
                 db.execute(f"DELETE FROM judge_{table}")
             study = (secrets.token_hex(8), FORMAT, json.dumps(asdict(settings)), int(self.clock()))
             db.execute("INSERT INTO judge_study VALUES (1, ?, ?, ?, ?)", study)
@@ -120,19 +116,23 @@ class Store:
             raise RefusedError(404, f"{message}, or make one with fabula judge new")
         if row["format"] != FORMAT:
             raise UserError(f"{self.path} was written by another version of Fabula (format {row['format']})")
-        return row["id"], StudySettings(**json.loads(row["settings"]))
+        settings = json.loads(row["settings"])
+        return row["id"], StudySettings(seed=settings["seed"], annotators=settings["annotators"])
 
     def items(self) -> list[Item]:
         """The study's items in their order."""
         with self.read() as db:
             study, _ = self.study()
             if self._items is None or self._items[0] != study:  # read once for each study
+                if self.count("judge_items WHERE json_extract(content, '$.systems') IS NULL"):
+                    message = "has attention checks, which this version does not have: finish it with version 0.2"
+                    raise UserError(f"the study in {self.path} {message}")
                 rows = db.execute("SELECT number, content, swapped FROM judge_items ORDER BY number").fetchall()
                 items = [Item(number=n, pair=PAIR.validate_json(text), swapped=bool(turn)) for n, text, turn in rows]
                 self._items = (study, items)
             return self._items[1]
 
-    def _item_of(self, pair: str) -> Item:
+    def item_of(self, pair: str) -> Item:
         with self.read() as db:
             items = self.items()
             row = db.execute("SELECT number FROM judge_items WHERE pair = ?", (pair,)).fetchone()
@@ -140,39 +140,12 @@ class Store:
             raise RefusedError(404, f"the study has no pair {pair[:80]!r}", field="pair")
         return items[int(row["number"]) - 1]
 
-    def annotators(self) -> list[str]:
-        """The codes of all annotators, in the order they came."""
-        with self.read() as db:
-            return [row["code"] for row in db.execute("SELECT code FROM judge_annotators ORDER BY created, code")]
-
-    def invite(self, codes: Sequence[str]) -> None:
-        """Admit these codes, and from now on no others but those who are here already."""
-        with self.write() as db:
-            self.study()
-            rows = [(check_code(code).lower(), int(self.clock())) for code in codes]
-            db.executemany("INSERT OR IGNORE INTO judge_invited VALUES (?, ?)", rows)
-
     # --- judgements --------------------------------------------------------------------------------------------------
 
-    def judgements(
-        self, *, annotator: str | None = None, pair: str | None = None, limit: int = -1, offset: int = 0
-    ) -> tuple[list[Judgement], int]:
-        """Judgements by id, and how many there are in all."""
-        where = "WHERE (:code IS NULL OR code = :code) AND (:pair IS NULL OR pair = :pair)"
-        values = {"code": annotator, "pair": pair, "limit": limit, "offset": min(offset, MAX_INTEGER)}
+    def judgements(self) -> list[Judgement]:
+        """Judgements in the order they came."""
         with self.read() as db:
-            if pair is not None:
-                self._item_of(pair)
-            (total,) = db.execute(f"SELECT count(*) FROM ({JUDGEMENTS} {where})", values).fetchone()
-            rows = db.execute(f"{JUDGEMENTS} {where} ORDER BY id LIMIT :limit OFFSET :offset", values)
-            return [_judgement(row) for row in rows], total
-
-    def judgement(self, id: int) -> Judgement:
-        with self.read() as db:
-            row = db.execute(f"{JUDGEMENTS} WHERE id = ?", (id if abs(id) <= MAX_INTEGER else 0,)).fetchone()
-        if row is None:
-            raise RefusedError(404, f"there is no judgement {id}", field="id")
-        return _judgement(row)
+            return [_judgement(row) for row in db.execute(f"{JUDGEMENTS} ORDER BY id")]
 
     def judgement_of(self, pair: str, code: str) -> Judgement | None:
         """What this annotator said about the pair."""
@@ -180,62 +153,37 @@ class Store:
             row = db.execute(f"{JUDGEMENTS} WHERE pair = ? AND code = ?", (pair, code)).fetchone()
         return None if row is None else _judgement(row)
 
-    def add(
-        self, pair: str, code: str, ratings: Sequence[Sequence[int]], better: int | None, seconds: float
-    ) -> Judgement:
+    def last_judgement(self, code: str) -> Judgement | None:
+        """What this annotator said last."""
+        with self.read() as db:
+            row = db.execute(f"{JUDGEMENTS} WHERE code = ? ORDER BY id DESC LIMIT 1", (code,)).fetchone()
+        return None if row is None else _judgement(row)
+
+    def add(self, pair: str, code: str, ratings: Sequence[Sequence[int]], better: int | None, seconds: float) -> None:
         """Keep a judgement of now, by story of the pair, unless the pair has all its annotators or this one's."""
-        check_code(code)
-        with self.write():
-            valid, now = check_ratings(self._item_of(pair).pair, ratings), int(self.clock())
-            return self._insert(Judgement(0, pair, code, valid, better, check_seconds(seconds), now, now))
-
-    def replace(self, id: int, ratings: Sequence[Sequence[int]], better: int | None, seconds: float) -> Judgement:
         with self.write() as db:
-            valid = check_ratings(self._item_of(self.judgement(id).pair).pair, ratings)
-            values = (json.dumps(valid), better, check_seconds(seconds), int(self.clock()), id)
-            query = "UPDATE judge_judgements SET ratings = ?, better = ?, seconds = ?, updated = ? WHERE id = ?"
-            db.execute(query, values)
-            return self.judgement(id)
-
-    def remove(self, id: int) -> None:
-        with self.write() as db:
-            self.judgement(id)
-            db.execute("DELETE FROM judge_judgements WHERE id = ?", (id,))
-
-    def restore(self, judgements: Sequence[Judgement]) -> int:
-        """Keep judgements of an exported study with their times, all or none; returns how many were new."""
-        added = 0
-        with self.write():
-            for one in judgements:
-                previous = self.judgement_of(one.pair, one.annotator)
-                if previous is None:
-                    self._insert(one)
-                    added += 1
-                elif (previous.ratings, previous.better) != (one.ratings, one.better):
-                    raise RefusedError(409, f"{one.annotator} has judged pair {one.pair!r} already, and otherwise")
-        return added
-
-    def _insert(self, one: Judgement) -> Judgement:
-        item, wanted, code = self._item_of(one.pair), self.settings().annotators, one.annotator
-        if self.judgement_of(one.pair, code) is not None:
-            raise RefusedError(409, f"{code} has judged pair {one.pair!r} already", field="annotator")
-        if not item.pair.is_check and self.count("judge_judgements WHERE number = ?", item.number) >= wanted:
-            raise RefusedError(409, f"pair {one.pair!r} has its {wanted} judgements already", field="pair")
-        row = (item.number, code, json.dumps(one.ratings), one.better, one.seconds, one.created, one.updated)
-        with self.write() as db:
-            db.execute("INSERT OR IGNORE INTO judge_annotators VALUES (?, ?)", (code, one.created))
+            item, wanted, now = self.item_of(pair), self.settings().annotators, int(self.clock())
+            if self.judgement_of(pair, code) is not None:
+                raise RefusedError(409, f"{code} has judged pair {pair!r} already", field="annotator")
+            if self.count("judge_judgements WHERE number = ?", item.number) >= wanted:
+                raise RefusedError(409, f"pair {pair!r} has its {wanted} judgements already", field="pair")
+            valid = json.dumps(check_ratings(item.pair, ratings))
+            row = (item.number, check_code(code), valid, better, check_seconds(seconds), now, now)
             db.execute("DELETE FROM judge_leases WHERE code = ? AND number = ?", (code, item.number))
-            id = db.execute("INSERT INTO judge_judgements VALUES (NULL, ?, ?, ?, ?, ?, ?, ?)", row).lastrowid
-            return self.judgement(id or 0)
+            db.execute("INSERT INTO judge_judgements VALUES (NULL, ?, ?, ?, ?, ?, ?, ?)", row)
+
+    def replace(self, id: int, ratings: Sequence[Sequence[int]], better: int | None) -> None:
+        """Put another answer, which has been checked, in the place of one."""
+        with self.write() as db:
+            values = (json.dumps(ratings), better, int(self.clock()), id)
+            db.execute("UPDATE judge_judgements SET ratings = ?, better = ?, updated = ? WHERE id = ?", values)
 
     # --- the error sheet ---------------------------------------------------------------------------------------------
 
     def keep_errors(self, sheet: ErrorSheet) -> None:
         """Keep a curator's answers about one story, replacing earlier ones."""
         with self.write() as db:
-            item = self._item_of(sheet.pair)
-            if item.pair.is_check:
-                raise UserError("an attention check has no error sheet", field="pair")
+            item = self.item_of(sheet.pair)
             written, given = len(item.pair.written(sheet.story)), len(sheet.ungrammatical)
             if given != written:
                 raise UserError(f"{given} answers for {written} written sentences", field="ungrammatical")

@@ -32,7 +32,7 @@ class Task:
     answered: Annotated[int, Field(description="What this annotator has judged so far.")]
     ahead: Annotated[int, Field(description="Pairs that they may still get, this one among them.")]
     waiting: Annotated[bool, Field(description="Nothing to do just now, but a pair may come free.")]
-    known: Annotated[bool, Field(description="Whether the code had been here before.")]
+    known: Annotated[bool, Field(description="Whether the code has judged here before.")]
     study: Annotated[str, Field(description="The study's own name, for what a browser keeps of it.")]
     code: Annotated[str, Field(description="The code as the study has it: without capitals.")]
 
@@ -50,12 +50,9 @@ def next_task(store: Store, code: str) -> Task:
 
     The item is reserved for them for a while, so that two people do not both take a pair's last place.
     """
-    check_code(code)
-    now = store.clock()
+    code, now = check_code(code).lower(), store.clock()
     with store.write() as db:
         (study, settings), items = store.study(), store.items()
-        code = _admit(store, code)
-        known = store.count("judge_annotators WHERE code = ?", code) > 0
         answered = {number for (number,) in db.execute("SELECT number FROM judge_judgements WHERE code = ?", (code,))}
         by_number = "SELECT number, count(*) FROM {} WHERE code != ? GROUP BY number"
         judged = dict(db.execute(by_number.format("judge_judgements"), (code,)).fetchall())
@@ -63,21 +60,17 @@ def next_task(store: Store, code: str) -> Task:
         held = dict(db.execute(by_number.format(leases), (code,)).fetchall())
         taken = {number: judged.get(number, 0) + held.get(number, 0) for number in {*judged, *held}}
         unanswered = [item for item in items if item.number not in answered]
-        pairs = [item for item in unanswered if not item.pair.is_check]
-        ahead = sum(taken.get(item.number, 0) < settings.annotators for item in pairs)
-        if ahead:  # checks count as pairs do: otherwise the count would give them away
-            ahead += len(unanswered) - len(pairs)
-        waiting = any(judged.get(item.number, 0) < settings.annotators for item in pairs)
+        ahead = sum(taken.get(item.number, 0) < settings.annotators for item in unanswered)
+        waiting = any(judged.get(item.number, 0) < settings.annotators for item in unanswered)
         lease = db.execute("SELECT * FROM judge_leases WHERE code = ?", (code,)).fetchone()
         item, begun = (None, now) if lease is None else (items[lease["number"] - 1], lease["begun"])
-        if item is None or (not item.pair.is_check and taken.get(item.number, 0) >= settings.annotators):
+        if item is None or taken.get(item.number, 0) >= settings.annotators:
             item, begun = next_item(items, settings, code, answered, taken), now
         if item is not None:
             lease = (code, item.number, begun, now + store.lease_seconds)
             db.execute("INSERT OR REPLACE INTO judge_leases VALUES (?, ?, ?, ?)", lease)
-            db.execute("INSERT OR IGNORE INTO judge_annotators VALUES (?, ?)", (code, int(now)))
     task = None if item is None else ShownItem(item.number, *item.sides())
-    return Task(task, len(answered), ahead, item is None and waiting, known, study, code)
+    return Task(task, len(answered), ahead, item is None and waiting, bool(answered), study, code)
 
 
 def answer(
@@ -89,10 +82,9 @@ def answer(
     The same answer sent again is kept once. With `again`, another answer to the pair that this annotator judged last
     replaces it. The time is at most the time since the item was shown.
     """
-    check_code(code)
-    now = store.clock()
+    code, now = check_code(code).lower(), store.clock()
     with store.write() as db:
-        items, code = store.items(), _admit(store, code)
+        items = store.items()
         if not 1 <= number <= len(items):
             raise RefusedError(404, f"the study has no item {number}", field="item")
         item = items[number - 1]
@@ -100,14 +92,14 @@ def answer(
         previous = store.judgement_of(item.pair.id, code)
         if previous is not None:
             if (previous.ratings, previous.better) != (ratings, better):
-                if not again or _last_id(store, code) != previous.id:
+                if not again or store.last_judgement(code) != previous:
                     raise RefusedError(409, "you have judged this pair already, and otherwise", field="item")
-                store.replace(previous.id, ratings, better, previous.seconds)
+                store.replace(previous.id, ratings, better)
             return False
         lease = db.execute("SELECT * FROM judge_leases WHERE code = ? AND number = ?", (code, number)).fetchone()
         if lease is None:
             raise RefusedError(409, "this pair was not given to you: fetch the next one", field="item")
-        if lease["ends"] <= now and not item.pair.is_check:
+        if lease["ends"] <= now:
             # The reservation has expired: whoever holds the pair now takes precedence.
             held = store.count("judge_leases WHERE number = ? AND code != ? AND ends > ?", number, code, now)
             judged = store.count("judge_judgements WHERE number = ?", number)
@@ -121,33 +113,9 @@ def answer(
 
 def previous_item(store: Store, code: str) -> PreviousItem | None:
     """What this annotator judged last; None where they have judged nothing."""
-    check_code(code)
-    with store.read():
-        last = _last_id(store, _admit(store, code))
-        if not last:
-            return None
-        judgement = store.judgement(last)
-        (item,) = (item for item in store.items() if item.pair.id == judgement.pair)
-        ratings = judgement.ratings[::-1] if item.swapped else judgement.ratings
-        return PreviousItem(item.number, *item.sides(), ratings, item.choice(judgement.better))
-
-
-def _last_id(store: Store, code: str) -> int:
-    """The id of this annotator's last judgement; 0 where they have judged nothing."""
-    with store.read() as db:
-        return int(db.execute("SELECT max(id) FROM judge_judgements WHERE code = ?", (code,)).fetchone()[0] or 0)
-
-
-def _admit(store: Store, code: str) -> str:
-    """The code as the study has it, in lower case, or a refusal where it is not invited.
-
-    Whoever was here before the list, or before capitals stopped counting, keeps their code.
-    """
-    query = "SELECT code FROM judge_annotators WHERE lower(code) = lower(?) ORDER BY code = ? DESC, code"
-    with store.read() as db:
-        if row := db.execute(query, (code, code)).fetchone():
-            return str(row["code"])
-    if store.count("judge_invited") and not store.count("judge_invited WHERE code = ?", code.lower()):
-        message = "this code is not on the list of this study: look at your invitation again"
-        raise RefusedError(403, message, field="code")
-    return code.lower()
+    judgement = store.last_judgement(check_code(code).lower())
+    if judgement is None:
+        return None
+    item = store.item_of(judgement.pair)
+    ratings = judgement.ratings[::-1] if item.swapped else judgement.ratings
+    return PreviousItem(item.number, *item.sides(), ratings, item.choice(judgement.better))

@@ -1,4 +1,4 @@
-"""The application of the studio: a model's server with a page, and a file of stories and judgements."""
+"""The application of the studio: a model's server with a page, and a file of stories."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ from pathlib import Path
 from fastapi import FastAPI
 from fastapi.responses import JSONResponse
 
-from fabula.apps.judge import routes as judging
-from fabula.apps.judge.store import Store as JudgeStore
 from fabula.apps.serve.app import create_server
 from fabula.apps.serve.settings import CANDIDATES, CHARACTERS, SAMPLES, SENTENCES, WORDS, ServerSettings
 from fabula.apps.studio import stories
@@ -31,9 +29,8 @@ class StudioSettings(ServerSettings):
 def create_app(settings: StudioSettings) -> FastAPI:
     """The application of a studio. Its model is loaded and its file open when this returns: mistakes come before."""
     app = create_server(settings, "Fabula studio", "Write and fill in short stories along an emotional arc.")
-    store, judgements = Store(settings.db), JudgeStore(settings.db)  # last: a mistake leaves no new file behind
+    store = Store(settings.db)  # last: a mistake leaves no new file behind
     app.state.resources.callback(store.close)
-    app.state.resources.callback(judgements.close)
     refusals = errors.responses(401, 403)
 
     @app.get("/api/models", tags=["studio"], summary="The models", response_model=Models, responses=refusals)
@@ -49,6 +46,5 @@ def create_app(settings: StudioSettings) -> FastAPI:
         )  # fmt: skip
 
     app.include_router(stories.router(store))
-    app.include_router(judging.router(judgements), prefix="/api/judge")
     static.mount(app, PAGE)
     return app
