@@ -153,13 +153,6 @@ def test_a_body_beyond_the_limit_is_refused(url: str) -> None:
     assert httpx.post(f"{url}/echo", content=iter([exact[:5], exact[5:]]), headers=head).status_code == 200
 
 
-def test_a_sender_that_dawdles_is_told_so(serving: Serving, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(guard, "BODY_SECONDS", 0.1)
-    with serving(small_app(tmp_path / "page")) as url, socket.create_connection(("127.0.0.1", int(url[17:]))) as line:
-        line.sendall(b"POST /echo HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\n{")
-        assert b" 408 " in line.recv(100)
-
-
 @pytest.mark.parametrize("path", ["/", "/page/main.js", "/nowhere", "/fault"])
 def test_every_answer_is_dressed(url: str, path: str) -> None:
     answer = httpx.get(url + path)

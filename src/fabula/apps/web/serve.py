@@ -17,13 +17,13 @@ from urllib.parse import quote
 import uvicorn
 from fastapi import FastAPI
 
-from fabula.apps.web.connections import BACKLOG, Connections, limit_logs, protocol, raise_file_limit
 from fabula.apps.web.guard import is_loopback
 from fabula.errors import UserError
 
 TOKEN_VARIABLE = "FABULA_TOKEN"
 TOKEN_BYTES = 24  # the size of a generated token: 192 bits
 GRACE_SECONDS = 2  # how long an open stream may delay the end of the server
+CONNECTIONS = 512  # open connections and requests, at most; a further one is answered with 503
 
 
 def check(host: str, token: str | None) -> None:
@@ -123,10 +123,8 @@ def serve(
     listening = bind(host, port)
     config = uvicorn.Config(
         app, log_level="warning", access_log=False, server_header=False, proxy_headers=False, ws="none",
-        timeout_graceful_shutdown=GRACE_SECONDS, http=protocol(Connections()), backlog=BACKLOG,
+        timeout_graceful_shutdown=GRACE_SECONDS, limit_concurrency=CONNECTIONS,
     )  # fmt: skip
-    raise_file_limit()
-    limit_logs()
     server = AnnouncingServer(config)
     at = address(listening, host, token)
     server.line, server.page = f"{name}: {at}   (Ctrl-C stops it)", at if show else ""
