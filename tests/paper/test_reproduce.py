@@ -93,19 +93,6 @@ def test_records_and_page_of_a_slice(toy: Path, done: Path, capsys: pytest.Captu
 
 
 @pytest.mark.system
-def test_a_deadline_leaves_the_rest_for_later(toy: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["reproduce", "--small", "--device", "cpu", "--data", str(toy), "--out", str(tmp_path), "--json", "--only"]
-    assert main([*words, "train/lm,write/lm", "--deadline", "0.000001"]) == 0
-    outcome = json.loads(capsys.readouterr().out)
-    assert (outcome["done"], set(outcome["waiting"])) == ([], {"train/lm", "write/lm"})
-    # A training that ends early is taken as it is; the record and every figure say so.
-    assert main([*words, "train/lm,report", "--train-until", "0.000001"]) == 0
-    record = Records(tmp_path).read("train/lm") or {}
-    assert (record["stopped"], record["epochs"]) == ("time", 1)
-    assert "| LM (cut after 1 of 3 epochs) |" in (tmp_path / "report.md").read_text(encoding="utf-8")
-
-
-@pytest.mark.system
 def test_a_change_for_one_system_is_that_systems_alone(toy: Path, tmp_path: Path) -> None:
     words = ["reproduce", *FAST, "--data", str(toy), "--out", str(tmp_path), "--only", "train/lm,train/s2s"]
     assert main([*words, "--set", "s2s:train.epochs=2"]) == 0
@@ -127,8 +114,6 @@ def test_a_change_for_one_system_is_that_systems_alone(toy: Path, tmp_path: Path
         (["--small", "--model", "slds=nowhere"], "not a checkpoint"),
         (["--small", "--recipes", "nowhere"], "it has no paper/slds.toml"),
         (["--small", "--cloze", "nowhere.npz"], "does not exist"),
-        (["--small", "--jobs", "0"], "--jobs must be"),
-        (["--small", "--deadline", "-1"], "--deadline must be above 0"),
         (["--small", "--out", "file/r"], "cannot write into"),
     ],
 )
@@ -221,17 +206,9 @@ def test_killed_and_resumed_leaves_the_same_bytes(toy: Path, tmp_path: Path) -> 
 
 
 @pytest.mark.system
-def test_several_processes_write_what_one_writes(toy: Path, tmp_path: Path) -> None:
-    only = ("--only", "train/lm,train/s2s,write/lm,write/s2s")
-    for jobs in ("1", "2"):
-        subprocess.run(command(toy, tmp_path / jobs, *only, "--jobs", jobs), check=True, capture_output=True)
-    assert compared(tmp_path / "1") == compared(tmp_path / "2")
-
-
-@pytest.mark.system
 def test_all_of_it_at_toy_size(tmp_path: Path) -> None:
     """Every stage, score and table: before the human evaluation only the slack of S2S's bound is not run."""
-    words = [sys.executable, "-m", "fabula", "reproduce", "--small", "--device", "cpu", "--jobs", "2"]
+    words = [sys.executable, "-m", "fabula", "reproduce", "--small", "--device", "cpu"]
     ended = subprocess.run([*words, "--out", str(tmp_path)], check=False, capture_output=True, text=True)
     assert ended.returncode == 0, ended.stdout[-2000:] + ended.stderr[-2000:]
     markdown = (tmp_path / "report.md").read_text(encoding="utf-8")

@@ -25,13 +25,9 @@ from fabula_paper.plan import BY_NAME, FULL, SENTENCES, Scale, System, Unit
 from fabula_paper.records import Records
 
 
-class OutOfTimeError(Exception):
-    """The deadline has passed; a later call resumes."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """One call of `fabula reproduce`; it travels to worker processes."""
+    """One call of `fabula reproduce`."""
 
     data: Path
     out: Path
@@ -44,19 +40,8 @@ class Job:
     """Settings changed in every recipe that is trained, or, as `system:key`, in one system's; recorded."""
     cloze: Path | None = None
     seed: int = 0
-    deadline: float | None = None
-    """By `time.time`: after it no unit begins, and a training stops at the end of its epoch, to be resumed."""
-    train_until: float | None = None
-    """By `time.time`: a training ends at its next epoch and counts as finished."""
     memory_gib: float = 2.0
     """Memory for the scores of a sampler; several samplers share a card."""
-
-    def out_of_time(self) -> bool:
-        return self.deadline is not None and time.time() >= self.deadline
-
-    def check_time(self) -> None:
-        if self.out_of_time():
-            raise OutOfTimeError
 
 
 class Bench:

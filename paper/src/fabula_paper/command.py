@@ -8,14 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from fabula.cli import options
-from fabula.errors import UserError
 
 ABOUT = "every table of the paper side by side with ours"
 EXAMPLES = """examples:
   fabula reproduce --small --out report                   all of it on a toy corpus, in minutes, on a CPU
-  fabula reproduce --data prepared/roc --out report --device cuda --jobs 5
+  fabula reproduce --data prepared/roc --out report --device cuda
   fabula reproduce --data prepared/roc --out report --only lm,score,report
-  fabula reproduce --data prepared/roc --out report --only train/slds --set train.batch=512 --deadline 540
+  fabula reproduce --data prepared/roc --out report --only train/slds --set train.batch=512
 """
 
 
@@ -25,7 +24,8 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         help=ABOUT,
         description="Train the paper's systems, fill in, write, measure and score, and write REPORT/index.html and "
         "report.md: each figure of the paper beside ours. Every piece has its own record below REPORT; what is done is "
-        "skipped, so the command can be stopped and called again; records of several machines can be copied together.",
+        "skipped, so the command can be stopped and called again; several calls with "
+        "different --only may run at a time, and records of several machines can be copied together.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -36,9 +36,6 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     add("--only", default="", metavar="WHAT,…", help="stages, systems or stage/system; default: all")
     add("--small", action="store_true", help="all of it at toy size, in minutes on a CPU")
     options.add_device(parser, "auto")
-    add("--jobs", type=int, default=1, metavar="N", help="processes at once (default: 1)")
-    add("--deadline", type=float, metavar="S", help="begin nothing after so many seconds")
-    add("--train-until", type=float, metavar="S", help="end every training after so many seconds")
     add("--model", **repeated, metavar="NAME=RUN", help="a system's checkpoint that is there already")
     add("--set", **repeated, metavar="KEY=VALUE", help="change a setting of all recipes, or SYSTEM:KEY=VALUE")
     add("--cloze", type=Path, metavar="FILE", help="Story Cloze: its CSV, or the same encoded (.npz)")
@@ -51,7 +48,6 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 
 def run(args: argparse.Namespace) -> int:
-    check_ranges(args)
     if args.pack:
         from fabula_paper.report import pack
 
@@ -71,14 +67,6 @@ def run(args: argparse.Namespace) -> int:
         for name, reason in outcome.failed.items():
             print(f"failed: {name}: {reason}")
     return 1 if outcome.failed else 0
-
-
-def check_ranges(args: argparse.Namespace) -> None:
-    for option, seconds in (("--deadline", args.deadline), ("--train-until", args.train_until)):
-        if seconds is not None and not 0 < seconds < 1e9:
-            raise UserError(f"{option} must be above 0, not {seconds}", field=option[2:].replace("-", "_"))
-    if not 1 <= args.jobs <= 64:
-        raise UserError(f"--jobs must be between 1 and 64, not {args.jobs}", field="jobs")
 
 
 def check_report(folder: Path, *, as_json: bool) -> int:

@@ -6,7 +6,6 @@ import math
 import time
 from collections import defaultdict
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import torch
@@ -46,10 +45,6 @@ BLIND_RUNS = 4
 """Runs of the left-to-right anchor; their mean has a smaller error."""
 
 
-class EnoughError(Exception):
-    """The time for training is over; the best epoch so far is the system."""
-
-
 def train_system(bench: Bench, unit: Unit) -> None:
     """Train a system by its recipe, resuming where an earlier call stopped; a given checkpoint is only noted."""
     system, job, began = BY_NAME[unit.system], bench.job, time.perf_counter()
@@ -57,17 +52,8 @@ def train_system(bench: Bench, unit: Unit) -> None:
     if system.name not in job.models:
         folder.mkdir(parents=True, exist_ok=True)
         recipe, stopped = bench.recipe(system), "epochs"
-
-        def report(entry: dict[str, Any]) -> None:
-            if job.train_until is not None and time.time() >= job.train_until:
-                raise EnoughError
-            job.check_time()
-
-        try:
-            resume = (folder / "resume" / "state.json").exists()
-            train(recipe, bench.corpus, folder, device=str(bench.device), resume=resume, bar=False, report=report)
-        except EnoughError:
-            stopped = "time"
+        resume = (folder / "resume" / "state.json").exists()
+        train(recipe, bench.corpus, folder, device=str(bench.device), resume=resume, bar=False)
     checkpoint = bench.checkpoint(system)
     entries = read_log(folder)
     if stopped == "epochs" and entries and entries[-1]["epoch"] < checkpoint.recipe["train"]["epochs"]:

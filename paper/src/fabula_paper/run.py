@@ -1,4 +1,8 @@
-"""One call of `fabula reproduce`: run the units, score the texts, write the report."""
+"""One call of `fabula reproduce`: run the units that are not done yet, score the texts, write the report.
+
+A record is written whole or not at all and training resumes at its last epoch, so a call may be killed at any time, and
+several calls with different `--only` may share one folder.
+"""
 
 from __future__ import annotations
 
@@ -6,19 +10,66 @@ import argparse
 import importlib.util
 import time
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+import torch
 
 from fabula import api
 from fabula.device import pick_device
 from fabula.errors import UserError
 from fabula.models.io import read_config
+from fabula_paper import measuring, writing
 from fabula_paper.bench import Bench, Job
-from fabula_paper.plan import BY_NAME, FULL, SMALL, narrowed, systems_for, units_of
-from fabula_paper.schedule import Outcome, Say, run_units
+from fabula_paper.plan import BY_NAME, FULL, SMALL, Unit, narrowed, systems_for, units_of
 from fabula_paper.scoring import SCORES, Scorer
 from fabula_paper.stories import EnglishStories, export_pairs
+
+Say = Callable[[str], None]
+STAGES: dict[str, Callable[[Bench, Unit], None]] = {
+    "train": measuring.train_system, "likelihood": measuring.measure_system,
+    "sample": writing.sample, "write": writing.write_stories,
+    "lookahead": measuring.look_ahead, "cloze": measuring.choose_endings,
+}  # fmt: skip
+
+
+@dataclass
+class Outcome:
+    """What became of the units, by their names."""
+
+    done: list[str] = field(default_factory=list)
+    skipped: list[str] = field(default_factory=list)
+    """Done by an earlier call."""
+    waiting: list[str] = field(default_factory=list)
+    """Not begun: a unit that they need is missing."""
+    failed: dict[str, str] = field(default_factory=dict)
+    """Scores that a scorer refused."""
+
+
+def run_units(bench: Bench, units: list[Unit], say: Say) -> Outcome:
+    """Do everything that is not done yet and can be done, by priority."""
+    outcome, done = Outcome(), bench.records.done
+    outcome.skipped = [unit.name for unit in units if done(unit.name)]
+    waiting = [unit for unit in units if unit.name not in set(outcome.skipped)]
+    while unit := next((unit for unit in waiting if all(done(name) for name in unit.needs)), None):
+        waiting.remove(unit)
+        if done(unit.name):  # by another call, meanwhile
+            outcome.skipped.append(unit.name)
+            continue
+        began = time.perf_counter()
+        if unit.stage != "train" and unit.system in BY_NAME:
+            bench.checkpoint(BY_NAME[unit.system])
+        if bench.device.type == "cuda":
+            # Sampling may use TF32 products; a measurement may not.
+            sampling = unit.stage in ("sample", "write")
+            torch.set_float32_matmul_precision("high" if sampling else "highest")
+        STAGES[unit.stage](bench, unit)
+        outcome.done.append(unit.name)
+        say(f"{unit.name}  {time.perf_counter() - began:.1f} s")
+    outcome.waiting = [unit.name for unit in waiting]
+    return outcome
 
 
 def reproduce(args: argparse.Namespace, say: Say = print) -> Outcome:
@@ -32,13 +83,13 @@ def reproduce(args: argparse.Namespace, say: Say = print) -> Outcome:
     unit_words = words - {"score", "report", *SCORES}
     outcome = Outcome()
     if not words or unit_words:
-        outcome = run_units(job, narrowed(units, unit_words), jobs=args.jobs, say=say)
+        outcome = run_units(bench, narrowed(units, unit_words), say)
     if words & set(SCORES) or ((not words or "score" in words) and has_scorers()):
-        scored = Scorer(bench, raw=args.raw, say=say).run(sorted(words))
-        outcome.done += scored.done
-        outcome.skipped += scored.skipped
-        outcome.waiting += scored.waiting
-        outcome.failed |= scored.failed
+        scorer = Scorer(bench, raw=args.raw, say=say)
+        scorer.run(sorted(words))
+        outcome.done += scorer.done
+        outcome.skipped += scorer.skipped
+        outcome.failed |= scorer.failed
     if not words or "report" in words:
         from fabula_paper.report import write_pages
 
@@ -51,7 +102,7 @@ def reproduce(args: argparse.Namespace, say: Say = print) -> Outcome:
 
 def job_of(args: argparse.Namespace) -> Job:
     """The job that the options describe."""
-    now, scale, device = time.time(), SMALL if args.small else FULL, pick_device(args.device)
+    scale, device = SMALL if args.small else FULL, pick_device(args.device)
     models = {name: Path(folder) for name, folder in pairs(args.model, "--model").items()}
     for folder in models.values():
         read_config(folder)  # a folder that is no checkpoint is an error at once
@@ -69,8 +120,6 @@ def job_of(args: argparse.Namespace) -> Job:
         models=models if args.small else {"default": api.find("small"), **models},
         changes=changes,
         cloze=cloze_file(args.cloze, data, args.out),
-        deadline=None if args.deadline is None else now + args.deadline,
-        train_until=None if args.train_until is None else now + args.train_until,
         memory_gib=12.0 if device.type == "cuda" else 1.0,
     )
 

@@ -18,10 +18,9 @@ import numpy as np
 
 from fabula.errors import UserError
 from fabula.metrics.record import rounded
-from fabula_paper.bench import Bench, OutOfTimeError
+from fabula_paper.bench import Bench
 from fabula_paper.plan import BY_NAME, HUMAN, MIDDLE, SETTINGS, TABLE_SETTINGS, protocol
 from fabula_paper.records import rounded_list
-from fabula_paper.schedule import Outcome, Say
 from fabula_paper.stories import EnglishStories, english, given_in
 
 METEOR_PAIRS = 6000
@@ -31,37 +30,35 @@ METEOR_PAIRS = 6000
 class Scorer:
     """Scores the texts of one report folder."""
 
-    def __init__(self, bench: Bench, *, raw: Path | None = None, say: Say = print) -> None:
+    def __init__(self, bench: Bench, *, raw: Path | None = None, say: Callable[[str], None] = print) -> None:
         self.bench, self.job, self.records = bench, bench.job, bench.records
         self.stories, self.say = EnglishStories(bench, raw), say
         self.small = self.job.scale.name == "small"
+        self.done: list[str] = []
+        self.skipped: list[str] = []
+        self.failed: dict[str, str] = {}
         self._meteor: dict[str, Any] = {}
         self._human_features: Any = None
 
-    def run(self, only: Sequence[str] = ()) -> Outcome:
+    def run(self, only: Sequence[str] = ()) -> None:
         """Make every score that is not there yet; a scorer that is not installed leaves its cells `not run`."""
-        outcome, systems = Outcome(), set(only) & set(BY_NAME)
+        systems = set(only) & set(BY_NAME)
         for kind, score in SCORES.items():
             if set(only) & set(SCORES) and kind not in only:
                 continue
             try:
                 self.names = [n for n in self.candidates(kind) if not systems or n.split(".")[0] in systems]
-                outcome.skipped += [f"{kind}/{n}" for n in self.names if self.records.done(f"{kind}/{n}")]
+                self.skipped += [f"{kind}/{n}" for n in self.names if self.records.done(f"{kind}/{n}")]
                 self.names = [n for n in self.names if not self.records.done(f"{kind}/{n}")]
                 for name in self.names:
-                    self.job.check_time()
                     began = time.perf_counter()
                     record = score(self, name)
                     seconds = round(time.perf_counter() - began, 2)
                     self.records.write(f"{kind}/{name}", {**self.common(kind, name), **record, "seconds": seconds})
-                    outcome.done.append(f"{kind}/{name}")
+                    self.done.append(f"{kind}/{name}")
                     self.say(f"{kind}/{name}  {seconds:.1f} s")
-            except OutOfTimeError:
-                outcome.waiting.append(kind)
-                break
             except UserError as error:
-                outcome.failed[kind] = str(error)
-        return outcome
+                self.failed[kind] = str(error)
 
     def common(self, kind: str, name: str) -> dict[str, Any]:
         system, _, detail = name.partition(".")
