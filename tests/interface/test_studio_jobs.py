@@ -105,15 +105,15 @@ def test_beyond_the_queue_comes_429_and_everybody_else_the_right_answer(
 @pytest.mark.parametrize("path", ["fill", "fill/stream"])
 def test_who_leaves_ends_the_job(studio: str, monkeypatch: pytest.MonkeyPatch, path: str) -> None:
     """A fill without an end, in the real sampler: it stops in the middle of a round, and the next is served."""
-    begun, fill_together = threading.Event(), StoryModel.fill_together
+    begun, fill_iter = threading.Event(), StoryModel.fill_iter
 
-    def endless(self: StoryModel, calls: Any, at_once: bool) -> Iterator[Any]:
+    def endless(self: StoryModel, **call: Any) -> Iterator[Any]:
         while True:
-            for _ in fill_together(self, calls):
+            for _ in fill_iter(self, **call):
                 begun.set()
         yield
 
-    monkeypatch.setattr(StoryModel, "fill_together", endless)
+    monkeypatch.setattr(StoryModel, "fill_iter", endless)
     leave_in_the_middle(studio, path, {"sentences": STORY, "samples": 50}, lambda: begun.wait(SECONDS))
     assert begun.is_set()
     until(lambda: counts(studio) == (0, 0))
@@ -122,14 +122,14 @@ def test_who_leaves_ends_the_job(studio: str, monkeypatch: pytest.MonkeyPatch, p
 
 def test_candidates_come_before_the_end(studio: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first answer is with the client while the sampler is still at work on the second."""
-    gate, fill_together = Gate(), StoryModel.fill_together
+    gate, fill_iter = Gate(), StoryModel.fill_iter
 
-    def held(self: StoryModel, calls: Any, at_once: bool) -> Iterator[Any]:
-        for fillings in fill_together(self, calls):
-            yield fillings
+    def held(self: StoryModel, **call: Any) -> Iterator[Any]:
+        for filling in fill_iter(self, **call):
+            yield filling
             gate.wait()
 
-    monkeypatch.setattr(StoryModel, "fill_together", held)
+    monkeypatch.setattr(StoryModel, "fill_iter", held)
     body = {"sentences": STORY, "samples": 10}
     with httpx.stream("POST", f"{studio}/api/fill/stream", json=body, timeout=SECONDS) as answer:
         named = (line.removeprefix("event: ") for line in answer.iter_lines() if line.startswith("event: "))
@@ -145,7 +145,7 @@ def test_a_fault_in_a_job_is_told_and_the_worker_goes_on(studio: str, monkeypatc
     def broken(*_: Any, **__: Any) -> None:
         raise ZeroDivisionError("a secret of the source")
 
-    for name in ("score", "fill_together"):
+    for name in ("score", "fill_iter"):
         monkeypatch.setattr(StoryModel, name, broken)
     answer = post(studio, "score", {"sentences": TOLD})
     assert (answer.status_code, answer.json()["error"]["status"]) == (500, 500)
@@ -240,78 +240,3 @@ def test_who_waits_is_told_how_many_are_ahead(studio: str, gate: Gate) -> None:
             gate.opened.set()
             assert "event: done" in list(lines)
         assert busy.result().status_code == 200
-
-
-def test_fills_that_wait_together_are_one_batch_and_each_has_its_own_answer(
-    studio: str, gate: Gate, monkeypatch: pytest.MonkeyPatch, random_models: Path
-) -> None:
-    """Six alike in one call, another number of samples in a call of its own, a mistake told to its sender alone."""
-    sizes: list[int] = []
-    fill_together = StoryModel.fill_together
-
-    def counted(self: StoryModel, calls: Any, at_once: bool) -> Iterator[Any]:
-        sizes.append(len(calls))
-        return fill_together(self, calls, at_once)
-
-    monkeypatch.setattr(StoryModel, "fill_together", counted)
-    narrator = fabula.load(random_models / "default")
-    asked: list[dict[str, Any]] = [{"sentences": STORY, "seed": n, "samples": 4} for n in range(5)]
-    asked += [{"sentences": [None, *TOLD], "seed": 5, "samples": 4}, {"sentences": STORY, "samples": 3}]
-    wrong = {"sentences": STORY, "samples": 4, "arc": ["furious", None, None]}
-    with ThreadPoolExecutor(9) as clients:
-        busy = clients.submit(post, studio, "tag", {"sentences": TOLD})
-        assert gate.begun.acquire(timeout=SECONDS)
-        waiting = [clients.submit(post, studio, "fill", body) for body in [*asked, wrong]]
-        until(lambda: counts(studio)[1] == 8)
-        gate.opened.set()
-        answers = [one.result() for one in waiting]
-        assert busy.result().status_code == 200
-    assert [answer.status_code for answer in answers] == [200] * 7 + [422]
-    assert "furious" in answers[-1].json()["error"]["message"]
-    assert sorted(sizes) == [1, 7]
-    for body, answer in zip(asked, answers, strict=False):
-        alone = json.loads(json.dumps(narrator.fill(**body).to_json()))
-        told = [[s["text"] for s in one["sentences"]] for one in answer.json()["candidates"]]
-        assert told == [[s["text"] for s in one["sentences"]] for one in alone["candidates"]]
-        assert answer.json()["seed"] == alone["seed"]
-
-
-def test_a_batch_goes_on_for_those_who_stay_and_ends_when_all_have_left() -> None:
-    gate, told = Gate(), []
-
-    def work(calls: Any) -> Iterator[list[Any]]:
-        told.append(sorted(calls))
-        yield [10 * call for call in calls]
-        gate.wait()
-        yield [100 * call for call in calls]
-
-    def asks(call: int, rows: int = 30) -> jobs.BatchedWork:
-        return jobs.BatchedWork("kind", rows, call, work)
-
-    async def main() -> None:
-        pool, hold = jobs.WorkerPool(workers=1, queue=8), Gate()
-
-        def holding() -> Iterator[int]:
-            hold.wait()
-            yield 0
-
-        first = pool.submit(holding)
-        assert await asyncio.to_thread(hold.begun.acquire, timeout=SECONDS)
-        party = [pool.submit(asks(n)) for n in range(4)]  # three of thirty rows fit; the fourth has a turn of its own
-        hold.opened.set()
-        assert await asyncio.wait_for(first.last(), SECONDS) == 0
-        assert await asyncio.to_thread(gate.begun.acquire, timeout=SECONDS)
-        party[0].close()
-        party[1].close()
-        gate.opened.set()
-        assert [await asyncio.wait_for(job.last(), SECONDS) for job in party[2:]] == [200, 300]
-        assert told == [[0, 1, 2], [3]]
-        gate.opened.clear()
-        last = pool.submit(asks(5))
-        assert await asyncio.to_thread(gate.begun.acquire, timeout=SECONDS)  # of the fourth
-        assert await asyncio.to_thread(gate.begun.acquire, timeout=SECONDS)
-        last.close()
-        await asyncio.to_thread(until, lambda: pool.counts["running"] == 0)
-        await asyncio.to_thread(pool.close, SECONDS)
-
-    run_alone(main())

@@ -1,12 +1,9 @@
-"""The queue of the model's work: fair turns, batches of similar jobs, and an end when the client leaves.
+"""The queue of the model's work: fair turns, and an end when the client leaves.
 
 A job is an iterator that runs in a thread; its answers come back to the event loop one by one. As many jobs run at a
 time as there are workers. A running job calls `check` at its operations on tensors. There it ends when its client has
 left or its time is used up, and there it gives its turn to a waiting job that has used much less time. So a short job
 never waits for the end of a long one. Waiting counts a little, so that a long job is not forgotten.
-
-Waiting jobs of the same kind (`BatchedWork`) run as one batch of at most ROWS rows. The first of them leads the batch;
-each member has its own answers, its own errors, and may leave alone. Free workers share the members between them.
 """
 
 from __future__ import annotations
@@ -15,10 +12,10 @@ import asyncio
 import math
 import threading
 import time
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import Any
 
 from torch.overrides import TorchFunctionMode
 
@@ -29,14 +26,7 @@ SHORT_SECONDS = 3.0
 """A job that has used less time than this is not preempted: time-slicing short jobs delays all of them."""
 LEVELS_PER_WAITING_SECOND = 0.02
 """Priority levels gained per second of waiting. A minute outweighs one doubling of the used time."""
-ROWS = 100
-"""Stories in a batch, at most. With the small model ten fills of ten rows cost 3.8 times one, and twenty 6.6; a
-row of the narrator costs the same from 40 rows on, and its cache of 100 rows takes about 300 MiB."""
 OPERATIONS_PER_CHECK = 16  # operations on tensors between two checks: a check costs more than a small operation
-GATHER_SECONDS, GATHER_SHARE, GATHER_AT_MOST = 0.01, 0.03, 0.4
-"""A batch starts when no job of its kind has arrived for GATHER_SECONDS and for GATHER_SHARE of the mean batch time.
-Clients of the previous batch send their next requests almost together. GATHER_AT_MOST, a share too, limits the wait."""
-
 _thread = threading.local()  # `_thread.job` is the job that this thread runs.
 
 
@@ -76,32 +66,13 @@ def uninterrupted() -> Iterator[None]:
         job.uninterrupted -= 1
 
 
-class BatchedWork(NamedTuple):
-    """Work that can be done together with other work of its kind."""
-
-    kind: Hashable
-    """Jobs of equal kind form a batch; None: this job runs alone."""
-    rows: int
-    """The rows of the batch that this job takes."""
-    call: Any
-    """The arguments of this job."""
-    run: Callable[[Sequence[Any]], Iterator[Sequence[Any]]]
-    """Rounds of answers to a list of calls, one for each call; an exception as an answer ends that job alone."""
-
-
 class Job:
     """One piece of work and its answers. Whoever submits it closes it."""
 
-    def __init__(self, pool: WorkerPool, work: Callable[[], Iterator[Any]] | BatchedWork) -> None:
-        if not isinstance(work, BatchedWork):
-            single = work
-            work = BatchedWork(None, 0, None, lambda _: ([answer] for answer in single()))
+    def __init__(self, pool: WorkerPool, work: Callable[[], Iterator[Any]]) -> None:
         self.pool, self.work = pool, work
-        self.members: list[Job] = [self]
-        """The jobs of the batch that it leads, itself first."""
-        self.leader: Job = self
         self.client_left = threading.Event()
-        self.started = self.gathering = False
+        self.started = False
         self.checks = 0  # calls of `check` so far: progress between two answers is estimated from them
         self.used_seconds, self.waiting_since, self.turn_since = 0.0, time.monotonic(), 0.0
         self.cpu_start, self.next_slice, self.uninterrupted = 0.0, SLICE_SECONDS, 0
@@ -109,19 +80,13 @@ class Job:
         self._answers: asyncio.Queue[tuple[str, Any]] = asyncio.Queue()
 
     def run(self) -> None:
-        """Run in a worker thread: send each member its answers, then the end or the error to members still active."""
+        """Run in a worker thread: send the answers, then the end or the error."""
         _thread.job, self.cpu_start = self, time.thread_time()
-        active = dict.fromkeys(self.members)
         last: tuple[str, Any] = ("end", None)
         try:
             with Interruptible():
-                for answers in self.work.run([job.work.call for job in self.members]):
-                    for job, answer in zip(self.members, answers, strict=True):
-                        failed = isinstance(answer, Exception)
-                        if job in active:
-                            job.send("error" if failed else "answer", answer)
-                        if failed:
-                            active.pop(job, None)
+                for answer in self.work():
+                    self.send("answer", answer)
                     check()
         except ClientLeftError:
             pass
@@ -129,20 +94,14 @@ class Job:
             last = ("error", error)
         finally:
             _thread.job = None
-        for job in active:
-            job.send(*last)
-
-    @property
-    def all_clients_left(self) -> bool:
-        """Whether the clients of all members have left."""
-        return all(job.client_left.is_set() for job in self.members)
+        self.send(*last)
 
     def level(self, now: float | None = None) -> float:
-        """0 below SHORT_SECONDS of time used by each member, one more for each doubling.
+        """0 below SHORT_SECONDS of used time, one more for each doubling.
 
         With `now` the running turn counts too. Jobs of one level do not interrupt each other.
         """
-        seconds = (self.used_seconds + (0.0 if now is None else now - self.turn_since)) / len(self.members)
+        seconds = self.used_seconds + (0.0 if now is None else now - self.turn_since)
         return float(math.floor(math.log2(seconds / SHORT_SECONDS)) + 1) if seconds >= SHORT_SECONDS else 0.0
 
     def priority(self, now: float) -> float:
@@ -151,10 +110,10 @@ class Job:
 
     def check(self) -> None:
         self.checks += 1
-        if self.all_clients_left:
+        if self.client_left.is_set():
             raise ClientLeftError
         # By the thread's own clock: a job is not stopped because the machine is busy.
-        if (time.thread_time() - self.cpu_start) / len(self.members) > self.pool.limit:
+        if time.thread_time() - self.cpu_start > self.pool.limit:
             message = f"this took more than {self.pool.limit:.0f} seconds of computing: ask for fewer lines or samples"
             raise RefusedError(503, message)
         turn_seconds = time.monotonic() - self.turn_since
@@ -202,7 +161,7 @@ class WorkerPool:
         self._threads: set[threading.Thread] = set()
         self._changed = threading.Condition()
         self._closed = False
-        self._job_seconds, self._batch_seconds = 1.0, 0.0  # running means
+        self._job_seconds = 1.0  # a running mean
 
     @property
     def counts(self) -> dict[str, int]:
@@ -215,7 +174,7 @@ class WorkerPool:
             order = self._by_priority(self.waiting)
             return order.index(job) + len(self._running) if job in order else 0
 
-    def submit(self, work: Callable[[], Iterator[Any]] | BatchedWork) -> Job:
+    def submit(self, work: Callable[[], Iterator[Any]]) -> Job:
         """Queue a new job. If the queue is full, raise `RefusedError` with a Retry-After header."""
         job = Job(self, work)
         with self._changed:
@@ -242,13 +201,12 @@ class WorkerPool:
         with self._changed:
             level = job.level(time.monotonic())
             # Waiting time counts only for free workers: a long job that has waited must not preempt a short one.
-            # A job does not yield to one of its own kind either: time-slicing equal jobs delays all of them.
-            if all(other.level() >= level for other in self.waiting if not _same_kind(job, other)):
+            if all(other.level() >= level for other in self.waiting):
                 return
             self._end_turn(job)
             self.waiting.append(job)
             self._give_turns()
-            while job not in self._running and not job.all_clients_left:
+            while job not in self._running and not job.client_left.is_set():
                 self._changed.wait()
             if job in self.waiting:
                 self.waiting.remove(job)
@@ -259,8 +217,7 @@ class WorkerPool:
         with self._changed:
             self._closed = True
             for job in (*self.waiting, *self._running):
-                for member in job.members:
-                    member.client_left.set()
+                job.client_left.set()
             for job in [job for job in self.waiting if not job.started]:
                 self.waiting.remove(job)
                 job.send("end", None)
@@ -286,63 +243,21 @@ class WorkerPool:
             self._running.add(job)
             job.turn_since, job.next_slice = time.monotonic(), SLICE_SECONDS
             if not job.started:
-                job.started, job.gathering = True, job.work.kind is not None
+                job.started = True
                 thread = threading.Thread(target=self._work, args=(job,), name="fabula-job", daemon=True)
                 self._threads.add(thread)
                 thread.start()
         self._changed.notify_all()
 
-    def _batch_is_complete(self, leader: Job, since: float) -> bool:
-        now = time.monotonic()
-        similar = [job for job in self.waiting if _same_kind(job, leader)]
-        quiet = now - max([since, *(job.waiting_since for job in similar)])
-        return (
-            quiet >= max(GATHER_SECONDS, GATHER_SHARE * self._batch_seconds)
-            or now - since >= max(10 * GATHER_SECONDS, GATHER_AT_MOST * self._batch_seconds)
-            or sum(job.work.rows for job in similar) >= self.workers * ROWS
-            or leader.all_clients_left
-        )
-
-    def _gather(self, leader: Job) -> None:
-        """Take the waiting jobs of the leader's kind into its batch, as far as there is room.
-
-        The other workers have their share of them: those that gather too, and those whose job will yield its turn.
-        """
-        with self._changed:
-            since = time.monotonic()
-            while not self._batch_is_complete(leader, since):
-                self._changed.wait(GATHER_SECONDS)
-            leader.turn_since = now = time.monotonic()
-            similar = [job for job in self.waiting if _same_kind(job, leader) and not job.started]
-            leaders = [job for job in self._running if job.gathering and _same_kind(job, leader)]
-            yielding = [job for job in self._running if not job.gathering and job.level(now) > 0]
-            share = sum(job.work.rows for job in (*similar, *leaders)) / (len(leaders) + len(yielding))
-            room = min(ROWS, math.ceil(share)) - leader.work.rows
-            for job in self._by_priority(similar):
-                if job.work.rows <= room:
-                    room -= job.work.rows
-                    self.waiting.remove(job)
-                    job.started, job.leader = True, leader
-                    leader.members.append(job)
-            leader.gathering = False
-
     def _work(self, job: Job) -> None:
         if self._begin is not None:
             self._begin()
         try:
-            if job.work.kind is not None:
-                self._gather(job)
             job.run()
         finally:
             with self._changed:
                 if job in self._running:
                     self._end_turn(job)
                 self._threads.discard(threading.current_thread())
-                self._job_seconds += 0.2 * (job.used_seconds / len(job.members) - self._job_seconds)
-                if job.work.kind is not None:
-                    self._batch_seconds += 0.5 * (job.used_seconds - self._batch_seconds)
+                self._job_seconds += 0.2 * (job.used_seconds - self._job_seconds)
                 self._give_turns()
-
-
-def _same_kind(job: Job, other: Job) -> bool:
-    return job.work.kind is not None and job.work.kind == other.work.kind

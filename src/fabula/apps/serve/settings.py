@@ -32,7 +32,7 @@ class ServerSettings:
     origins: frozenset[str] = frozenset()
     """Web pages of other addresses that may send requests (CORS); of `fabula serve` only."""
     workers: int = field(default_factory=lambda: min(2, os.cpu_count() or 1))
-    """Batches of jobs at the same time, one thread each."""
+    """Jobs at the same time, one thread each."""
     queue: int = 32
     """Jobs that may wait; a further request is answered with 429."""
     limit: float = 300.0

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-import math
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import closing, suppress
 from typing import Any
 
@@ -18,13 +17,10 @@ from starlette.types import Message
 from fabula.api import Explanation, Filling, Score, Tagging
 from fabula.apps.serve import bodies
 from fabula.apps.serve.bodies import FillBody
-from fabula.apps.serve.jobs import ROWS, BatchedWork, Job, WorkerPool
+from fabula.apps.serve.jobs import Job, WorkerPool
 from fabula.apps.serve.models import ModelCache
 from fabula.apps.web import errors
-from fabula.errors import UserError
 
-LONG = 16  # a story of more lines than this is filled in alone: others would wait for its end
-USUAL_ROWS = 8  # the rows that a story takes in a batch where the number of its samples is left to the model
 PING_SECONDS = 15
 PROGRESS_SECONDS = 0.3  # how often a stream tells the progress of its job
 REFUSALS = errors.responses(400, 401, 403, 413, 422, 429, 503)
@@ -58,21 +54,15 @@ class Mentioned(errors.Answer):
     places: list[str]
 
 
-def fill_work(models: ModelCache, body: FillBody, *, at_once: bool = False) -> BatchedWork:
-    """A fill in one batch with others of about this length that ask the same model with the same settings.
+def fill_work(models: ModelCache, body: FillBody, *, at_once: bool = False) -> Callable[[], Iterator[dict[str, Any]]]:
+    """The answers of a fill as they come. With `at_once` only the last one counts, which comes sooner."""
 
-    With `at_once` only the last answer counts, which comes sooner.
-    """
-
-    def run(batch: Sequence[FillBody]) -> Iterator[list[dict[str, Any] | UserError]]:
+    def run() -> Iterator[dict[str, Any]]:
         model = models.get(body.model)
-        for answers in model.fill_together([one.arguments_for(model) for one in batch], at_once):
-            yield [answer if isinstance(answer, UserError) else answer.to_json() for answer in answers]
+        for answer in model.fill_iter(at_once=at_once, **body.arguments_for(model)):
+            yield answer.to_json()
 
-    individual = {"sentences", "arc", "starts", "seed", "candidates", "notes"}
-    length = math.ceil(math.log2(len(body.sentences)))
-    rows = ROWS if len(body.sentences) > LONG else body.samples or USUAL_ROWS
-    return BatchedWork((length, at_once, body.model_dump_json(exclude=individual)), rows, body, run)
+    return run
 
 
 def add_fill(routes: APIRouter, models: ModelCache, pool: WorkerPool) -> None:
@@ -188,7 +178,7 @@ async def events(job: Job, samples: int) -> AsyncIterator[ServerSentEvent]:
             yield event("progress", {"drawn": 0, "samples": samples})
             while (received := await job.next(PROGRESS_SECONDS))[0] != "end":
                 if received[0] == "answer":
-                    last, checks = received[1], job.leader.checks
+                    last, checks = received[1], job.checks
                     round_checks, round_start = checks - round_start, checks
                     drawn, samples = last["drawn"], last["samples"]
                     shown = max(shown, drawn)
@@ -198,7 +188,7 @@ async def events(job: Job, samples: int) -> AsyncIterator[ServerSentEvent]:
                     ahead = now_ahead
                     yield event("waiting", {"ahead": ahead})
                 elif round_checks and drawn < samples:
-                    share = min(0.95, (job.leader.checks - round_start) / round_checks)
+                    share = min(0.95, (job.checks - round_start) / round_checks)
                     estimate = drawn + int(share * (samples - drawn))
                     if estimate > shown:
                         shown = estimate
