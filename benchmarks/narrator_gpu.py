@@ -27,7 +27,6 @@ import numpy as np
 import torch
 
 from bulk import log_p_lines, write_missing
-from fabula.metrics.bootstrap import pearson
 from fabula.models.critic import Critic
 from fabula.models.decoders.narrator import NarratorDecoder
 from fabula.models.io.pretrained import load_critic, load_decoder
@@ -162,7 +161,8 @@ def ratings(args: argparse.Namespace) -> None:
     words = np.array([np.mean([len(s.split()) for s in story]) for story, _ in rated])
     people = np.array([rating for _, rating in rated])
     given = [x - np.polyval(np.polyfit(words, x, 1), words) for x in (value, people)]
-    print(f"Pearson {pearson(value, people).to_json()}, given words a line {pearson(*given).to_json()}")
+    pearson = [np.corrcoef(x, y)[0, 1] for x, y in ((value, people), given)]
+    print(f"Pearson {pearson[0]:.3f}, given words a line {pearson[1]:.3f}")
     of_words = [np.corrcoef(x, words)[0, 1] for x in (value, people)]
     print(f"with words a line: critic {of_words[0]:.2f}, people {of_words[1]:.2f}")
 

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from fabula.metrics.bootstrap import difference, mean, pearson, ratio
+from fabula.metrics.bootstrap import difference, mean, ratio
 
 
 def test_the_mean_has_its_standard_error() -> None:
@@ -40,14 +40,3 @@ def test_pairs_cancel_what_stories_have_in_common() -> None:
     assert paired.se == pytest.approx(0, abs=1e-9)
     with pytest.raises(ValueError, match="pairs of 2 and 3"):
         difference([1.0, 2.0], [1.0, 2.0, 3.0])
-
-
-def test_the_correlation_is_numpys_and_its_interval_fishers() -> None:
-    rng = np.random.default_rng(0)
-    x = rng.normal(size=80)
-    y = np.round(x + rng.normal(size=80), 0)  # with ties
-    correlation = pearson(x, y, draws=300)
-    assert correlation.value == pytest.approx(np.corrcoef(x, y)[0, 1])
-    z, half = np.arctanh(correlation.value), 1.96 / np.sqrt(80 - 3)
-    assert (correlation.low, correlation.high) == pytest.approx((np.tanh(z - half), np.tanh(z + half)), abs=0.08)
-    assert np.isnan(pearson([1.0, 1.0], [0.0, 1.0], draws=5).value)

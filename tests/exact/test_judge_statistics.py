@@ -1,7 +1,6 @@
 """The figures of a judging report against definitions, enumeration and published values."""
 
 import itertools
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -9,11 +8,10 @@ import pytest
 
 from fabula.apps.judge.judgement import ErrorSheet, lowest_stories
 from fabula.apps.judge.pairs import Pair
-from fabula.apps.judge.report import Report, report, table
+from fabula.apps.judge.report import Report, report
 from fabula.apps.judge.statistics import Counts, Level, alpha, alpha_figure, ratio_figure
 from fabula.apps.judge.store import Store
 from fabula.apps.judge.study import StudySettings, lay_out
-from fabula.cli import main
 
 # --- alpha -----------------------------------------------------------------------------------------------------------
 
@@ -179,44 +177,3 @@ def test_the_error_sheets_of_the_lowest_stories_are_counted(store: Store) -> Non
         for one in report(store, repeats=0).errors
     }
     assert counts == {None: (3, 2, 2, 2, 6), "LM": (2, 2, 1, 1, 4), "SLDS": (1, 0, 1, 1, 2)}
-
-
-# --- the critic beside people ----------------------------------------------------------------------------------------
-
-VALUES = {"a": (2.0, -1.0), "b": (0.5, 1.5), "c": (-2.0, -1.0)}
-"""The critic's values for the two stories of each pair."""
-
-
-def critic(sentences: Sequence[str]) -> tuple[float, Sequence[float]]:
-    """The second and third sentence contribute a fifth and a half of the story's value."""
-    _, number, id = sentences[1].rstrip(".").split()
-    value = VALUES[id][int(number)]
-    return value, (0.0, value / 5, value / 2)
-
-
-def test_the_critic_stands_beside_people_and_changes_none_of_their_figures(
-    store: Store, capsys: pytest.CaptureFixture[str]
-) -> None:
-    alone, beside = report(store, repeats=100), report(store, repeats=100, critic=("toy", critic))
-    assert (beside.comparisons, beside.alpha_ratings) == (alone.comparisons, alone.alpha_ratings)
-    agreement = beside.machine
-    assert agreement is not None
-    assert (agreement.model, agreement.pairs) == ("toy", 3)
-    # Without ties there are five preferences: both of a, ann's of b and of c are the critic's. Two pairs have two.
-    assert agreement.agreement.value == pytest.approx(100 * 4 / 5)
-    assert agreement.between_people.value == pytest.approx(100 * 2 / 4)
-    values, ratings, contributions, lines = [], [], [], []
-    for id, of_stories in VALUES.items():
-        for story, value in enumerate(of_stories):
-            given = np.asarray([row[2 + story] for row in ANSWERS if row[0] == id])
-            values.append(value)
-            ratings.append(given.mean())
-            contributions += [value / 5, value / 2]
-            lines += given.mean(axis=0).tolist()
-    assert agreement.stories.value == pytest.approx(np.corrcoef(values, ratings)[0, 1])
-    assert agreement.sentences.value == pytest.approx(np.corrcoef(contributions, lines)[0, 1])
-    votes = [[0, 0, 0], [1, 9, 1], [1, 0, 1]]
-    assert agreement.alpha_preference.value == pytest.approx(enumerated(votes, [0, 1, 9], "nominal"))
-    assert "A machine beside them, counted in no figure above: the critic of toy, 3 pairs" in table(beside)
-    assert main(["judge", "report", "--db", str(store.path), "--critic", "small"]) == 2
-    assert "has no critic; the default model has one" in capsys.readouterr().err

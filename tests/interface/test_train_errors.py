@@ -131,19 +131,9 @@ def test_what_is_missing_is_named(refused: Refused, written: Path, tmp_path: Pat
     assert "--data is missing" in refused("train", written, "--out", tmp_path / "r")
     assert "--out is missing" in refused("train", written, "--data", toy_corpus)
     assert "does not exist" in refused("train", written, "--data", tmp_path / "none", "--out", tmp_path / "r")
-    assert "no log.jsonl" in refused("train", "--plot", tmp_path)
     (tmp_path / "file").write_text("")
     for out in (tmp_path / "file", tmp_path / "file" / "run"):
         assert f"cannot write into {out}" in refused("train", written, "--data", toy_corpus, "--out", out)
-
-
-def test_the_curves_of_a_run_are_drawn(refused: Refused, copied: Path) -> None:
-    pytest.importorskip("matplotlib")
-    assert main(["train", "--plot", str(copied)]) == 0
-    assert (copied / "curves.png").read_bytes().startswith(b"\x89PNG")
-    for content, says in (("", "no epoch has ended"), ("{", "log.jsonl is damaged")):
-        (copied / "log.jsonl").write_text(content)
-        assert says in refused("train", "--plot", copied)
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device here")

@@ -75,10 +75,9 @@ def test_words_tags_and_links_are_learnt(learned: Learned) -> None:
     assert after.nll_story < before.nll_story - 150
     assert after.accuracy_s is not None and before.accuracy_s is not None  # noqa: PT018
     assert after.accuracy_s > 0.95 > 0.7 > before.accuracy_s
-    assert after.z_use is not None and after.kl_z is not None and after.active_units is not None  # noqa: PT018
+    assert after.z_use is not None and after.kl_z is not None  # noqa: PT018
     assert after.z_use.value > max(2.0, 5 * after.z_use.se)
     assert after.kl_z > 4
-    assert after.active_units >= 3
     assert after.lookahead_use is not None and before.lookahead_use is not None  # noqa: PT018
     assert after.lookahead_use.value > max(0.3, 5 * after.lookahead_use.se)
     assert abs(before.lookahead_use.value) < 0.1

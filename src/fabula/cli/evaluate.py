@@ -64,8 +64,6 @@ ROWS = (
     ("slack", "nats per story that the bound still lacks"),
     ("q_precision", "factor of phi's precision in q(Z | X)"),
     ("kl_z", "KL of Z, nats per story"),
-    ("mutual_information", "mutual information of X and Z, nats"),
-    ("active_units", "active units of Z"),
     ("z_use", "use of Z, nats per story"),
     ("lookahead_use", "look-ahead use, nats per inner sentence"),
     ("accuracy_s", "accuracy of q(S)"),

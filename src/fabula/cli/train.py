@@ -23,7 +23,6 @@ EXAMPLES = """examples:
   fabula train recipes/slds.toml --data prepared/roc --out runs/slds --resume
   fabula train --from small --data prepared/mine --out runs/mine
   fabula train recipes/narrator.toml --base tinyllama.gguf --data FOLDER --out runs/mine
-  fabula train --plot runs/slds          draws runs/slds/curves.png
 """
 
 
@@ -40,17 +39,11 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser.add_flag("--resume", "continue the run in RUN, exactly where it stopped")
     parser.add_flag("--force", "start again over a run that is already in RUN")
     parser.add_flag("--quiet", "no progress bar and no line per epoch")
-    parser.add("--plot", "draw the curves of a run and stop", type=Path, metavar="RUN")
     parser.add_flag("--json", "print the outcome as JSON")
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
-    if args.plot is not None:
-        from fabula.training.plot import plot
-
-        print(plot(args.plot))
-        return 0
     for name in ("recipe", "data", "out"):
         if getattr(args, name) is None and not (name == "recipe" and args.start is not None):
             raise UserError(f"{'RECIPE.toml' if name == 'recipe' else '--' + name} is missing; see fabula train --help")

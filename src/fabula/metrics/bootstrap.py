@@ -90,20 +90,6 @@ def difference(ours: ArrayLike, theirs: ArrayLike, *, draws: int = DRAWS, seed: 
     return mean(np.where(tied(a, b), 0.0, a - b), draws=draws, seed=seed)
 
 
-def pearson(x: ArrayLike, y: ArrayLike, *, draws: int = DRAWS, seed: int = 0) -> Interval:
-    """Pearson's correlation over stories; not a number where x or y does not vary."""
-    a, b = (np.asarray(values, dtype=np.float64) for values in (x, y))
-    if a.shape != b.shape:
-        raise ValueError(f"pairs of {len(a)} and {len(b)} stories")
-
-    def statistic(rows: IntArray) -> FloatArray:
-        u, v = (values[rows] - values[rows].mean(1, keepdims=True) for values in (a, b))
-        with np.errstate(invalid="ignore", divide="ignore"):
-            return np.asarray((u * v).sum(1) / np.sqrt((u**2).sum(1) * (v**2).sum(1)))
-
-    return bootstrap(statistic, len(a), draws=draws, seed=seed)
-
-
 def middle(drawn: FloatArray, needed: float = 0.0) -> tuple[float, float] | None:
     """The middle 95 % of a figure over draws; None where fewer than a share `needed` of them, or none, has a value."""
     finite = drawn[np.isfinite(drawn)]  # a draw without a single case (0 / 0) has no value

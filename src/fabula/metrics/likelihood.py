@@ -12,21 +12,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Int
 from numpy.typing import NDArray
 from torch import Tensor
 from tqdm import tqdm
 
-from fabula.metrics.bound import FEWEST, Draws, authors_estimate, independent_draws, slack, weigh
+from fabula.metrics.bound import FEWEST, authors_estimate, independent_draws, slack, weigh
 from fabula.metrics.latent import lookahead_use, prior_log_p_X
-from fabula.metrics.record import Figure, Kind, log_mean_exp, mean_and_error, rounded
+from fabula.metrics.record import Figure, Kind, mean_and_error, rounded
 from fabula.models.batch import Batch, StoryDataset
 from fabula.models.protocol import Model
-from fabula.models.recognition import Evidence
 from fabula.models.slds import SLDS
-
-ACTIVE = 0.01
-"""A unit of Z is active if its posterior mean varies over stories by at least this."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,8 +51,6 @@ class Likelihood:
     slack: float | None = None
     """Nats a story that the bound still lacks, estimated from its growth with the samples."""
     kl_z: float | None = None
-    mutual_information: float | None = None
-    active_units: int | None = None
     z_use: Figure | None = None
     lookahead_use: Figure | None = None
     accuracy_s: float | None = None
@@ -135,18 +129,15 @@ def _batch_figures(model: SLDS, batch: Batch, q: Proposal, looked: Tensor) -> di
         some, few = batch.rows(looked), min(q.samples, 5)
         z_use = weighed.log_p_X[looked, :few].mean(1) - prior_log_p_X(model, some, q.generator)
         figures |= {"z_use": z_use, "lookahead_use": lookahead_use(model, some, few, q.generator)}
-    evidence, known = model.evidence(batch).tempered(q.precision), batch.S >= 0
-    no_noise = torch.zeros_like(model.noise_for(batch, q.generator))
+    evidence, known = model.evidence(batch), batch.S >= 0
     return figures | {
         "iw": weighed.log_p,
         "half": weighed.log_p_by(max(1, q.samples // 2)),
         "quarter": weighed.log_p_by(max(1, q.samples // 4)),
         "elbo": weighed.elbo,
         "kl_z": weighed.kl_Z.mean(1),
-        "means": model.draw_filtering(evidence, evidence.log_q_S.exp(), batch.present, no_noise).Z[batch.present],
         "guess": evidence.log_q_S.argmax(-1)[known],
         "truth": batch.S[known],
-        "information": _information(model, evidence, batch, draws, q.posterior),
     }
 
 
@@ -162,38 +153,18 @@ def _summary(model: SLDS, figures: dict[str, Tensor], q: Proposal, common: dict[
     tagged = model.has_tags and truth.numel() > 0
     has_slack = q.samples >= FEWEST
     bounds: dict[str, Kind] = dict.fromkeys(("nll_story", "ppl", "ppl_iw", "ppl_elbo", "bits_per_character"), "bound")
-    estimates: dict[str, Kind] = dict.fromkeys(
-        ("ppl_authors", "kl_z", "mutual_information", "active_units", "z_use", "lookahead_use"), "estimate"
-    )
+    estimates: dict[str, Kind] = dict.fromkeys(("ppl_authors", "kl_z", "z_use", "lookahead_use"), "estimate")
     exact: dict[str, Kind] = dict.fromkeys(("q_precision", "accuracy_s", "f1_s"), "exact")
     return Likelihood(
         **common, samples=q.samples, nll_story=nll["iw"] / n, ppl=ppl["iw"], ppl_iw=ppl["iw"], ppl_elbo=ppl["elbo"],
         ppl_authors=ppl["authors"], bits_per_character=nll["iw"] / math.log(2) / common["characters"],
         q_precision=q.precision,
         slack=slack(*(-figures[name].cpu() for name in ("quarter", "half", "iw"))) if has_slack else None,
-        kl_z=float(figures["kl_z"].mean()), mutual_information=float(figures["information"].double().mean()),
-        active_units=int((figures["means"].var(0) > ACTIVE).sum()), **use,
+        kl_z=float(figures["kl_z"].mean()), **use,
         accuracy_s=float((truth == guess).double().mean()) if tagged else None,
         f1_s=macro_f1(truth, guess, model.K) if tagged else None,
         kinds={**bounds, **estimates, **exact, **({"slack": "estimate"} if has_slack else {})},
     )  # fmt: skip
-
-
-def _information(
-    model: SLDS, evidence: Evidence, batch: Batch, draws: Draws, posterior: str
-) -> Float[Tensor, " batch"]:
-    """log q(Z | X) - log of q's mean over the batch, at the first draw: I(X; Z), but at most log of the batch."""
-    numbers = draws.normal[:, 0], None if draws.uniform is None else draws.uniform[:, 0]
-    Z = model.draw_posterior(evidence, batch.present, *numbers, posterior).Z
-    n, columns = len(Z), []
-    for other in range(n):
-        phi = type(evidence.phi)(*(t[other : other + 1].expand(n, -1, -1) for t in evidence.phi))
-        s = evidence.log_q_S[other : other + 1].exp().expand(n, -1, -1)
-        same = (batch.present == batch.present[other]).all(1)
-        log_q = model.log_q_Z(Z, phi, s, batch.present, posterior)
-        columns.append(log_q.masked_fill(~same, float("-inf")))
-    pairs = torch.stack(columns, 1)
-    return pairs.diagonal() - log_mean_exp(pairs, 1)
 
 
 def macro_f1(truth: Int[Tensor, " n"], guess: Int[Tensor, " n"], K: int) -> float:

@@ -6,7 +6,7 @@ import argparse
 import json
 import secrets
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,7 +15,6 @@ from fabula.cli import add_command
 from fabula.errors import UserError
 
 if TYPE_CHECKING:
-    from fabula.apps.judge.statistics import Verdict
     from fabula.apps.judge.store import Store
 
 ABOUT = "let people judge two stories side by side"
@@ -23,7 +22,6 @@ EXAMPLES = """examples:
   fabula judge new pairs.jsonl --db study.db --seed 7
   fabula judge serve --db study.db
   fabula judge report --db study.db --out report
-  fabula judge report --db study.db --critic
 """
 
 
@@ -65,8 +63,6 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     about = "resampled studies for the intervals, 0 for none (2000)"
     add("--bootstrap", type=int, default=2000, metavar="N", help=about)
     add("--seed", type=int, default=0, metavar="N", help="of the resampling (0)")
-    about = "show this model's critic (default's) as one more, marked, annotator with its agreement"
-    add("--critic", nargs="?", const="default", metavar="MODEL", help=about)
 
 
 def _store(args: argparse.Namespace, *, create: bool = False) -> Store:
@@ -108,8 +104,7 @@ def run_report(args: argparse.Namespace) -> int:
     with needs_extra("judging"):
         from fabula.apps.judge.report import report, table
 
-    critic = None if args.critic is None else _critic(args.critic)
-    result = report(store, repeats=args.bootstrap, seed=args.seed, critic=critic)
+    result = report(store, repeats=args.bootstrap, seed=args.seed)
     content = json.dumps(result.to_json(), ensure_ascii=False)
     if args.out is not None:
         try:
@@ -120,16 +115,3 @@ def run_report(args: argparse.Namespace) -> int:
             raise UserError(f"cannot write into {args.out}: {error.strerror or error}", field="out") from error
     print(content if args.format == "json" else table(result))
     return 0
-
-
-def _critic(name: str) -> tuple[str, Callable[[Sequence[str]], Verdict]]:
-    """A model's name and its critic's verdict on a story."""
-    from fabula.api import load
-
-    model = load(name)
-
-    def verdict(sentences: Sequence[str]) -> Verdict:
-        judged = model.judge(sentences)
-        return judged.holds_together, judged.lines
-
-    return model.name, verdict

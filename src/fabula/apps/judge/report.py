@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from fabula.apps.judge import statistics
 from fabula.apps.judge.judgement import SCALE, ErrorCounts, Judgement, count_errors
-from fabula.apps.judge.statistics import REPEATS, CriticAgreement, Figure, Floats, Verdict, ratio_figure
+from fabula.apps.judge.statistics import REPEATS, Figure, Floats, ratio_figure
 from fabula.apps.judge.store import Store
 from fabula.errors import UserError
 
@@ -63,7 +63,7 @@ class Annotator:
 
 @dataclass(frozen=True)
 class Report:
-    """`wanted` annotators judge each pair; `finished` pairs have all of them. `machine` is the critic.
+    """`wanted` annotators judge each pair; `finished` pairs have all of them.
 
     Krippendorff's alpha is ordinal over sentences for ratings; for preferences it is nominal over pairs, and a tie is
     a third value. `seconds` is the median over judgements of the time for a pair.
@@ -82,17 +82,13 @@ class Report:
     seconds: float | None
     errors: list[ErrorCounts]
     paper_errors: dict[str, tuple[int, int]]
-    machine: CriticAgreement | None
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
 
 
-def report(
-    store: Store, *, repeats: int = REPEATS, seed: int = 0,
-    critic: tuple[str, Callable[[Sequence[str]], Verdict]] | None = None,
-) -> Report:  # fmt: skip
-    """The report of a study as it stands; `critic` is a model's name and its verdict on a story."""
+def report(store: Store, *, repeats: int = REPEATS, seed: int = 0) -> Report:
+    """The report of a study as it stands."""
     if not 0 <= repeats <= 100_000:
         raise UserError(f"--bootstrap is 0 to 100,000, not {repeats:,}", field="bootstrap")
     if seed < 0:
@@ -121,7 +117,6 @@ def report(
         alpha_preference=statistics.alpha_figure(preferences, "nominal", repeats, rng),
         annotators=_annotators(judgements), seconds=_median(judgements),
         errors=count_errors(list(pairs.values()), judgements, store.error_sheets()), paper_errors=PAPER_ERRORS,
-        machine=critic and statistics.critic_agreement(*critic, by_pair, pairs, repeats, seed),
     )  # fmt: skip
 
 
@@ -194,8 +189,6 @@ def table(report: Report) -> str:
         else "no bootstrap intervals were asked for",
     ]
     lines += ["", *_figures(report)]
-    if report.machine is not None:
-        lines += ["", *_critic(report.machine)]
     lines += ["", *_errors(report.errors, report.paper_errors)]
     return "\n".join(lines)
 
@@ -222,15 +215,6 @@ def _figures(report: Report) -> Iterator[str]:
     yield f"  time for a pair: median {report.seconds:.0f} s"
     for person in report.annotators:
         yield f"    {person.code}: {person.judgements} pairs, median {person.seconds:.0f} s"
-
-
-def _critic(critic: CriticAgreement) -> Iterator[str]:
-    yield f"A machine beside them, counted in no figure above: the critic of {critic.model}, {critic.pairs} pairs"
-    yield f"  people's preferences, ties left out, that are the critic's: {_number(critic.agreement, 1, ' %')}"
-    yield f"    one person's that are another's: {_number(critic.between_people, 1, ' %')}"
-    yield f"  Krippendorff's alpha of preference with it as one more annotator: {_number(critic.alpha_preference, 3)}"
-    yield f"  correlation of its values with mean ratings: stories {_number(critic.stories, 3)},"
-    yield f"    sentences {_number(critic.sentences, 3)}"
 
 
 def _errors(errors: list[ErrorCounts], paper: dict[str, tuple[int, int]]) -> Iterator[str]:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from fabula.errors import UserError
 
-EXTRA = ("fastapi", "uvicorn", "sse_starlette", "krippendorff", "matplotlib", "scipy")
+EXTRA = ("fastapi", "uvicorn", "sse_starlette", "krippendorff", "scipy")
 """The packages that `fabula-stories[studio]` installs."""
 
 
