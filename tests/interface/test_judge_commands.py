@@ -16,7 +16,7 @@ import httpx
 import pytest
 
 from fabula import cli
-from fabula.apps.judge.pairs import parse_pair
+from fabula.apps.judge.pairs import PAIR
 from fabula.apps.judge.store import Store
 from fabula.apps.studio.store import Store as Studio
 from fabula.errors import UserError
@@ -63,24 +63,24 @@ def told(capsys: pytest.CaptureFixture[str], *words: str | Path) -> str:
 
 
 BAD_LINES = [
-    ("{", "not JSON"),
-    ("[1]", "not an object"),
-    (line(1, extra=1), "unknown key 'extra'"),
-    ({k: v for k, v in line(1).items() if k != "systems"}, "no 'systems'"),
-    (line(1, id=7), "its id is not a text"),
-    (line(1, id="x" * 81), "81 characters"),
-    (line(1, systems=["LM"]), "two names"),
+    ("{", "Expecting property name"),
+    ("[1]", "line 3: "),
+    (line(1, extra=1), "extra: Unexpected keyword argument"),
+    ({k: v for k, v in line(1).items() if k != "systems"}, "systems: is missing"),
+    (line(1, id=7), "id: should be a valid string"),
+    (line(1, id="x" * 81), "id: has 81 characters"),
+    (line(1, systems=["LM"]), "systems[1]: is missing"),
     (line(1, systems=["LM", "LM"]), "both stories are of 'LM'"),
-    (line(1, stories=[TEXTS]), "two lists"),
+    (line(1, stories=[TEXTS]), "stories[1]: is missing"),
     (line(1, stories=[TEXTS, TEXTS]), "the same, word for word"),
-    (line(1, stories=[TEXTS, ["One."]]), "story 2: one sentence only"),
-    (line(1, stories=[TEXTS, ["One.", 2]]), "story 2: sentence 2 is not a text"),
+    (line(1, stories=[TEXTS, ["One."]]), "stories[1]: one sentence only"),
+    (line(1, stories=[TEXTS, ["One.", 2]]), "stories[1]: sentence 2 is not a text"),
     (line(1, stories=[TEXTS, [*TEXTS[:3], "bell \u0007"]]), "control character U+0007"),
     (line(1, given=[0, 4]), "numbered 0 to 3"),
-    (line(1, given=[True]), "sentence numbers"),
+    (line(1, given=[True]), "given[0]: should be a valid integer"),
     (line(1, given=[0, 0]), "twice"),
     (line(1, given=[1]), "sentence 1 is given, and yet differs"),
-    (line(0), "that of line 1 already"),
+    (line(0), "that of another line already"),
     ("[" * 100_000, "nested too deeply"),
 ]
 
@@ -97,7 +97,7 @@ def test_a_bad_line_is_told_with_its_number(tmp_path: Path, capsys: pytest.Captu
 def test_the_pair_of_the_documentation_is_one() -> None:
     text = (Path(__file__).parents[2] / "docs" / "judging.md").read_text(encoding="utf-8")
     (example,) = re.findall(r'^\{"id".*$', text, re.MULTILINE)
-    assert parse_pair(json.loads(example)).systems == ("SLDS", "LM")
+    assert PAIR.validate_python(json.loads(example)).systems == ("SLDS", "LM")
 
 
 def test_what_is_wrong_with_a_call_is_one_line(

@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fabula.apps.judge.pairs import Pair, parse_pair
+from fabula.apps.judge.pairs import PAIR, Pair
 from fabula.apps.judge.store import Store
 from fabula.apps.judge.study import StudySettings, lay_out
 
@@ -48,7 +48,7 @@ def lines(draw: st.DrawFn) -> list[dict[str, Any]]:
 @given(lines())
 def test_a_pair_is_what_its_line_says(drawn: list[dict[str, Any]]) -> None:
     pairs = [Pair(**fields) for fields in drawn]
-    assert [parse_pair(json.loads(json.dumps(fields))) for fields in drawn] == pairs
+    assert [PAIR.validate_python(json.loads(json.dumps(fields))) for fields in drawn] == pairs
     with tempfile.TemporaryDirectory() as folder:
         store, items = Store(Path(folder) / "study.db"), lay_out(pairs, StudySettings())
         store.create_study(items, StudySettings())

@@ -73,8 +73,9 @@ def _store(args: argparse.Namespace, *, create: bool = False) -> Store:
 
 
 def run_new(args: argparse.Namespace) -> int:
-    from fabula.apps.judge.pairs import read_pairs
-    from fabula.apps.judge.study import StudySettings, lay_out
+    with needs_extra("judging"):
+        from fabula.apps.judge.pairs import read_pairs
+        from fabula.apps.judge.study import StudySettings, lay_out
 
     settings = StudySettings(seed=args.seed, annotators=args.annotators)
     items = lay_out(read_pairs(args.pairs), settings)

@@ -10,10 +10,21 @@ from __future__ import annotations
 import json
 import unicodedata
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    ConfigDict,
+    StrictInt,
+    TypeAdapter,
+    ValidationError,
+    model_validator,
+)
+from pydantic.dataclasses import dataclass
+
+from fabula.apps.web.errors import explain
 from fabula.corpus.read import check_story
 from fabula.corpus.tokenize import normalise
 from fabula.errors import UserError
@@ -24,20 +35,65 @@ MAX_NAME = 80
 Sentences = tuple[str, ...]
 
 
-@dataclass(frozen=True, kw_only=True)
+def _printable(text: str) -> str:
+    """The text, unless it holds control characters or lone surrogates, which JSON and HTML do not preserve."""
+    for character in text:
+        if unicodedata.category(character) in ("Cc", "Cs"):
+            raise ValueError(f"holds the control character U+{ord(character):04X}")
+    return text
+
+
+def _name(text: str) -> str:
+    name = _printable(normalise(text))
+    if not 0 < len(name) <= MAX_NAME:
+        raise ValueError(f"has {len(name)} characters; a name has 1 to {MAX_NAME}")
+    return name
+
+
+def _story(sentences: Any) -> Sentences:
+    if not isinstance(sentences, list | tuple):
+        raise ValueError("is not a list of sentences")
+    return tuple(map(_printable, check_story(list(sentences), id="").sentences))
+
+
+Name = Annotated[str, AfterValidator(_name)]
+Story = Annotated[Sentences, BeforeValidator(_story)]
+
+
+@dataclass(frozen=True, kw_only=True, config=ConfigDict(extra="forbid"))
 class Pair:
     """Two stories and the systems that wrote them."""
 
-    id: str
-    systems: tuple[str, str]
+    id: Name
+    systems: tuple[Name, Name]
     """The system of each story."""
-    given: tuple[int, ...]
+    given: tuple[StrictInt, ...]
     """The sentences, from 0, that were given and not written."""
-    stories: tuple[Sentences, Sentences]
+    stories: tuple[Story, Story]
+
+    @model_validator(mode="after")
+    def _check(self) -> Pair:
+        first, second = self.stories
+        if self.systems[0] == self.systems[1]:
+            raise ValueError(f"both stories are of {self.systems[0]!r}; a pair compares two systems")
+        if first == second:
+            raise ValueError("its two stories are the same, word for word")
+        if len(set(self.given)) < len(self.given):
+            raise ValueError("'given' names a sentence twice")
+        shortest = min(len(first), len(second))
+        for i in self.given:
+            if not 0 <= i < shortest:
+                raise ValueError(f"'given' names sentence {i}; they are numbered 0 to {shortest - 1}")
+            if first[i] != second[i]:
+                raise ValueError(f"sentence {i} is given, and yet differs between the two stories")
+        return self
 
     def written(self, story: int) -> list[int]:
         """The sentences of one of the two stories that a system wrote."""
         return [i for i in range(len(self.stories[story])) if i not in self.given]
+
+
+PAIR = TypeAdapter(Pair)
 
 
 def systems_of(pairs: Sequence[Pair]) -> list[str]:
@@ -48,95 +104,26 @@ def systems_of(pairs: Sequence[Pair]) -> list[str]:
 def read_pairs(path: Path) -> list[Pair]:
     """Every pair of a UTF-8 file; the first invalid line raises `UserError` with its number."""
     try:
-        text = path.read_text(encoding="utf-8-sig")
+        lines = path.read_text(encoding="utf-8-sig").split("\n")
     except UnicodeDecodeError as error:
         raise UserError(f"{path}: not valid UTF-8") from error
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror or error}") from error
-    pairs: list[Pair] = []
-    line_of_id: dict[str, int] = {}
-    for number, line in enumerate(text.split("\n"), start=1):
+    pairs: dict[str, Pair] = {}
+    for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
         try:
-            pair = parse_pair(json.loads(line))
-            if pair.id in line_of_id:
-                raise ValueError(f"its id {pair.id!r} is that of line {line_of_id[pair.id]} already")
-        except json.JSONDecodeError as error:
-            raise UserError(f"{path}, line {number}: not JSON ({error.msg} at character {error.pos + 1})") from error
+            pair = PAIR.validate_python(json.loads(line))
+            if pair.id in pairs:
+                raise ValueError(f"its id {pair.id!r} is that of another line already")
+        except ValidationError as error:
+            raise UserError(f"{path}, line {number}: {explain(error.errors())[0]}") from error
         except RecursionError as error:
             raise UserError(f"{path}, line {number}: nested too deeply") from error
         except ValueError as error:
             raise UserError(f"{path}, line {number}: {error}") from error
-        line_of_id[pair.id] = number
-        pairs.append(pair)
+        pairs[pair.id] = pair
     if not pairs:
         raise UserError(f"{path} holds no pair to judge; a line is {{'id', 'systems', 'given', 'stories'}}")
-    return pairs
-
-
-def parse_pair(value: Any) -> Pair:
-    """The pair that a JSON object describes; a ValueError says what is wrong with it."""
-    _require(isinstance(value, dict), "not an object with id, systems, given and stories")
-    keys = ("id", "systems", "given", "stories")
-    for key in keys:
-        _require(key in value, f"it has no {key!r}")
-    for key in value:
-        _require(key in keys, f"unknown key {key!r}; known are {', '.join(keys)}")
-    stories = _stories(value["stories"])
-    systems, given = _systems(value["systems"]), _given(value["given"], stories)
-    return Pair(id=_name(value["id"], "its id"), systems=systems, given=given, stories=stories)
-
-
-def _require(condition: bool, message: str) -> None:
-    if not condition:
-        raise ValueError(message)
-
-
-def _name(value: Any, what: str) -> str:
-    name = normalise(value) if isinstance(value, str) else ""
-    _require(bool(name), f"{what} is not a text")
-    _require(len(name) <= MAX_NAME, f"{what} has {len(name)} characters, more than {MAX_NAME}")
-    return _printable(name, what)
-
-
-def _printable(text: str, what: str) -> str:
-    """The text, unless it holds control characters or lone surrogates, which CSV and HTML do not preserve."""
-    for character in text:
-        is_control = unicodedata.category(character) in ("Cc", "Cs")
-        _require(not is_control, f"{what} holds the control character U+{ord(character):04X}")
-    return text
-
-
-def _systems(value: Any) -> tuple[str, str]:
-    _require(isinstance(value, list) and len(value) == 2, "'systems' is not a list of two names")
-    first, second = (_name(name, f"system {number}") for number, name in enumerate(value, start=1))
-    _require(first != second, f"both stories are of {first!r}; a pair compares two systems")
-    return first, second
-
-
-def _stories(value: Any) -> tuple[Sentences, Sentences]:
-    is_two_lists = isinstance(value, list) and len(value) == 2 and all(isinstance(story, list) for story in value)
-    _require(is_two_lists, "'stories' is not a list of two lists of sentences")
-    first, second = (_story(sentences, number) for number, sentences in enumerate(value, start=1))
-    _require(first != second, "its two stories are the same, word for word")
-    return first, second
-
-
-def _story(value: list[object], number: int) -> Sentences:
-    try:
-        sentences = check_story(value, id="").sentences
-    except ValueError as error:
-        raise ValueError(f"story {number}: {error}") from error
-    return tuple(_printable(text, f"story {number}: sentence {i}") for i, text in enumerate(sentences, start=1))
-
-
-def _given(value: Any, stories: tuple[Sentences, Sentences]) -> tuple[int, ...]:
-    is_numbers = isinstance(value, list) and all(isinstance(i, int) and not isinstance(i, bool) for i in value)
-    _require(is_numbers, "'given' is not a list of sentence numbers from 0")
-    _require(len(set(value)) == len(value), "'given' names a sentence twice")
-    shortest = min(map(len, stories))
-    for i in sorted(value):
-        _require(0 <= i < shortest, f"'given' names sentence {i}; they are numbered 0 to {shortest - 1}")
-        _require(stories[0][i] == stories[1][i], f"sentence {i} is given, and yet differs between the two stories")
-    return tuple(sorted(value))
+    return list(pairs.values())

@@ -16,7 +16,7 @@ from pathlib import Path
 from pydantic import TypeAdapter
 
 from fabula.apps.judge.judgement import ErrorSheet, Judgement, check_code, check_ratings, check_seconds
-from fabula.apps.judge.pairs import Pair
+from fabula.apps.judge.pairs import PAIR, Pair
 from fabula.apps.judge.study import Item, StudySettings
 from fabula.apps.web.database import Database
 from fabula.apps.web.errors import RefusedError
@@ -56,7 +56,7 @@ SHEETS = """
 SELECT pair, story, ending, off_topic, ungrammatical FROM judge_errors JOIN judge_items USING (number)
 ORDER BY number, story
 """
-PAIR, SHEET = TypeAdapter(Pair), TypeAdapter(ErrorSheet)
+SHEET = TypeAdapter(ErrorSheet)
 
 
 class Store:
@@ -128,7 +128,7 @@ class Store:
                     message = "has attention checks, which this version does not have: finish it with version 0.2"
                     raise UserError(f"the study in {self.path} {message}")
                 rows = db.execute("SELECT number, content, swapped FROM judge_items ORDER BY number").fetchall()
-                items = [Item(number=n, pair=PAIR.validate_json(text), swapped=bool(turn)) for n, text, turn in rows]
+                items = [Item(number=n, pair=_pair(text), swapped=bool(turn)) for n, text, turn in rows]
                 self._items = (study, items)
             return self._items[1]
 
@@ -200,3 +200,8 @@ class Store:
 
 def _judgement(row: sqlite3.Row) -> Judgement:
     return Judgement(**{**row, "ratings": tuple(map(tuple, json.loads(row["ratings"])))})
+
+
+def _pair(content: str) -> Pair:
+    """A pair as it was kept; version 0.2 said of each whether it is an attention check."""
+    return PAIR.validate_python({key: value for key, value in json.loads(content).items() if key != "better"})
