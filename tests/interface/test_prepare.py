@@ -48,10 +48,6 @@ FILE_FAULTS = {
     "blank": (b"\xef\xbb\xbf\n \n", "is empty"),
     "header only": (HEADER.encode(), "is empty: it holds no story"),
     "header without sentences": (b"name,text\na,b\n", "its header has no sentence columns"),
-    "cloze without answers": (
-        b"InputStoryid,InputSentence1,InputSentence2,RandomFifthSentenceQuiz1,RandomFifthSentenceQuiz2\na,b,c,d,e\n",
-        "AnswerRightEnding",
-    ),
     "not UTF-8": ((HEADER + GOOD).encode() + b"id,T,Caf\xe9.,B.,C.,D.,E.\n", "line 3: not valid UTF-8"),
     "no usable story": ((HEADER + "id,T,A.,,C.,D.,E.\n" * 2).encode(), "no usable story left; the first of 2 rejected"),
 }

@@ -190,19 +190,3 @@ def test_a_file_deleted_while_running_takes_nothing_more(tmp_path: Path) -> None
             with pytest.raises(RefusedError, match="was deleted or replaced while Fabula runs") as caught:
                 use()
             assert caught.value.status == 503
-
-
-def test_a_file_damaged_while_running_takes_nothing_more(tmp_path: Path) -> None:
-    store = Store(tmp_path / "s.db")
-    for n in range(40):
-        store.new_story(f"{n}", {"lines": [{"text": "long " * 300}, {"text": ""}]})
-    store.database._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-    store.new_story("y", BOAT)
-    size = (tmp_path / "s.db").stat().st_size
-    with (tmp_path / "s.db").open("r+b") as file:
-        file.seek(4096)
-        file.write(b"\x99" * (size - 8192))
-    for _ in range(2):
-        with pytest.raises(RefusedError, match="damaged") as caught:
-            store.new_story("z", BOAT)
-        assert caught.value.status == 503

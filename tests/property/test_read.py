@@ -48,14 +48,6 @@ def test_rocstories_csv(stories: list[list[str]], bom: bool) -> None:
     assert all(isinstance(item, Story) and item.title == "A title" for item in items)
 
 
-@given(st.lists(st.tuples(st.lists(_SENTENCE, min_size=6, max_size=6), st.sampled_from("12")), min_size=1, max_size=5))
-def test_story_cloze_csv_takes_the_right_ending(rows: list[tuple[list[str], str]]) -> None:
-    header = ["InputStoryid", *(f"InputSentence{number}" for number in range(1, 5))]
-    header += ["RandomFifthSentenceQuiz1", "RandomFifthSentenceQuiz2", "AnswerRightEnding"]
-    items = _read("cloze.csv", _csv([header, *(["x", *texts, right] for texts, right in rows)]))
-    assert _told(items) == [[*texts[:4], texts[3 + int(right)]] for texts, right in rows]
-
-
 @given(st.lists(st.tuples(_STORY, st.booleans()), min_size=1, max_size=5))
 def test_json_lines(stories: list[tuple[list[str], bool]]) -> None:
     records = []

@@ -24,7 +24,7 @@ DESCRIPTION = f"""\
 Read stories, tokenise and tag them, and write a folder that `fabula train` and `fabula evaluate` read.
 
 A story has {MIN_SENTENCES} to {MAX_SENTENCES} sentences of at most {MAX_WORDS} words. Files, by their endings:
-  .csv           ROCStories (storyid, storytitle, sentence1 ... sentence5) or Story Cloze (the right ending is taken)
+  .csv           ROCStories: storyid, storytitle, sentence1 ... sentence5
   .jsonl         one object per line: {{"sentences": [...], "title": ..., "tags": [label or null, ...], "id": ...}}
   .txt           a sentence per line and a blank line between stories; with --paragraphs, running text
 A row that is no story is kept out, counted and listed; the folder appears complete or not at all.

@@ -1,4 +1,4 @@
-"""Story files to stories: ROCStories CSV, Story Cloze CSV, JSON lines, plain text.
+"""Story files to stories: ROCStories CSV, JSON lines, plain text.
 
 A fault of a file (missing, empty, not UTF-8, a header without sentences) raises `UserError`; a fault of a row yields a
 `Rejected` record in its place, and reading goes on.
@@ -193,12 +193,8 @@ def _first_bad_line(path: Path) -> int:
         return next((number for number, line in lines if line.decode("utf-8", "ignore").encode() != line), 1)
 
 
-_CLOZE_ENDINGS = ("RandomFifthSentenceQuiz1", "RandomFifthSentenceQuiz2")
-_CLOZE_ANSWER = "AnswerRightEnding"
-
-
 def _read_csv(path: Path, lines: Iterator[str], paragraphs: bool) -> Iterator[Row]:
-    """ROCStories (storyid, storytitle, sentence1 …) or Story Cloze (InputSentence1 …, two endings, the right one)."""
+    """ROCStories: storyid, storytitle, sentence1 …; of two columns of one name the first is read."""
     previous_limit = csv.field_size_limit(2**31 - 1)  # so that an overlong field rejects its row only
     try:
         yield from _csv_rows(path, lines)
@@ -230,33 +226,18 @@ def _csv_rows(path: Path, lines: Iterator[str]) -> Iterator[Row]:
         elif len(row) != len(header):
             yield line, f"{len(row)} fields where the header has {len(header)}"
         else:
-            yield line, _csv_fields(dict(reversed(list(zip(header, row, strict=True)))), columns)
+            fields = dict(reversed(list(zip(header, row, strict=True))))
+            sentences = [fields[name] for name in columns]
+            yield line, {"sentences": sentences, "id": fields.get("storyid"), "title": fields.get("storytitle")}
 
 
 def _sentence_columns(path: Path, names: list[str], header: list[str]) -> list[str]:
-    """The names of the columns that hold the sentences, in their order; of a Story Cloze file the context's."""
-    for stem in ("inputsentence", "sentence"):
-        columns = list(takewhile(header.__contains__, (f"{stem}{number}" for number in count(1))))
-        if columns and stem == "inputsentence" and not {*map(str.lower, (*_CLOZE_ENDINGS, _CLOZE_ANSWER))} <= {*header}:
-            needed = f"{', '.join(_CLOZE_ENDINGS)} and {_CLOZE_ANSWER}"
-            raise UserError(f"{path}: a Story Cloze file needs the columns {needed}")
-        if columns:
-            return columns
-    shown = ", ".join(name.strip() for name in names[:8])[:80]
-    raise UserError(
-        f"{path}: its header has no sentence columns (sentence1, sentence2, … or InputSentence1, …): {shown}"
-    )
-
-
-def _csv_fields(row: dict[str, str], columns: list[str]) -> Fields:
-    """The fields of a row, of two columns of one name the first; in a Story Cloze file the answer names the ending."""
-    sentences = [row[name] for name in columns]
-    if columns[0] == "sentence1":
-        return {"sentences": sentences, "id": row.get("storyid"), "title": row.get("storytitle")}
-    answer = row[_CLOZE_ANSWER.lower()].strip()
-    if answer not in ("1", "2"):
-        return f"{_CLOZE_ANSWER} is {answer[:20]!r}, neither 1 nor 2"
-    return {"sentences": [*sentences, row[_CLOZE_ENDINGS[int(answer) - 1].lower()]], "id": row.get("inputstoryid")}
+    """The names of the columns that hold the sentences, in their order."""
+    columns = list(takewhile(header.__contains__, (f"sentence{number}" for number in count(1))))
+    if not columns:
+        shown = ", ".join(name.strip() for name in names[:8])[:80]
+        raise UserError(f"{path}: its header has no sentence columns (sentence1, sentence2, …): {shown}")
+    return columns
 
 
 def _read_jsonl(path: Path, lines: Iterator[str], paragraphs: bool) -> Iterator[Row]:

@@ -6,7 +6,7 @@ import os
 import sqlite3
 import threading
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, closing, contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 from fabula.apps.web.errors import RefusedError
@@ -35,8 +35,8 @@ def default_path(name: str) -> Path:
 class Database:
     """Two connections that threads share, one writer and one reader at a time: no reader waits for a writer.
 
-    Before and after each use the file is checked. One that was deleted, replaced or damaged while the server runs is
-    refused, so that nothing is acknowledged that would not be there after a restart.
+    Before and after each use the file is checked. One that was deleted or replaced while the server runs is refused, so
+    that nothing is acknowledged that would not be there after a restart.
     """
 
     def __init__(self, path: Path, schema: str, table: str | None = None) -> None:
@@ -48,7 +48,6 @@ class Database:
         self._lock, self._reading = threading.Lock(), threading.Lock()
         self._open = threading.local()  # `connection` is that of this thread's transaction.
         self._files: dict[Path, int] = {}
-        self._seen: tuple[int, int] | None = None
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             if not path.exists():
@@ -113,7 +112,7 @@ class Database:
                 yield connection
                 connection.execute("COMMIT")
                 if connection is self._connection:
-                    self._check_file(after_write=True)
+                    self._check_file()
             except BaseException:
                 if connection.in_transaction:
                     connection.execute("ROLLBACK")
@@ -121,22 +120,12 @@ class Database:
             finally:
                 self._open.connection = None
 
-    def _check_file(self, after_write: bool = False) -> None:
-        """Refuse if the file is not the one that was opened, or is damaged where another program has written to it."""
-        if not self._files:
-            return
+    def _check_file(self) -> None:
+        """Refuse if the file is not the one that was opened."""
         for name, inode in self._files.items():
             if not name.exists() or name.stat().st_ino != inode:
                 message = f"{name} was deleted or replaced while Fabula runs, so nothing is saved: start Fabula again"
                 raise RefusedError(503, message, field="db", headers={"Retry-After": "5"})
-        status = self.path.stat()
-        seen = (status.st_size, status.st_mtime_ns)
-        if self._seen not in (None, seen) and not after_write:
-            with closing(self._connect()) as fresh:  # the other connections would answer from memory
-                verdict = fresh.execute("PRAGMA quick_check(1)").fetchone()[0]
-            if verdict != "ok":
-                raise sqlite3.DatabaseError(f"it is damaged ({verdict.splitlines()[0]}); restore a copy")
-        self._seen = seen
 
     def close(self) -> None:
         with self._lock, self._reading:
