@@ -110,21 +110,6 @@ def test_the_token_opens(guarded: str) -> None:
     assert answer.json() == {"text": "x"}
 
 
-BROWSER = {"Accept": "text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,*/*;q=0.8"}
-
-
-def test_a_person_without_the_token_reads_what_to_do(guarded: str) -> None:
-    """A browser that opens an address gets a page; programs, fetches of a page and other methods the one shape."""
-    answer = httpx.get(f"{guarded}/", headers=BROWSER)
-    assert (answer.status_code, answer.headers["Content-Type"]) == (401, "text/html; charset=utf-8")
-    assert (answer.headers["WWW-Authenticate"], answer.headers["Cache-Control"]) == ("Bearer", "no-store")
-    assert answer.headers["Content-Security-Policy"] == guard.HEADERS["Content-Security-Policy"]
-    assert TOKEN not in answer.text
-    for accept in ("*/*", "application/json", "application/json, text/html", "text/event-stream"):
-        assert is_refused(httpx.get(f"{guarded}/", headers={"Accept": accept}), 401, "Authorization")
-    assert is_refused(httpx.post(f"{guarded}/echo", json={"text": "x"}, headers=BROWSER), 401, "Authorization")
-
-
 def test_the_address_with_the_token_is_traded_for_a_cookie(guarded: str) -> None:
     with httpx.Client(base_url=guarded) as client:
         welcome = client.get(f"/?token={TOKEN}")

@@ -115,21 +115,18 @@ def prepare(
     paths = {"train": [Path(file) for file in files]}
     paths |= {split: [Path(file)] for split, file in (("valid", valid), ("test", test)) if file is not None}
     sources = {split: [describe_source(path) for path in group] for split, group in paths.items()}
-    size = sum(source["bytes"] for group in sources.values() for source in group)
-    with tqdm(total=size, unit="B", unit_scale=True, desc="reading", disable=not chosen.progress) as bar:
 
-        def stories(group: list[Path]) -> Items:
-            for path in group:
-                yield from read_stories(path, paragraphs=paragraphs, format=format, on_bytes_read=bar.update)
+    def stories(group: list[Path]) -> Items:
+        for path in group:
+            yield from read_stories(path, paragraphs=paragraphs, format=format)
 
-        splits = {split: stories(group) for split, group in paths.items()}
-        provenance = {"sources": sources, "paragraphs": paragraphs}
-        if valid is None and hold_out > 0:
-            bar.total += 2 * sum(source["bytes"] for source in sources["train"])  # read three times
-            training, drawn = hold_out_stories(lambda: stories(paths["train"]), hold_out, seed)
-            splits = {**splits, "train": training} | ({"valid": drawn} if drawn is not None else {})
-            provenance["held_out"] = {"share": hold_out, "seed": seed}
-        return _prepare(splits, Path(out), chosen, provenance)
+    splits = {split: stories(group) for split, group in paths.items()}
+    provenance: dict[str, Any] = {"sources": sources, "paragraphs": paragraphs}
+    if valid is None and hold_out > 0:
+        training, drawn = hold_out_stories(lambda: stories(paths["train"]), hold_out, seed)
+        splits = {**splits, "train": training} | ({"valid": drawn} if drawn is not None else {})
+        provenance["held_out"] = {"share": hold_out, "seed": seed}
+    return _prepare(splits, Path(out), chosen, provenance)
 
 
 def prepare_stories(
@@ -152,7 +149,8 @@ def _prepare(splits: Mapping[str, Items], out: Path, settings: PrepareSettings, 
         own_labels: tuple[str, ...] | None = None
         for name, items in splits.items():
             split = encoded[name] = Split(work, name)
-            split.encode(_check_labels(items, own_labels), None if settings.own_tags else settings.tagger)
+            rows = tqdm(_check_labels(items, own_labels), unit=" stories", desc=name, disable=not settings.progress)
+            split.encode(iter(rows), None if settings.own_tags else settings.tagger)
             _check_usable(split, provenance)
             own_labels = _own_labels(encoded["train"], settings)
         folder = work / "corpus"

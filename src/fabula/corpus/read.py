@@ -59,16 +59,12 @@ class Rejected:
 
 
 def read_stories(
-    file: str | Path,
-    *,
-    paragraphs: bool = False,
-    format: str | None = None,
-    on_bytes_read: Callable[[int], object] | None = None,
+    file: str | Path, *, paragraphs: bool = False, format: str | None = None
 ) -> Iterator[Story | Rejected]:
     """The stories of one file in its order, a `Rejected` in the place of each row that holds none.
 
     `format` is one of `FORMATS`, taken from the file's name where it is None. `paragraphs` splits the sentences of
-    plain text by rule instead of by line. `on_bytes_read` is called with the bytes read since its last call.
+    plain text by rule instead of by line.
     """
     path = Path(file)
     chosen = format if format is not None else _SUFFIXES.get(path.suffix.lower())
@@ -81,9 +77,8 @@ def read_stories(
         raise UserError(f"{path}: --paragraphs splits plain text, and this is {chosen}", field="paragraphs")
     try:
         with path.open("rb") as stream, TextIOWrapper(stream, encoding="utf-8-sig", newline="") as text:
-            lines = _lines_with_progress(text, stream.tell, on_bytes_read)
             empty = True
-            for line, fields in _READERS[chosen](path, lines, paragraphs):
+            for line, fields in _READERS[chosen](path, iter(text), paragraphs):
                 empty = False
                 yield _story_or_reason(path, line, fields)
             if empty:
@@ -170,20 +165,6 @@ def _check_tags(tags: object, sentences: int) -> list[str | None]:
 def _is_unicode(text: str) -> bool:
     """False if the text has a lone surrogate, which JSON can escape and UTF-8 cannot encode."""
     return text.encode("utf-8", "ignore").decode() == text
-
-
-def _lines_with_progress(
-    text: TextIOWrapper, tell: Callable[[], int], on_bytes_read: Callable[[int], object] | None
-) -> Iterator[str]:
-    """The lines of a file; after every thousand, `on_bytes_read` is called with the bytes read since its last call."""
-    reported = 0
-    for number, line in enumerate(text):
-        if on_bytes_read is not None and number % 1000 == 0:
-            on_bytes_read(tell() - reported)
-            reported = tell()
-        yield line
-    if on_bytes_read is not None:
-        on_bytes_read(tell() - reported)
 
 
 def _first_bad_line(path: Path) -> int:

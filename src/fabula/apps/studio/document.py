@@ -1,4 +1,4 @@
-"""The story document, and the bodies of requests and answers about stories and models.
+"""The story document, the bodies of requests about stories, and of answers about models.
 
 `State` is the only list of a story's fields: schema/make.py writes page/schema.js from it, by which the page saves,
 compares, copies, imports and exports.
@@ -131,67 +131,3 @@ class Limits(Answer):
     body: int = Field(description="Bytes.")
     snapshots: int = Field(description="Of undo, redo and taken, each.")
     branches: int = Field(description="Of one story.")
-
-
-class BranchFacts(Answer):
-    id: int
-    story: int
-    parent: int | None
-    name: str
-    revision: int
-    created: str
-    updated: str
-
-
-class BranchAnswer(BranchFacts):
-    state: State
-
-
-class Branches(Answer):
-    branches: list[BranchFacts]
-
-
-class StoryFacts(Answer):
-    id: int
-    title: str
-    created: str
-    updated: str
-    branches: int = Field(description="How many.")
-    automatic: bool | None = Field(None, description="Whether the title was made from the first line; null: not known.")
-    deleted: str | None = Field(None, description="When it was put into the trash.")
-
-
-class StoryEntry(StoryFacts):
-    preview: str = Field(description="How its branch that was changed last begins.")
-    words: int
-
-
-class Stories(Answer):
-    stories: list[StoryEntry]
-
-
-class VersionFacts(Answer):
-    id: int
-    branch: int
-    revision: int
-    saved: str
-    preview: str
-    words: int
-    line: int | None = Field(None, description="The first line that is another than in the version before; in lists.")
-    changed: str = Field("", description="What that line says.")
-
-
-class Versions(Answer):
-    versions: list[VersionFacts]
-
-
-class VersionAnswer(VersionFacts):
-    state: State
-
-
-class StoryAnswer(StoryFacts):
-    tree: list[BranchFacts] = Field(description="Its branches, without their states.")
-
-
-class StoryMade(StoryAnswer):
-    branch: BranchAnswer

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Query, Response
-from fastapi.responses import JSONResponse
 
 from fabula.apps.serve.settings import SEEDS
 from fabula.apps.studio import document as doc
@@ -15,6 +14,7 @@ from fabula.apps.web import errors
 PathId = Annotated[int, Path(ge=1, le=SEEDS)]
 REFUSALS = errors.responses(400, 401, 403, 404, 409, 413, 422, 503)
 BRANCH = "/{story}/branches/{branch}"
+Answer = dict[str, Any]
 
 
 def router(store: Store) -> APIRouter:
@@ -22,27 +22,27 @@ def router(store: Store) -> APIRouter:
     routes = APIRouter(prefix="/api/stories", tags=["stories"], responses=REFUSALS)
     add_branches(routes, store)
 
-    @routes.get("", summary="Stories, lately changed ones first", response_model=doc.Stories)
+    @routes.get("", summary="Stories, lately changed ones first")
     def stories(
         limit: Annotated[int, Query(ge=1, le=1000)] = 100,
         offset: Annotated[int, Query(ge=0, le=SEEDS)] = 0,
         query: Annotated[str, Query(max_length=200, description="Words in the title or in a line.")] = "",
         trash: Annotated[bool, Query(description="Those that were deleted.")] = False,
-    ) -> JSONResponse:
-        return JSONResponse({"stories": store.stories(limit, offset, query, trash)})
+    ) -> Answer:
+        return {"stories": store.stories(limit, offset, query, trash)}
 
-    @routes.post("", status_code=201, summary="Begin a story", response_model=doc.StoryMade)
-    def new_story(body: doc.NewStory) -> JSONResponse:
+    @routes.post("", status_code=201, summary="Begin a story")
+    def new_story(body: doc.NewStory) -> Answer:
         """The story with its first branch, on disk."""
-        return JSONResponse(store.new_story(body.title, body.state.model_dump(), body.automatic), 201)
+        return store.new_story(body.title, body.state.model_dump(), body.automatic)
 
-    @routes.get("/{story}", summary="A story and its branches", response_model=doc.StoryAnswer)
-    def story(story: PathId) -> JSONResponse:
-        return JSONResponse(store.story(story))
+    @routes.get("/{story}", summary="A story and its branches")
+    def story(story: PathId) -> Answer:
+        return store.story(story)
 
-    @routes.patch("/{story}", summary="Rename a story", response_model=doc.StoryAnswer)
-    def rename(story: PathId, body: doc.StoryChange) -> JSONResponse:
-        return JSONResponse(store.rename(story, body.title, body.automatic))
+    @routes.patch("/{story}", summary="Rename a story")
+    def rename(story: PathId, body: doc.StoryChange) -> Answer:
+        return store.rename(story, body.title, body.automatic)
 
     @routes.delete("/{story}", status_code=204, summary="Put a story into the trash")
     def delete_story(
@@ -51,13 +51,13 @@ def router(store: Store) -> APIRouter:
         store.delete_story(story, forever)
         return Response(status_code=204)
 
-    @routes.post("/{story}/restore", summary="Take a story out of the trash", response_model=doc.StoryAnswer)
-    def restore_story(story: PathId) -> JSONResponse:
-        return JSONResponse(store.restore_story(story))
+    @routes.post("/{story}/restore", summary="Take a story out of the trash")
+    def restore_story(story: PathId) -> Answer:
+        return store.restore_story(story)
 
-    @routes.post("/{story}/copy", status_code=201, summary="A story once more", response_model=doc.StoryAnswer)
-    def copy_story(story: PathId) -> JSONResponse:
-        return JSONResponse(store.copy_story(story), 201)
+    @routes.post("/{story}/copy", status_code=201, summary="A story once more")
+    def copy_story(story: PathId) -> Answer:
+        return store.copy_story(story)
 
     return routes
 
@@ -65,24 +65,18 @@ def router(store: Store) -> APIRouter:
 def add_branches(routes: APIRouter, store: Store) -> None:
     """Add the routes of branches and their versions."""
 
-    @routes.get(
-        "/{story}/branches", summary="The branches of a story, without their states", response_model=doc.Branches
-    )
-    def branches(story: PathId) -> JSONResponse:
-        return JSONResponse({"branches": store.story(story)["tree"]})
+    @routes.post("/{story}/branches", status_code=201, summary="Grow a branch")
+    def new_branch(story: PathId, body: doc.NewBranch) -> Answer:
+        return store.new_branch(story, body.parent, body.name, body.state.model_dump())
 
-    @routes.post("/{story}/branches", status_code=201, summary="Grow a branch", response_model=doc.BranchAnswer)
-    def new_branch(story: PathId, body: doc.NewBranch) -> JSONResponse:
-        return JSONResponse(store.new_branch(story, body.parent, body.name, body.state.model_dump()), 201)
+    @routes.get(BRANCH, summary="A branch")
+    def branch(story: PathId, branch: PathId) -> Answer:
+        return store.branch(story, branch)
 
-    @routes.get(BRANCH, summary="A branch", response_model=doc.BranchAnswer)
-    def branch(story: PathId, branch: PathId) -> JSONResponse:
-        return JSONResponse(store.branch(story, branch))
-
-    @routes.put(BRANCH, summary="Save a branch", response_model=doc.BranchAnswer)
-    def save(story: PathId, branch: PathId, body: doc.BranchChange) -> JSONResponse:
+    @routes.put(BRANCH, summary="Save a branch")
+    def save(story: PathId, branch: PathId, body: doc.BranchChange) -> Answer:
         """The branch as it is on disk, one revision on. A stale revision is refused with 409, and nothing written."""
-        return JSONResponse(store.save(story, branch, body.name, body.state.model_dump(), body.revision))
+        return store.save(story, branch, body.name, body.state.model_dump(), body.revision)
 
     @routes.delete(BRANCH, status_code=204, summary="Delete a branch")
     def delete_branch(story: PathId, branch: PathId) -> Response:
@@ -90,10 +84,10 @@ def add_branches(routes: APIRouter, store: Store) -> None:
         store.delete_branch(story, branch)
         return Response(status_code=204)
 
-    @routes.get(BRANCH + "/versions", summary="What a branch was", response_model=doc.Versions)
-    def versions(story: PathId, branch: PathId) -> JSONResponse:
-        return JSONResponse({"versions": store.versions(story, branch)})
+    @routes.get(BRANCH + "/versions", summary="What a branch was")
+    def versions(story: PathId, branch: PathId) -> Answer:
+        return {"versions": store.versions(story, branch)}
 
-    @routes.get(BRANCH + "/versions/{version}", summary="A version", response_model=doc.VersionAnswer)
-    def version(story: PathId, branch: PathId, version: PathId) -> JSONResponse:
-        return JSONResponse(store.version(story, branch, version))
+    @routes.get(BRANCH + "/versions/{version}", summary="A version")
+    def version(story: PathId, branch: PathId, version: PathId) -> Answer:
+        return store.version(story, branch, version)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import logging
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
@@ -10,7 +9,7 @@ from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import HTMLResponse, JSONResponse
+from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -89,14 +88,6 @@ def answer(
 ) -> ErrorResponse:
     """The error shape as a response."""
     return ErrorResponse(body(status, message, field), headers)
-
-
-def page(status: int, message: str, headers: Mapping[str, str] | None = None) -> HTMLResponse:
-    """The same line for a person who opened an address in a browser."""
-    line = html.escape(message[:1].upper() + message[1:])
-    head = '<meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>Fabula</title>'
-    text = f'<!doctype html>\n<html lang="en">{head}<h1>Fabula</h1><p>{line}.</p></html>\n'
-    return HTMLResponse(text, status, dict(headers or {}))
 
 
 def of(error: Exception) -> dict[str, Any]:

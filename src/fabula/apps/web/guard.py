@@ -134,12 +134,8 @@ class Guard:
             welcome = RedirectResponse("/", 303)
             welcome.set_cookie(cookie, session_of(self.token), httponly=True, samesite="strict", path="/")
             return welcome
-        wanted, accept = {"WWW-Authenticate": "Bearer"}, headers.get("accept", "")
-        if scope["method"] in SAFE and "text/html" in accept and "json" not in accept:  # a person with a browser
-            message = "a token is needed: open the address with ?token= that the server printed when it was started"
-            return errors.page(401, message, wanted)
         message = "a token is needed: open the address that the server printed, or send Authorization: Bearer TOKEN"
-        return errors.answer(401, message, "Authorization", wanted)
+        return errors.answer(401, message, "Authorization", {"WWW-Authenticate": "Bearer"})
 
 
 def _equal(offered: str, secret: str) -> bool:
