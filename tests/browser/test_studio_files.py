@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tarfile
 from pathlib import Path
 
 import pytest
@@ -83,12 +82,3 @@ def test_what_is_no_story_is_refused(desk: Desk, watch: Watch, tmp_path: Path) -
         desk.page.locator("#import").set_input_files(tmp_path / name)
         expect(desk.page.get_by_role("alert")).to_contain_text(f"{name} was not imported")
     assert desk.texts == [""] * 5
-
-
-def test_an_export_of_version_0_1_is_imported(desk: Desk, tmp_path: Path) -> None:
-    with tarfile.open(Path(__file__).parents[1] / "support" / "version-0.1.tar.xz") as packed:
-        packed.extract("story.json", tmp_path, filter="data")
-    desk.page.locator("#import").set_input_files(tmp_path / "story.json")
-    expect(desk.line(1)).to_have_value("Karl rented a green boat.")
-    expect(desk.page.get_by_label("Title of the story")).to_have_value("The boat")
-    desk.saved()

@@ -34,7 +34,6 @@ CREATE TABLE IF NOT EXISTS version (
 );
 CREATE INDEX IF NOT EXISTS version_of_branch ON version (branch)
 """
-ADDED = {"automatic": "INTEGER", "deleted": "TEXT"}  # columns of `story` that a file of version 0.1 does not have.
 
 Record = dict[str, Any]
 STORY = """SELECT id, title, automatic, deleted, created, updated,
@@ -53,10 +52,6 @@ class Store:
     def __init__(self, path: Path) -> None:
         self.database = Database(path, SCHEMA, table="story")
         self.read, self.write, self.close = self.database.read, self.database.write, self.database.close
-        with self.write():
-            columns = {row["name"] for row in self._all("PRAGMA table_info(story)")}
-            for column in ADDED.keys() - columns:
-                self._run(f"ALTER TABLE story ADD COLUMN {column} {ADDED[column]}")
         with self.read() as connection:
             connection.create_function("folded", 1, lambda text: str(text).casefold(), deterministic=True)
 
