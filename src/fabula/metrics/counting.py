@@ -39,11 +39,6 @@ class Share:
     def interval(self, *, draws: int = 1000, seed: int = 0) -> Interval:
         return ratio(self.cases, self.of, draws=draws, seed=seed)
 
-    def per_story(self) -> FloatArray:
-        """Of each story; not a number where it has no case to count."""
-        with np.errstate(invalid="ignore", divide="ignore"):
-            return np.where(self.of > 0, self.cases / self.of, np.nan)
-
 
 def words_of(sentence: str) -> list[str]:
     """A sentence's words in small letters, marks apart: for counting only, so spaCy is not needed."""
