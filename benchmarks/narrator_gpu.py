@@ -1,23 +1,26 @@
 """Many stories written and read by a narrator at once: what critics and narrators learn from (one GPU).
 
     python benchmarks/narrator_gpu.py fills --narrator RUN [--critic CRITIC] --stories valid.csv --number 200 --out fills.jsonl
+    python benchmarks/narrator_gpu.py mean --narrator RUN --before STATE --stories valid.csv --out RUN-MEAN
     python benchmarks/narrator_gpu.py judge --narrator RUN --critic CRITIC --fills fills.jsonl --out judged.jsonl
     python benchmarks/narrator_gpu.py negatives --fills fills.jsonl [...] --out DATA/negatives.jsonl
     python benchmarks/narrator_gpu.py values --fills fills.jsonl [...] --out DATA/readings-values.jsonl
-    python benchmarks/narrator_gpu.py best --fills fills.jsonl [...] --out DATA/fills-best.jsonl
     python benchmarks/narrator_gpu.py nats --narrator RUN --stories test.csv
     python benchmarks/narrator_gpu.py ratings --narrator RUN --critic CRITIC --stories union_roc.txt
 
-`fills` draws several samples of each story, and `judge` adds a critic's values. The next three turn them into what a critic is trained against, what a
-second critic is taught by the first one's values, and what a narrator learns: the sample that the critic prefers. The
-outputs hold sentences of the corpus and are not to be published.
+`mean` averages the last two epochs (STATE is RUN/resume as the last but one left it) and turns b down by the share that
+fits validation stories best. `fills` draws several samples of each story, and `judge` adds a critic's values. The next two turn them into what a critic
+is trained against, and into what a second critic is taught by the first one's values. The outputs hold sentences of the
+corpus and are not to be published.
 """  # noqa: E501
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import math
+import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -25,11 +28,17 @@ from typing import Any
 
 import numpy as np
 import torch
+from safetensors.torch import load_file
 
 from bulk import log_p_lines, write_missing
 from fabula.models.critic import Critic
+from fabula.models.decoders.adapter import Adapter
+from fabula.models.decoders.base import read_base
+from fabula.models.decoders.bases import need_base
+from fabula.models.decoders.fuse import fuse
 from fabula.models.decoders.narrator import NarratorDecoder
-from fabula.models.io.pretrained import load_critic, load_decoder
+from fabula.models.decoders.network import Network
+from fabula.models.io.pretrained import load_adapter, load_critic, load_decoder, save_adapter
 from fabula.sampling.settings import DecodingConfig
 from fabula.training.stories import read_text
 from ratings import read_ratings
@@ -128,20 +137,6 @@ def values(args: argparse.Namespace) -> None:
     write_lines(args.out, lines)
 
 
-def best(args: argparse.Namespace) -> None:
-    """Of each story the sample that ranks first by the critic and log p(ending), for training."""
-    lines, gained = [], []
-    for line in read_lines(args.fills):
-        log_p = np.array(line["log_p"])[:, max(line["missing"]) + 1 :].sum(1)
-        score = np.array(line["critic"])[:, -1] + Critic.ending * log_p
-        words = np.array([sum(len(s.split()) for s in sample) / len(sample) for sample in line["samples"]])
-        first = int(score.argmax())
-        gained.append(words[first] - words.mean())
-        lines.append({"missing": line["missing"], "sentences": whole(line, first)})
-    write_lines(args.out, lines)
-    print(f"{len(lines)} stories; the first has {np.mean(gained):+.2f} words a line more than the mean sample")
-
-
 def nats(args: argparse.Namespace) -> None:
     """-log p of whole stories, without a header and with S free, and the perplexity of the paper's tokens."""
     decoder, _ = opened(args)
@@ -149,6 +144,29 @@ def nats(args: argparse.Namespace) -> None:
     log_p = log_p_lines(decoder, encoded(decoder, texts), rows=256).sum(1)
     mean, error = -float(log_p.mean()), float(log_p.std()) / math.sqrt(len(texts))
     print(f"{mean:.2f} nats a story (se {error:.2f}, n {len(texts)}): PPL {math.exp(mean / PAPER_TOKENS):.3f}")
+
+
+def mean(args: argparse.Namespace) -> None:
+    """The last two epochs' mean, or the last one, with b times a share: what fits the stories best."""
+    last = load_adapter(args.narrator)
+    state = load_file(next(args.before.glob("state-*.safetensors")))
+    before = {name.removeprefix("model."): t.float() for name, t in state.items() if name.startswith("model.")}
+    before = {name.replace("_orig_mod.", ""): t for name, t in before.items()}
+    base = read_base(args.base or need_base(last.config.base_sha256))
+    tensors = {name: base.tensors[name].to(args.device) for name in base.tensors}
+    texts, outcomes = read_text(args.stories), []
+    for weight, share in itertools.product((0.5, 1.0), (0.6, 0.7, 0.8, 0.9)):
+        mixed = {name: weight * t + (1 - weight) * before[name] for name, t in last.tensors.items()}
+        mixed = {name: t * share if name.endswith(".b") else t for name, t in mixed.items()}
+        adapter = Adapter(last.config, {name: t.to(args.device) for name, t in mixed.items()})
+        fused = dict(fuse(adapter.merge(tensors), base.sizes, eight_bit=False, dtype=torch.bfloat16))
+        tags = last.config.tokens(base.sizes.vocabulary)
+        decoder = NarratorDecoder(Network(base.sizes, fused), base.tokenizer, tags)
+        log_p = log_p_lines(decoder, encoded(decoder, texts), rows=512).sum(1)
+        outcomes.append((-float(log_p.mean()), weight, share, mixed))
+        print(f"last epoch x {weight}, b x {share}: {outcomes[-1][0]:.2f} nats a story", flush=True)
+    save_adapter(Adapter(last.config, min(outcomes, key=lambda outcome: outcome[0])[3]), args.out)
+    shutil.copy(args.narrator / "stories.json", args.out)
 
 
 def ratings(args: argparse.Namespace) -> None:
@@ -168,7 +186,7 @@ def ratings(args: argparse.Namespace) -> None:
 
 
 ACTIONS: dict[str, Callable[[argparse.Namespace], None]] = {
-    "fills": fills, "judge": judge, "negatives": negatives, "values": values, "best": best, "nats": nats,
+    "fills": fills, "judge": judge, "negatives": negatives, "values": values, "nats": nats, "mean": mean,
     "ratings": ratings,
 }  # fmt: skip
 
@@ -176,7 +194,7 @@ ACTIONS: dict[str, Callable[[argparse.Namespace], None]] = {
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("action", choices=list(ACTIONS))
-    for name in ("narrator", "critic", "stories", "out", "base"):
+    for name in ("narrator", "critic", "stories", "out", "base", "before"):
         parser.add_argument(f"--{name}", type=Path)
     parser.add_argument("--number", type=int, default=None)
     parser.add_argument("--skip", type=int, default=0)

@@ -1,11 +1,14 @@
 #!/bin/bash
-# The narrators `default` and `large` on one GPU, from their bases:
+# The models `default` and `large` on one GPU, from their bases (about 25 minutes on one H200):
 #
 #     FABULA_DATA=DATA FABULA_BASES=BASES bash benchmarks/narrator_gpu.sh RUNS narrators
+#     FABULA_DATA=DATA FABULA_BASES=BASES bash benchmarks/narrator_gpu.sh RUNS critics
 #
-# DATA holds train.csv, valid.csv and test.csv, with the tags of the first two (training/stories.py: save_tags).
-# BASES is where `fabula bases add` noted SmolLM2 and TinyLlama. A stage whose output lies in RUNS is not run again;
-# RUNS/log says what each one printed. DEVICE=cpu NUMBER=2 tries it out on a few stories.
+# DATA holds train.csv, valid.csv and test.csv, the tags of the first two (training/stories.py: save_tags), cloze_valid.csv,
+# union_roc.txt and readings.jsonl (benchmarks/reading.py unpack). BASES is where `fabula bases add` noted SmolLM2 and
+# TinyLlama. A stage whose output lies in RUNS is not run again; RUNS/log says what each one printed. DEVICE=cpu NUMBER=2
+# tries it out on a few stories. RUNS/default and RUNS/large are then narrators, RUNS/default-critic and RUNS/large-critic
+# their critics.
 set -u
 data=$FABULA_DATA runs=$1 device=${DEVICE:-cuda}
 here=$(cd "$(dirname "$0")/.." && pwd)
@@ -26,36 +29,44 @@ gpu() { # NAME OUTPUT ACTION OPTIONS...
     local name=$1 output=$2; shift 2
     stage "$name" "$output" python3 "$here/benchmarks/narrator_gpu.py" "$@" --device "$device"
 }
-fills() { # NAME NARRATOR STORIES SKIP NUMBER SAMPLES TEMPERATURE [CRITIC]
+narrator() { # NAME EPOCHS [SETTINGS]: trained, then the mean of the last two epochs, turned down
+    train "$1-last" "$1" "${3:-}" &
+    until [ "$(cat "$runs/$1-last/log.jsonl" 2>/dev/null | wc -l)" -ge $(($2 - 1)) ]; do sleep 2; kill -0 $! 2>/dev/null || break; done
+    cp -r "$runs/$1-last/resume" "$runs/$1-before"
+    wait $!
+    gpu "$1" "$runs/$1/config.json" mean --narrator "$runs/$1-last" --before "$runs/$1-before" --stories "$data/valid.csv" --out "$runs/$1"
+}
+fills() { # NAME NARRATOR STORIES SKIP NUMBER SAMPLES TEMPERATURE
     gpu "fills-$1" "$runs/fills-$1.jsonl" fills --narrator "$runs/$2" --stories "$data/$3.csv" --skip "$4" --number "${NUMBER:-$5}" \
-        --samples "$6" --temperature "$7" ${8:+--critic "$runs/$8"} --out "$runs/fills-$1.jsonl"
+        --samples "$6" --temperature "$7" --out "$runs/fills-$1.jsonl"
 }
 
 case $2 in
 narrators)
-    train large large "base = \"$large\"\n" &
-    train default default &
+    narrator large 3 "base = \"$large\"\n" &
+    narrator default 4 &
     wait
     for name in default large; do
-        gpu "$name-valid" "$runs/none" nats --narrator "$runs/$name" --stories "$data/valid.csv"
-        for t in 0.6 0.8; do fills "$name-valid-$t" "$name" valid 100 40 16 $t; done
-        fills "$name-train" "$name" train 60000 1000 8 0.8
+        gpu "$name-test" "$runs/none" nats --narrator "$runs/$name" --stories "$data/test.csv"
+        fills "$name-valid" "$name" valid 100 60 16 0.7
+        fills "$name-train" "$name" train 60000 400 8 0.75
     done
+    gpu negatives "$data/negatives.jsonl" negatives --fills "$runs"/fills-*-train.jsonl --samples 3 --out "$data/negatives.jsonl"
     ;;
 critics)
-    # What the critics learn from: samples as what people did not write, and both narrators' samples for the second one.
+    # Readings of large's samples (benchmarks/records) are among DATA's; the second critic is taught by the first one's values.
     train large-critic critic "" "s|^narrator.*|narrator = \"$runs/large\"|" &
     fills large-more large train 62000 1500 8 0.75 &
     fills default-more default train 64000 2500 8 0.75 &
     wait
-    for name in large-more default-more large-valid default-valid; do
+    for name in large-more default-more large-valid; do
         gpu "judge-$name" "$runs/judged-$name.jsonl" judge --narrator "$runs/large" --critic "$runs/large-critic" \
             --fills "$runs/fills-$name.jsonl" --out "$runs/judged-$name.jsonl"
     done
     gpu values "$data/readings-values.jsonl" values --fills "$runs"/judged-{large,default}-more.jsonl --out "$data/readings-values.jsonl"
     train default-critic critic "" "s|^narrator.*|narrator = \"$runs/default\"|; s|^rank.*|rank = 8|; s|^readings.*|readings = 256|"
-    gpu judge-own "$runs/own-default-valid.jsonl" judge --narrator "$runs/default" --critic "$runs/default-critic" \
-        --fills "$runs/fills-default-valid.jsonl" --out "$runs/own-default-valid.jsonl"
+    gpu judge-default-valid "$runs/judged-default-valid.jsonl" judge --narrator "$runs/default" --critic "$runs/default-critic" \
+        --fills "$runs/fills-default-valid.jsonl" --out "$runs/judged-default-valid.jsonl"
     for name in default large; do
         gpu "ratings-$name" "$runs/none" ratings --narrator "$runs/$name" --critic "$runs/$name-critic" --stories "$data/union_roc.txt"
     done

@@ -239,8 +239,9 @@ class CriticLearner(AdapterLearner):
         """Of people's stories of five lines, the mean value after each line; 0 where there is no such story."""
         stories = [pair.good for pair in self.held if len(pair.good) == WINDOW]
         total = torch.zeros(WINDOW)
-        for story in stories:
-            total += self.network([plain_row(story)])[0].cpu()
+        for first in range(0, len(stories), CHUNK):
+            values, _ = self.network([plain_row(story) for story in stories[first : first + CHUNK]])
+            total += values.cpu().view(-1, WINDOW).sum(0)
         return [round(value / max(1, len(stories)), 3) for value in total.tolist()]
 
     def save(self, out: Path, figures: dict[str, Any], weights: dict[str, Tensor]) -> None:

@@ -19,7 +19,6 @@ from fabula.models.decoders.adapter import Adapter, AdapterConfig
 from fabula.models.decoders.base import read_base
 from fabula.models.decoders.bases import SMOLLM2, need_base
 from fabula.models.decoders.rows import FREE, SPECIALS, Row, TagTokens, random_row, row
-from fabula.models.decoders.tokenizer import SubwordTokenizer
 from fabula.models.decoders.transformer import Transformer, compile_blocks, freeze
 from fabula.models.io import write_file
 from fabula.models.io.pretrained import FACTS, load_adapter, save_adapter
@@ -99,7 +98,6 @@ class NarratorLearner(AdapterLearner):
             compile_blocks(self.network)
         splits = (data / f"{split}.csv" for split in ("train", "valid"))
         self.train, self.valid = (Stories(file, self.encode, WORDS, recipe.tagger) for file in splits)
-        self.fills = read_fills(data, self.encode) if recipe.fills else []
         self.hash_data(data)
 
     def new_network(self, start: str) -> Transformer:
@@ -125,7 +123,6 @@ class NarratorLearner(AdapterLearner):
         rng = random.Random(f"{self.recipe.seed} {epoch}")
         order = rng.sample(range(len(self.train.X)), len(self.train.X))
         rows = [self.random_row(story, rng) for story in order]
-        rows += rng.choices(self.fills, k=round(self.recipe.fills * len(rows))) if self.fills else []
         return batches_of_like_lengths(rows, self.recipe.batch, POOL, lambda row: len(row.ids), rng)
 
     def loss(self, batch: list[Any], step: int, per_epoch: int) -> tuple[Tensor, Float[Tensor, " term"]]:
@@ -154,15 +151,3 @@ class NarratorLearner(AdapterLearner):
 
     def figures(self, step: int, last: dict[str, Any]) -> dict[str, Any]:
         return {"valid_nll": last["valid_nll"], "steps": step, "stories": len(self.train.X)}
-
-
-def read_fills(data: Path, encode: SubwordTokenizer) -> list[Row]:
-    """Rows of stories that a narrator filled in: lines {"missing": numbers, "sentences": [...]} of fills*.jsonl."""
-    rows = []
-    for file in sorted(data.glob("fills*.jsonl")):
-        for line in map(json.loads, file.read_text(encoding="utf-8").splitlines()):
-            story = [tokens[:WORDS] for tokens in encode.encode_all(line["sentences"])]
-            rows.append(row(story, [FREE] * len(story), line["missing"], line["missing"]))
-    if not rows:
-        raise UserError(f"{data}: no fills*.jsonl", field="data")
-    return rows

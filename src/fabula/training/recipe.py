@@ -160,13 +160,10 @@ class NarratorRecipe(AdapterRecipe):
     """After the warm-up a half cosine to a twentieth."""
     plain: float = 0.4
     """Share of the rows without a header."""
-    fills: float = 0.0
-    """Rows of the data's fills*.jsonl for each row of people's stories: what a narrator wrote, chosen by a critic."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         shares(self, "plain")
-        not_negative(self, "fills")
 
 
 @dataclass(frozen=True, kw_only=True)
