@@ -10,7 +10,7 @@ The command line, HTTP and Python call these methods. `filling.py` does what `fi
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -28,8 +28,10 @@ from fabula.results import Candidate, Explanation, Filling, Reasons, Score, Tagg
 from fabula.sampling.context import Person
 from fabula.sampling.many import fill_many
 from fabula.sampling.protocol import DEFAULT
-from fabula.sampling.settings import CANDIDATES, WRITE_CANDIDATES, WRITE_SAMPLES, whole_number
-from fabula.sampling.task import write_task
+from fabula.sampling.settings import CANDIDATES, WRITE_CANDIDATES, whole_number
+from fabula.sampling.task import Task, fill_task, write_task
+from fabula.served.model import ServedReader
+from fabula.servers import PREFIX, find_server
 
 __all__ = [
     "Candidate", "Explanation", "Filling", "Narrator", "Reasons", "Score", "StoryModel", "Tagging", "describe", "find",
@@ -47,6 +49,8 @@ def load(name_or_path: str | Path = "default", device: str = "cpu", threads: int
     use_threads(None if threads is None else whole_number("threads", threads))
     where = str(pick_device(device))
     folder = find(name_or_path)
+    if str(folder).startswith(PREFIX):
+        return ServedStoryModel(find_server(str(folder).removeprefix(PREFIX)))
     small = stand_in(folder)
     model = StoryModel(io.load(small or folder, where), where)
     if small is not None:
@@ -90,7 +94,7 @@ class StoryModel(StoryReader):
         """
         call = {"sentences": sentences, "arc": arc, "starts": starts, "people": people, "notes": notes}
         options = {"candidates": candidates, "sampler": sampler, "seed": seed, **settings}
-        *_, last = answers(self, {**call, **options}, at_once=True)
+        *_, last = self.answers({**call, **options}, at_once=True)
         return last
 
     @partial(with_settings, like=fill)
@@ -99,7 +103,7 @@ class StoryModel(StoryReader):
 
         With `at_once` nothing is done for the sake of an early answer, so that the last one comes sooner.
         """
-        return answers(self, {"sentences": sentences, **options}, at_once=at_once)
+        return self.answers({"sentences": sentences, **options}, at_once=at_once)
 
     def fill_together(
         self, calls: Sequence[Mapping[str, Any]], at_once: bool = False
@@ -108,7 +112,7 @@ class StoryModel(StoryReader):
 
         Each call has the arguments of `fill` by name. One that is wrong has its error in place of its answers.
         """
-        return answers_together(self, calls, at_once)
+        return self.answers_together(calls, at_once)
 
     @with_settings
     def fill_many(
@@ -139,10 +143,25 @@ class StoryModel(StoryReader):
         call = {
             "sentences": sentences,
             "candidates": candidates,
-            "samples": WRITE_SAMPLES if samples is None else samples,
+            "samples": self.write_samples if samples is None else samples,
         }
-        *_, last = answers(self, {**call, **options}, write_task, at_once=True)
+        *_, last = self.answers({**call, **options}, write_task, at_once=True)
         return last
+
+    def answers(
+        self, call: Mapping[str, Any], make_task: Callable[..., Task] = fill_task, *, at_once: bool
+    ) -> Iterator[Filling]:
+        """The answers to one call of `fill` or `write`, each at least as good as the one before."""
+        return answers(self, call, make_task, at_once=at_once)
+
+    def answers_together(
+        self, calls: Sequence[Mapping[str, Any]], at_once: bool
+    ) -> Iterator[list[Filling | UserError]]:
+        return answers_together(self, calls, at_once)
+
+
+class ServedStoryModel(ServedReader, StoryModel):
+    """A language model on a server, with the methods of any other model (`fabula.served`)."""
 
 
 Narrator = StoryModel

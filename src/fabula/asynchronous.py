@@ -32,7 +32,7 @@ def _awaited(method: Callable[..., R]) -> Callable[..., Coroutine[Any, Any, R]]:
 
     @wraps(method)
     async def call(self: AsyncStoryModel, *args: Any, **kwargs: Any) -> R:
-        return await self.run(partial(method, self.model, *args, **kwargs))
+        return await self.run(partial(getattr(self.model, method.__name__), *args, **kwargs))
 
     return call
 

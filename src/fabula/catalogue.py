@@ -12,7 +12,8 @@ from fabula.corpus.taggers.protocol import meanings_of
 from fabula.errors import UserError
 from fabula.models import io
 from fabula.models.decoders.bases import find_base, how_to_install
-from fabula.sampling.protocol import able_samplers, shown_settings
+from fabula.sampling.protocol import able_samplers, sampler_named, shown_settings
+from fabula.servers import PREFIX, find_server, server_names
 
 MODELS_VARIABLE = "FABULA_MODELS"
 PACKAGED = Path(__file__).parent / "data"
@@ -33,12 +34,15 @@ def models_fault() -> str | None:
 
 
 def installed() -> dict[str, Path]:
-    """Every model that has a name, with its folder; a packaged one comes before the user's of the same name."""
+    """Every model that has a name, with its folder; a packaged one comes before the user's of the same name.
+
+    A language model on a server (`fabula.servers`) has no folder: its name stands in its place.
+    """
     folders: dict[str, Path] = {}
     for root in (PACKAGED, models_folder()):
         for config in sorted(root.glob("*/config.json")):
             folders.setdefault(config.parent.name, config.parent)
-    return folders
+    return folders | {f"{PREFIX}{name}": Path(f"{PREFIX}{name}") for name in server_names()}
 
 
 def find(name_or_path: str | Path) -> Path:
@@ -46,6 +50,8 @@ def find(name_or_path: str | Path) -> Path:
     folders, name = installed(), str(name_or_path)
     if name in folders:
         return folders[name]
+    if name.startswith(PREFIX):
+        find_server(name.removeprefix(PREFIX))  # says what is wrong
     if Path(name_or_path).is_dir():
         return Path(name_or_path)
     why = f"; {fault}" if (fault := models_fault()) else ""
@@ -64,6 +70,8 @@ def stand_in(folder: Path) -> Path | None:
 def describe(name: str, folder: Path) -> dict[str, Any]:
     """What `fabula models` says of one model, without loading its weights."""
     try:
+        if name.startswith(PREFIX):
+            return _describe_server(name)
         size = sum(file.stat().st_size for file in folder.iterdir() if file.is_file())
         model = io.describe(folder)
         base = "installed" if find_base(model.base) else f"not installed: {how_to_install(model.base)}"
@@ -83,6 +91,14 @@ def describe(name: str, folder: Path) -> dict[str, Any]:
         }
     except (UserError, OSError, KeyError, TypeError, ValueError) as error:
         return {"name": name, "folder": str(folder), "damaged": str(error)}
+
+
+def _describe_server(name: str) -> dict[str, Any]:
+    """A language model on a server: its states are the default model's. Neither its address nor its key is said."""
+    server, host = find_server(name.removeprefix(PREFIX)), io.describe(find("default"))
+    settings = {"served": shown_settings(sampler_named("served"), {})}
+    facts = {"recipe": server.model, "kind": "served", **_states(host.factors)}
+    return {"name": name, "folder": name, **facts, "figures": {}, "settings": settings}
 
 
 def _states(factors: Sequence[Factor]) -> dict[str, Any]:

@@ -10,3 +10,9 @@ class UserError(Exception):
     def __init__(self, message: str, *, field: str | None = None) -> None:
         super().__init__(" ".join(message.split()))
         self.field = field
+
+
+class UnavailableError(UserError):
+    """Something outside Fabula does not answer as it should: work stops here, and can go on when it does."""
+
+    status = 503

@@ -136,13 +136,13 @@ def answers_together(
     loaded: LoadedModel, calls: Sequence[Options], at_once: bool
 ) -> Iterator[list[Filling | UserError]]:
     """The answers to several calls of `fill` with equal settings; a wrong call has its error in their place."""
-    tasks = [_attempt(read_call, loaded, call) for call in calls]
+    tasks = [attempt(read_call, loaded, call) for call in calls]
     lines = [with_line(one[0], one[1].line) for one in tasks if not isinstance(one, UserError)]
     stand_ins = iter(loaded.text.stand_ins(lines))
     prepared = [
         one
         if isinstance(one, UserError)
-        else _attempt(prepare_task, loaded, *one, at_once=at_once, names=next(stand_ins))
+        else attempt(prepare_task, loaded, *one, at_once=at_once, names=next(stand_ins))
         for one in tasks
     ]
     good = [one for one in prepared if isinstance(one, PreparedTask)]
@@ -156,7 +156,7 @@ def answers_together(
         yield [one if isinstance(one, UserError) else next(following) for one in prepared]
 
 
-def _attempt(work: Callable[..., R], *args: Any, **kwargs: Any) -> R | UserError:
+def attempt(work: Callable[..., R], *args: Any, **kwargs: Any) -> R | UserError:
     """The result, or the user's error in its place."""
     try:
         return work(*args, **kwargs)

@@ -16,7 +16,7 @@ from fabula.models.steady import steady
 from fabula.sampling.cast import Cast
 from fabula.sampling.protocol import DEFAULT, Sampler, able_samplers, sampler_named, settings_for, shown_settings
 from fabula.sampling.rules import WordRules
-from fabula.sampling.settings import whole_number
+from fabula.sampling.settings import WRITE_SAMPLES, whole_number
 from fabula.sampling.text import TokenText, WordText
 
 
@@ -39,6 +39,7 @@ class LoadedModel:
         )
         self.notes: tuple[str, ...] = ()
         """Said with every answer: that another model stands in for the one that was asked for."""
+        self.write_samples = WRITE_SAMPLES
 
     @property
     def name(self) -> str:
@@ -87,6 +88,8 @@ class LoadedModel:
     def sampler(self, name: str) -> tuple[Sampler, tuple[str, ...]]:
         """The sampler of this name; where it needs latents that the model lacks, another one and a note."""
         sampler, latent = sampler_named(name), self.model.has_latent
+        if sampler.runs_on == "server":
+            raise UserError(f"{name} is for language models on servers, served:NAME", field="sampler")
         able = able_samplers(latent, self.model.reads_ahead)
         if sampler in able:
             return sampler, ()

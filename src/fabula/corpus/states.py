@@ -144,7 +144,7 @@ class StateSpace:
         """Names of factors, if they are."""
         return [self._name(name, "factors") for name in names]
 
-    def spoken(self, arc: Values) -> list[str]:
+    def spoken(self, arc: Sequence[tuple[int, ...]]) -> list[str]:
         """The names of the factors that an arc fixes anywhere."""
         return [f.name for f, values in zip(self.factors, zip(*arc, strict=True), strict=True) if max(values) >= 0]
 

@@ -16,7 +16,7 @@ from itertools import islice
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from fabula.corpus.read import MAX_CHARACTERS, MAX_SENTENCES, MIN_SENTENCES
-from fabula.errors import UserError
+from fabula.errors import UnavailableError, UserError
 from fabula.results import Filling, Sentence
 from fabula.sampling.settings import whole_number
 
@@ -156,6 +156,8 @@ def _fill(narrator: FillsTogether, calls: Sequence[Mapping[str, Any]]) -> Sequen
     try:
         *_, last = narrator.fill_together(calls, at_once=True)
         return last
+    except UnavailableError:
+        raise  # no row's fault: the job stops, and goes on later
     except UserError as error:
         return [error] * len(calls)
     except Exception as error:

@@ -18,7 +18,15 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 from fabula.errors import UserError
 from fabula.registry import Registry
-from fabula.sampling.settings import FillSettings, GibbsSettings, RerankSettings, SMCSettings, choose, offered
+from fabula.sampling.settings import (
+    FillSettings,
+    GibbsSettings,
+    RerankSettings,
+    ServedSettings,
+    SMCSettings,
+    choose,
+    offered,
+)
 
 if TYPE_CHECKING:
     import torch
@@ -36,9 +44,9 @@ REMOVED = (("guide", 0.0),)
 """Settings that samplers no longer have, with the value at which a model's config.json may still name them."""
 Defaults = Mapping[str, Mapping[str, Any]]
 """Settings by sampler that a model prefers (`models/defaults.py`)."""
-RunsOn = Literal["latent", "no latent", "looks ahead", "any"]
+RunsOn = Literal["latent", "no latent", "looks ahead", "any", "server"]
 """The models that a sampler can draw from: those with latent variables, those without, those whose latents or decoder
-look ahead to given lines, or all."""
+look ahead to given lines, all, or language models on servers (`fabula.served`)."""
 
 
 @runtime_checkable
@@ -131,3 +139,4 @@ class LazySampler:
 register_sampler(LazySampler("smc", "sequential Monte Carlo, guided by later sentences", SMCSettings, "looks ahead"))
 register_sampler(LazySampler("gibbs", "the paper's", GibbsSettings, "latent"))
 register_sampler(LazySampler("rerank", "models without latents", RerankSettings, "no latent"))
+register_sampler(LazySampler("served", "language models on servers", ServedSettings, "server"))

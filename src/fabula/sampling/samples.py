@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import torch
@@ -162,25 +162,29 @@ def best_stories(
         scores += r.score[rows.start : rows.stop].tolist()
     order = ranking(scores)
     lines = missing[story].nonzero().flatten().tolist()
-    texts: set[tuple[bytes, ...]] = set()
-    different: dict[int, tuple[bytes, ...]] = {}
+    ranked = (places[place] for place in order)
+    texts = (tuple(words.tobytes() for words in r.X[row, lines].cpu().numpy()) for r, row in ranked)
+    return [r.row(row) for r, row in (places[order[rank]] for rank in different_texts(texts, n))]
+
+
+def different_texts(texts: Iterable[tuple[Hashable, ...]], n: int) -> list[int]:
+    """The places of n of these texts, which come best first: none twice, and like ones only where others lack."""
+    seen: set[tuple[Hashable, ...]] = set()
+    different: dict[int, tuple[Hashable, ...]] = {}
     alike: list[int] = []
-    for rank, place in enumerate(order):
-        r, row = places[place]
-        text = tuple(words.tobytes() for words in r.X[row, lines].cpu().numpy())
-        if text not in texts:
-            texts.add(text)
+    for rank, text in enumerate(texts):
+        if text not in seen:
+            seen.add(text)
             if any(_alike(text, other) for other in different.values()):
                 alike.append(rank)
             else:
                 different[rank] = text
         if len(different) == n:
             break
-    kept = sorted([*different, *alike[: n - len(different)]])
-    return [r.row(row) for r, row in (places[order[rank]] for rank in kept)]
+    return sorted([*different, *alike[: n - len(different)]])
 
 
-def _alike(one: Sequence[bytes], other: Sequence[bytes]) -> bool:
+def _alike(one: Sequence[Hashable], other: Sequence[Hashable]) -> bool:
     """Whether two samples begin with the same sentence, or share more than half of all."""
     same = [a == b for a, b in zip(one, other, strict=True)]
     return same[0] or 2 * sum(same) > len(same)

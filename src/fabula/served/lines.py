@@ -1,0 +1,97 @@
+"""The lines of an answer: read strictly as JSON, else repaired from numbered or plain lines; never made up."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from fabula.corpus.tokenize import normalise, split_paragraph
+from fabula.sampling.text import close_quotes
+
+NUMBERED = re.compile(r"^\W*(?:line\s*)?(\d{1,2})\s*[.):-]+\s*(\S.*)$", re.IGNORECASE)
+LABEL = re.compile(r"\s*[(\[](?:positive|negative|neutral|mood|emotion)\b[^)\]]*[)\]]\s*$", re.IGNORECASE)
+
+
+def read_lines(text: str, numbers: Sequence[int], given: Iterable[str | None]) -> dict[int, str]:
+    """The lines asked for that an answer has, by number; none where it has too many or too few to tell them apart."""
+    listed = _from_json(text, numbers)
+    if not listed:
+        rows = [row.strip() for row in text.replace("```json", "").replace("```", "").splitlines() if row.strip()]
+        matches = [match for row in rows if (match := NUMBERED.match(row))]
+        listed = {int(match[1]): match[2] for match in reversed(matches)}
+        if not matches:
+            known = {_plain(line) for line in given if line}
+            rows = [row for row in rows if _plain(row) not in known and not row.endswith(":")]
+            rows = split_paragraph(rows[0]) if len(rows) == 1 < len(numbers) else rows
+            listed = dict(zip(numbers, rows, strict=True)) if len(rows) == len(numbers) else {}
+    cleaned = {number: clean(line) for number, line in listed.items() if number in numbers}
+    return {number: line for number, line in cleaned.items() if any(letter.isalpha() for letter in line)}
+
+
+def _from_json(text: str, numbers: Sequence[int]) -> dict[int, str]:
+    """`{"2": "...", "3": "..."}`, `{"lines": [...]}` or `[...]` anywhere in a text."""
+    for opens, closes in ("{}", "[]"):
+        start, end = text.find(opens), text.rfind(closes)
+        if 0 <= start < end:
+            try:
+                content: Any = json.loads(text[start : end + 1], strict=False)
+            except (ValueError, RecursionError):
+                continue
+            if (
+                isinstance(content, Mapping)
+                and len(content) == 1
+                and isinstance(next(iter(content.values())), list | dict)
+            ):
+                (content,) = content.values()
+            if isinstance(content, list):
+                content = dict(zip(map(str, numbers), content, strict=True)) if len(content) == len(numbers) else {}
+            keys = {key: re.search(r"\d+", str(key)) for key in content}
+            return {
+                int(match[0]): str(content[key])
+                for key, match in keys.items()
+                if match and isinstance(content[key], str)
+            }
+    return {}
+
+
+def clean(line: str) -> str:
+    """One sentence as it stands in a story: no marks of a list, no label, no quotation marks around the whole."""
+    text = normalise(re.sub(r"\*\*|__", "", line)).strip()
+    text = LABEL.sub("", re.sub(r"^(?:[-*•]\s+|\d{1,2}[.)]\s+)", "", text))
+    if len(text) > 1 and text[0] in "\"“'" and text[-1] in "\"”'" and not re.search('["“”]', text[1:-1]):
+        text = text[1:-1].strip()
+    text = close_quotes(text)
+    return f"{text}." if text and text[-1].isalnum() else text
+
+
+def fitting(text: str, words: int) -> str | None:
+    """The line, cut to its first sentences where it has too many words; None where even the first is too long."""
+    kept = split_paragraph(text)
+    while len(" ".join(kept).split()) > words:
+        kept.pop()
+    return " ".join(kept) or None
+
+
+def with_opening(text: str, opening: str, *, force: bool) -> str | None:
+    """The line with its opening words as they were typed; one without them is None, or with `force` put behind them."""
+    if not opening:
+        return text
+    pattern = r"\s+".join(re.escape(word) for word in opening.split()) + r"(?!\w)"
+    if match := re.match(pattern, text, re.IGNORECASE):
+        return opening + text[match.end() :]
+    if not force:
+        return None
+    first = text.split(" ", 1)[0]
+    lower = text if first in ("I", "I'm", "I'd", "I'll") or first[1:2].isupper() else text[:1].lower() + text[1:]
+    return f"{opening} {lower}"
+
+
+def _plain(line: str) -> str:
+    return " ".join(re.findall(r"\w+", line.lower()))
+
+
+def copies(text: str, others: Iterable[str | None]) -> bool:
+    """Whether a line says word for word what another one says."""
+    return any(_plain(text) == _plain(other) for other in others if other)
