@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import argparse
 import sys
+from dataclasses import MISSING, fields, replace
 from pathlib import Path
 from typing import Any
 
 from fabula.cli import add_command
 from fabula.cli.show import print_json
+from fabula.servers import PREFIX, Server, find_server, save_server
 
 EXAMPLES = """examples:
   fabula models
@@ -16,6 +18,8 @@ EXAMPLES = """examples:
   fabula models --settings                  the defaults of `fabula fill`
   fabula models --json
   FABULA_MODELS=runs fabula models          checkpoints in a folder of your own
+  fabula models add-server local --address http://127.0.0.1:11434/v1 --model llama3.2
+  fabula models check local                 ask the server what it can do, with a few tokens
 """
 
 
@@ -29,6 +33,36 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser.add_flag("--settings", "also list each model's default settings for every sampler")
     parser.add_flag("--json", "print the list as JSON")
     parser.set_defaults(run=run)
+    servers = parser.add_subparsers(metavar="add-server | check")
+    adding = add_command(servers, "add-server", "Name a language model on a server.", EXAMPLES, "name a server's model")
+    adding.add_argument("name", help="what `--model served:NAME` will call it")
+    for field in fields(Server)[1:]:
+        usual = None if field.default is MISSING else field.default
+        kind = {"action": argparse.BooleanOptionalAction} if isinstance(usual, bool) else {"type": type(usual or "")}
+        about = "required" if usual is None else f"default: {usual!r}; see docs/served.md"
+        adding.add(f"--{field.name.replace('_', '-')}", about, default=usual, required=usual is None, **kind)
+    adding.set_defaults(run=run_add)
+    checking = add_command(servers, "check", "Ask a server what it can do.", EXAMPLES, "ask a server what it can do")
+    checking.add_argument("name", help="a server's name")
+    checking.set_defaults(run=run_check)
+
+
+def run_add(args: argparse.Namespace) -> int:
+    server = Server(**{field.name: getattr(args, field.name) for field in fields(Server)})
+    print(f"{save_server(server)}: {PREFIX}{server.name}; now fabula models check {server.name}")
+    return 0
+
+
+def run_check(args: argparse.Namespace) -> int:
+    from fabula.served.client import Client
+
+    client = Client(find_server(args.name))
+    works: dict[str, Any] = client.abilities()
+    said = ", ".join(f"{name.replace('_', ' ')} {'yes' if works[name] else 'no'}" for name in works)
+    print(f"{client.label}: {client.server.model} answers; {said}; {client.usage['tokens']} tokens")
+    if replace(client.server, **works) != client.server:
+        print(f"noted in {save_server(replace(client.server, **works))}")
+    return 0
 
 
 def run(args: argparse.Namespace) -> int:
@@ -68,6 +102,8 @@ def _line(model: dict[str, Any]) -> str:
     figures = ", ".join(
         f"{name} {value:.4g}" for name, value in model["figures"].items() if isinstance(value, int | float)
     )
+    if model["kind"] == "served":
+        return f"{model['name']:<12} {model['kind']:<8} {model['recipe']}"
     size = f"{model['bytes'] / 2**20:.1f} MiB"
     what = f"{model['words']:,} words" if "words" in model else f"base {model['base']}"
     what += f"  {' x '.join(factor['name'] for factor in model['factors'])}" if "factors" in model else ""

@@ -18,12 +18,11 @@ def read_lines(text: str, numbers: Sequence[int], given: Iterable[str | None]) -
     """The lines asked for that an answer has, by number; none where it has too many or too few to tell them apart."""
     listed = _from_json(text, numbers)
     if not listed:
-        rows = [row.strip() for row in text.replace("```json", "").replace("```", "").splitlines() if row.strip()]
+        rows = [row.strip() for row in text.splitlines() if row.strip() and "```" not in row]
         matches = [match for row in rows if (match := NUMBERED.match(row))]
         listed = {int(match[1]): match[2] for match in reversed(matches)}
         if not matches:
-            known = {_plain(line) for line in given if line}
-            rows = [row for row in rows if _plain(row) not in known and not row.endswith(":")]
+            rows = [row for row in rows if not copies(row, given) and not row.endswith(":")]
             rows = split_paragraph(rows[0]) if len(rows) == 1 < len(numbers) else rows
             listed = dict(zip(numbers, rows, strict=True)) if len(rows) == len(numbers) else {}
     cleaned = {number: clean(line) for number, line in listed.items() if number in numbers}
@@ -32,27 +31,18 @@ def read_lines(text: str, numbers: Sequence[int], given: Iterable[str | None]) -
 
 def _from_json(text: str, numbers: Sequence[int]) -> dict[int, str]:
     """`{"2": "...", "3": "..."}`, `{"lines": [...]}` or `[...]` anywhere in a text."""
-    for opens, closes in ("{}", "[]"):
-        start, end = text.find(opens), text.rfind(closes)
-        if 0 <= start < end:
-            try:
-                content: Any = json.loads(text[start : end + 1], strict=False)
-            except (ValueError, RecursionError):
-                continue
-            if (
-                isinstance(content, Mapping)
-                and len(content) == 1
-                and isinstance(next(iter(content.values())), list | dict)
-            ):
-                (content,) = content.values()
-            if isinstance(content, list):
-                content = dict(zip(map(str, numbers), content, strict=True)) if len(content) == len(numbers) else {}
-            keys = {key: re.search(r"\d+", str(key)) for key in content}
-            return {
-                int(match[0]): str(content[key])
-                for key, match in keys.items()
-                if match and isinstance(content[key], str)
-            }
+    for start, end in ((text.find(opens), text.rfind(closes)) for opens, closes in ("{}", "[]")):
+        try:
+            content: Any = json.loads(text[start : end + 1], strict=False) if 0 <= start < end else None
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(content, Mapping) and len(content) == 1 and not isinstance(next(iter(content.values())), str):
+            (content,) = content.values()
+        if isinstance(content, list) and len(content) == len(numbers):
+            content = dict(zip(numbers, content, strict=True))
+        if isinstance(content, Mapping):
+            pairs = [(re.search(r"\d+", str(key)), line) for key, line in content.items()]
+            return {int(key[0]): line for key, line in pairs if key and isinstance(line, str)}
     return {}
 
 
@@ -76,22 +66,15 @@ def fitting(text: str, words: int) -> str | None:
 
 def with_opening(text: str, opening: str, *, force: bool) -> str | None:
     """The line with its opening words as they were typed; one without them is None, or with `force` put behind them."""
-    if not opening:
-        return text
     pattern = r"\s+".join(re.escape(word) for word in opening.split()) + r"(?!\w)"
-    if match := re.match(pattern, text, re.IGNORECASE):
-        return opening + text[match.end() :]
-    if not force:
-        return None
-    first = text.split(" ", 1)[0]
-    lower = text if first in ("I", "I'm", "I'd", "I'll") or first[1:2].isupper() else text[:1].lower() + text[1:]
-    return f"{opening} {lower}"
-
-
-def _plain(line: str) -> str:
-    return " ".join(re.findall(r"\w+", line.lower()))
+    match = re.match(pattern, text, re.IGNORECASE) if opening else None
+    if match or not opening:
+        return opening + text[match.end() :] if match else text
+    name = re.match(r"I\b|[A-Z]\w*[A-Z]", text)
+    return f"{opening} {text if name else text[:1].lower() + text[1:]}" if force else None
 
 
 def copies(text: str, others: Iterable[str | None]) -> bool:
     """Whether a line says word for word what another one says."""
-    return any(_plain(text) == _plain(other) for other in others if other)
+    words = re.findall(r"\w+", text.lower())
+    return any(words == re.findall(r"\w+", other.lower()) for other in others if other)

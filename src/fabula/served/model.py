@@ -13,13 +13,13 @@ import torch
 
 from fabula.catalogue import find
 from fabula.corpus.people import People
-from fabula.corpus.taggers.protocol import faults, named, tagger_of
+from fabula.corpus.taggers.protocol import faults, named
 from fabula.corpus.vocabulary import SPECIALS, Vocabulary
 from fabula.errors import UserError
 from fabula.filling import attempt, read_call
 from fabula.loaded import check_seed
 from fabula.models.batch import Batch
-from fabula.models.critic import Critic, Verdict
+from fabula.models.critic import Critic
 from fabula.models.decoders.base import find_base
 from fabula.models.io import Checkpoint
 from fabula.models.io.pretrained import CRITIC, adapts_base, load_critic, read_facts, scaffold_of
@@ -32,13 +32,13 @@ from fabula.sampling.samples import different_texts
 from fabula.sampling.settings import CANDIDATES, ServedSettings, whole_number
 from fabula.sampling.task import Task, fill_task, story_task
 from fabula.served.client import client_of
-from fabula.served.writer import Draft, Story, Writer
+from fabula.served.writer import Line, Story, Writer
 from fabula.servers import Server
 from fabula.shapes import Latents, PerToken
 from fabula.ties import ranking
 
-PROMPT = "A short story:\n"
-"""What stands before a story whose probability is asked for."""
+Call = Mapping[str, Any]
+"""The arguments of `fill` or `write`, by name."""
 
 
 class ServedModel(Model):
@@ -61,39 +61,28 @@ class ServedModel(Model):
         return load_critic(self.folder / CRITIC) if there else None
 
     def log_p_words(self, batch: Batch, Z: Latents | None = None) -> PerToken:
-        raise UserError("a model on a server is no network of ours: it cannot be measured this way", field="model")
-
-
-def served_checkpoint(server: Server) -> tuple[Checkpoint, list[Scaffold]]:
-    """The default model's facts, which need no base, with a server in place of its decoder; and p(S) by factor."""
-    folder = find("default")
-    config, stories = read_facts(folder)
-    chains = [stories, *stories.get("further", ())]
-    checkpoint = Checkpoint(
-        model=ServedModel(scaffold_of(chains), folder).eval(), vocabulary=Vocabulary(SPECIALS),
-        labels=config.states.labels, recipe={"name": f"served:{server.name}", "model": {"kind": "served"}},
-        tagger=named(config.tagger), corpus_hash=str(stories["corpus_hash"]), factors=config.states.factors,
-        people=People(**{pronoun: tuple(names) for pronoun, names in stories["people"].items()}),
-    )  # fmt: skip
-    return checkpoint, [scaffold_of([chain]) for chain in chains]
+        raise UserError("a model on a server cannot be measured this way: its network is not here", field="model")
 
 
 class ServedReader(StoryReader):
-    """What is different about a model on a server: who writes, who is ranked by what, and what cannot be said."""
+    """What is different about a model on a server: who writes, what candidates are ranked by, what cannot be said."""
 
     def __init__(self, server: Server) -> None:
-        checkpoint, scaffolds = served_checkpoint(server)
+        folder = find("default")
+        config, stories = read_facts(folder)  # these need no base
+        chains = [stories, *stories.get("further", ())]
+        checkpoint = Checkpoint(
+            model=ServedModel(scaffold_of(chains), folder).eval(), vocabulary=Vocabulary(SPECIALS),
+            labels=config.states.labels, recipe={"name": f"served:{server.name}", "model": {"kind": "served"}},
+            tagger=named(config.tagger), corpus_hash=str(stories["corpus_hash"]), factors=config.states.factors,
+            people=People(**{pronoun: tuple(names) for pronoun, names in stories["people"].items()}),
+        )  # fmt: skip
         super().__init__(checkpoint)
-        self.client = client_of(server)
-        tagger = tagger_of(checkpoint.tagger, checkpoint.labels)
-        assert tagger is not None, "the default model's tagger is part of Fabula"
-        self.writer = Writer(self.client, self.states, scaffolds, tagger)
-        self.write_samples = ServedSettings().samples
-        self._verdicts: dict[tuple[str, ...], Verdict] = {}
+        self.client, self.write_samples = client_of(server), ServedSettings().samples
+        self.writer = Writer(self.client, self.states, [scaffold_of([chain]) for chain in chains], self.tagger)
 
     def settings(self) -> dict[str, dict[str, Any]]:
-        sampler = sampler_named("served")
-        return {sampler.name: shown_settings(sampler, {})}
+        return {"served": shown_settings(sampler_named("served"), {})}
 
     def sampler(self, name: str) -> tuple[Sampler, tuple[str, ...]]:
         """There is one; the name that stands for every model's default means it."""
@@ -101,40 +90,35 @@ class ServedReader(StoryReader):
             raise UserError(f"{name} draws from networks of our own; a model on a server has served", field="sampler")
         return sampler_named("served"), ()
 
-    def answers(
-        self, call: Mapping[str, Any], make_task: Callable[..., Task] = fill_task, *, at_once: bool
-    ) -> Iterator[Filling]:
-        for (filling,) in self._rounds([self._story(call, make_task)], at_once):
-            if isinstance(filling, UserError):
-                raise filling
-            yield filling
+    def answers(self, call: Call, make_task: Callable[..., Task] = fill_task, *, at_once: bool) -> Iterator[Filling]:
+        last: Filling | UserError | None = None
+        for (last,) in self._rounds([self._story(call, make_task)], at_once):
+            if isinstance(last, Filling):
+                yield last
+        if isinstance(last, UserError):
+            raise last
 
-    def answers_together(
-        self, calls: Sequence[Mapping[str, Any]], at_once: bool
-    ) -> Iterator[list[Filling | UserError]]:
+    def answers_together(self, calls: Sequence[Call], at_once: bool) -> Iterator[list[Filling | UserError]]:
         stories = [attempt(self._story, call) for call in calls]
-        good = [story for story in stories if not isinstance(story, UserError)]
+        good = [story for story in stories if isinstance(story, Story)]
         for fillings in self._rounds(good, at_once) if good else [[]]:
             following = iter(fillings)
-            yield [story if isinstance(story, UserError) else next(following) for story in stories]
+            yield [next(following) if isinstance(story, Story) else story for story in stories]
 
     def score(self, sentences: Sequence[str], *, samples: int = 100, seed: int = 0) -> Score:
         """log p of a story after a few words of heading, where the server gives log-probabilities of a given text."""
         story = tuple(text for text in story_task(sentences, self.states).sentences if text is not None)
-        place, sums, total = 0, [0.0] * len(story), 0
-        ends = np.cumsum([len(text) + 1 for text in story])
-        for token, log_p in self.client.log_p_of(PROMPT, "\n".join(story)):
-            line = min(int(np.searchsorted(ends, place + len(token) - 1, side="right")), len(story) - 1)
-            sums[line] += log_p
-            place, total = place + len(token), total + 1
-        log_p = math.fsum(sums)
-        perplexity = math.exp(-log_p / total)
-        return Score(story, log_p, tuple(sums), "exact", total, 0, perplexity, 0, check_seed(seed), self.name)
+        tokens = self.client.log_p_of("A short story:\n", "\n".join(story))
+        ends = np.cumsum([len(text) + 1 for text in story])  # a token belongs to the line that it ends in
+        line = np.searchsorted(ends, np.cumsum([len(token) for token, _ in tokens]) - 1, side="right")
+        sums = np.bincount(line.clip(max=len(story) - 1), [log_p for _, log_p in tokens], len(story)).tolist()
+        perplexity = math.exp(-sum(sums) / len(tokens))
+        return Score(story, sum(sums), tuple(sums), "exact", len(tokens), 0, perplexity, 0, check_seed(seed), self.name)
 
     def explain(self, *_: Any, **__: Any) -> NoReturn:
         raise UserError(f"{self.name} does not account for its words; --model default does", field="model")
 
-    def _story(self, call: Mapping[str, Any], make_task: Callable[..., Task] = fill_task) -> Story:
+    def _story(self, call: Call, make_task: Callable[..., Task] = fill_task) -> Story:
         """A call of `fill` or `write`, checked."""
         task, context, options = read_call(self, call, make_task)
         candidates = whole_number("candidates", options.pop("candidates", CANDIDATES), at_least=1)
@@ -144,66 +128,58 @@ class ServedReader(StoryReader):
         for number, words in task.starts.items():
             if len(words.split()) > settings.max_words - 3:
                 raise UserError(f"the opening of sentence {number} leaves no room to end it", field="starts")
-        unchecked = faults(self.writer.tagger, self.states.spoken(task.arc))
+        unchecked = faults(self.tagger, self.states.spoken(task.arc))
         notes = tuple(f"the arc of {name} is not checked: {why}" for name, why in unchecked.items())
         return Story(task, context, settings, candidates, seed, notes)
 
     def _rounds(self, stories: Sequence[Story], at_once: bool) -> Iterator[list[Filling | UserError]]:
-        for drafts in self.writer.rounds(stories, at_once):
-            yield [self._filling(story, of_story) for story, of_story in zip(stories, drafts, strict=True)]
+        """An answer to every story whenever another sample is there, or with `at_once` when all are."""
+        samples: list[dict[int, Candidate | UserError]] = [{} for _ in stories]
+        left = sum(story.settings.samples for story in stories)
+        for place, number, draft in self.writer.drafts(stories):
+            sample = draft if isinstance(draft, UserError) else self._candidate(stories[place], draft)
+            samples[place][number] = sample
+            left -= 1
+            if all(samples) and (not at_once or not left):
+                yield [self._filling(story, of_story) for story, of_story in zip(stories, samples, strict=True)]
 
-    def _filling(self, story: Story, drafts: Mapping[int, Draft | UserError]) -> Filling | UserError:
+    def _filling(self, story: Story, samples: Mapping[int, Candidate | UserError]) -> Filling | UserError:
         """The best of the samples so far; where every one failed, why."""
-        failed = [draft for _, draft in sorted(drafts.items()) if isinstance(draft, UserError)]
-        good = [draft for _, draft in sorted(drafts.items()) if isinstance(draft, Draft)]
+        failed = [sample for _, sample in sorted(samples.items()) if isinstance(sample, UserError)]
+        good = [sample for _, sample in sorted(samples.items()) if isinstance(sample, Candidate)]
         if not good:
             return failed[0]
-        candidates = [self._candidate(story, draft) for draft in good]
-        order = ranking([candidate.score for candidate in candidates])
-        written = [[text for text, missing in zip(good[place].texts, story.task.missing, strict=True) if missing]
-                   for place in order]  # fmt: skip
-        kept = [candidates[order[rank]] for rank in different_texts(map(tuple, written), story.candidates)]
+        ranked = [good[place] for place in ranking([candidate.score for candidate in good])]
+        texts = (tuple(line.text for line in candidate.sentences if line.written) for candidate in ranked)
+        kept = [ranked[rank] for rank in different_texts(texts, story.candidates)]
         notes = [*story.notes]
-        if any(math.isnan(draft.log_p[i]) for draft in good for i, gap in enumerate(story.task.missing) if gap):
-            what = "the critic alone" if self.model.critic is not None else "the arc alone, then by their turn"
-            notes.append(f"candidates are ranked by {what}: the server gives no log-probabilities")
+        if any(math.isnan(line.log_p) for candidate in good for line in candidate.sentences if line.written):
+            what = "the critic" if self.model.critic is not None else "the arc, then by their turn: there is no critic"
+            notes.append(f"the server gives no log-probabilities: candidates are ranked by {what}")
         if failed:
-            notes.append(f"{len(failed)} of {len(drafts)} samples could not be used: {failed[0]}")
-        if len(drafts) == story.settings.samples and len(kept) < story.candidates:
+            notes.append(f"{len(failed)} of {len(samples)} samples could not be used: {failed[0]}")
+        if len(samples) == story.settings.samples and len(kept) < story.candidates:
             notes.append(f"only {len(kept)} of the {story.candidates} candidates: no other story was among the samples")
-        nothing = Movement((None,) * len(story.task.sentences), None, None, None, None)
-        return Filling(
-            tuple(kept), self.name, "served", story.settings.samples, len(drafts), story.seed, nothing, tuple(notes)
-        )
-
-    def _candidate(self, story: Story, draft: Draft) -> Candidate:
-        """score = critic + its small weight of log p, or log p a word without a critic; - arc_weight for every miss."""
-        task, critic = story.task, self.model.critic
-        written = [i for i, missing in enumerate(task.missing) if missing]
-        log_p = math.fsum(draft.log_p[i] for i in written)
-        words = sum(len(draft.texts[i].split()) for i in written)
-        verdict = self._verdict(draft.texts)
-        known = 0.0 if math.isnan(log_p) else log_p
-        score = known / words if verdict is None or critic is None else verdict.whole + critic.density * known
-        worst = min((i for i in written if i), key=lambda i: verdict.lines[i] if verdict else 0.0, default=None)
-        harm = verdict is not None and worst is not None and verdict.lines[worst] < 0
-        parts = Parts(verdict.whole if verdict else None, None, log_p / words, worst + 1 if harm and worst else None)
-        read = self.read_values(draft.texts, self.states.spoken(task.arc))
-        values = np.where(np.asarray(task.arc) < 0, read, np.asarray(task.arc)).tolist()
-        sentences = []
-        for i, text in enumerate(draft.texts):
-            tag, others = self.states.named(values[i])
-            sentences.append(Sentence(text, task.missing[i], tag, draft.log_p[i], others))
-        return Candidate(tuple(sentences), score - story.settings.arc_weight * draft.misses, parts)
+        moved = Movement((None,) * len(story.task.sentences), None, None, None, None)
+        how = (story.settings.samples, len(samples), story.seed, moved, tuple(notes))
+        return Filling(tuple(kept), self.name, "served", *how)
 
     @torch.inference_mode()
-    def _verdict(self, texts: tuple[str, ...]) -> Verdict | None:
-        """The critic's, read once for each story of this process."""
-        if self.model.critic is None:
-            return None
-        if texts not in self._verdicts:
-            self._verdicts = {
-                **(self._verdicts if len(self._verdicts) < 1000 else {}),
-                texts: self.model.critic.read(texts),
-            }
-        return self._verdicts[texts]
+    def _candidate(self, story: Story, draft: Sequence[Line]) -> Candidate:
+        """score = critic + its weight x log p, or log p a word without a critic; - arc_weight for every miss."""
+        texts, arc, critic = [line.text for line in draft], np.asarray(story.task.arc), self.model.critic
+        written = [i for i, missing in enumerate(story.task.missing) if missing]
+        log_p, words = math.fsum(draft[i].log_p for i in written), sum(len(texts[i].split()) for i in written)
+        known = 0.0 if math.isnan(log_p) else log_p
+        verdict = None if critic is None else critic.read(texts)
+        score = known / words if verdict is None or critic is None else verdict.whole + critic.density * known
+        harm = {i + 1: verdict.lines[i] for i in written if i and verdict.lines[i] < 0} if verdict else {}
+        weakest = min(harm, key=harm.__getitem__, default=None)
+        parts = Parts(verdict.whole if verdict else None, None, log_p / words, weakest)
+        read = self.read_values(texts, self.states.spoken(story.task.arc))
+        values = map(self.states.named, np.where(arc < 0, read, arc).tolist())
+        rows = zip(draft, story.task.missing, values, strict=True)
+        sentences = tuple(
+            Sentence(line.text, missing, tag, line.log_p, others) for line, missing, (tag, others) in rows
+        )
+        return Candidate(sentences, score - story.settings.arc_weight * sum(line.misses for line in draft), parts)

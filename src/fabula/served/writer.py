@@ -12,8 +12,10 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from itertools import accumulate
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,12 +29,9 @@ from fabula.sampling.context import Context
 from fabula.sampling.noise import seeded
 from fabula.sampling.settings import ServedSettings
 from fabula.sampling.task import Task
-from fabula.served.body import Reply
-from fabula.served.client import Client
+from fabula.served.client import Client, Reply
 from fabula.served.lines import copies, fitting, read_lines, with_opening
 from fabula.served.prompt import Wish, messages, schema
-
-NAN = float("nan")
 
 
 class Story(NamedTuple):
@@ -46,22 +45,12 @@ class Story(NamedTuple):
     notes: tuple[str, ...]
 
 
-class Draft(NamedTuple):
-    """One sample: a complete story."""
-
-    texts: tuple[str, ...]
-    log_p: tuple[float, ...]
-    """Of every line; NaN of given ones, and where the server gives no log-probabilities."""
-    misses: int
-    """Tags of the arc that the taggers do not find in the written lines."""
-
-
 class Line(NamedTuple):
     """One version of a line."""
 
     text: str
-    log_p: float
-    misses: int
+    log_p: float = float("nan")  # where the server gives none, and of given lines
+    misses: int = 0  # tags of the arc that the taggers do not find in it
 
 
 class Writer:
@@ -73,168 +62,123 @@ class Writer:
 
     def draw_states(self, story: Story) -> list[Values]:
         """S ~ p(S | known) of every sample, for the mood and the factors that the arc speaks of; others stay free."""
-        task, samples, N = story.task, story.settings.samples, len(story.task.sentences)
+        task, shape = story.task, (story.settings.samples, len(story.task.sentences))
         spoken, generator = self.states.spoken(task.arc), seeded(story.seed)
         read = read_values(self.tagger, [sentence or "" for sentence in task.sentences], spoken)
         seen = np.where(np.asarray(task.missing)[:, None], UNKNOWN, read)
         known = torch.from_numpy(np.where(np.asarray(task.arc) < 0, seen, np.asarray(task.arc)))
         columns = []
         for f, (factor, scaffold) in enumerate(zip(self.states.factors, self.scaffolds, strict=True)):
-            uniform, values = torch.rand(samples, N, generator=generator), known[:, f].repeat(samples, 1)
+            uniform, values = torch.rand(shape, generator=generator), known[:, f].expand(shape)
             if f == 0 or factor.name in spoken:
                 allowed = allowed_states(values, scaffold.K)
-                present = torch.ones(samples, N, dtype=torch.bool)
-                values = scaffold.sample(clamp(torch.zeros(allowed.shape), allowed), present, uniform)
+                evidence = clamp(torch.zeros(allowed.shape), allowed)
+                values = scaffold.sample(evidence, torch.ones(shape, dtype=torch.bool), uniform)
             columns.append(values)
         return [tuple(map(tuple, rows)) for rows in torch.stack(columns, -1).tolist()]
 
-    def wishes(self, story: Story, S: Values) -> dict[int, Wish]:
-        """What one sample wants of every missing line, by number."""
-        task = story.task
-        missing = [i for i, is_missing in enumerate(task.missing) if is_missing]
-        return {i + 1: Wish(S[i], task.arc[i], task.starts.get(i + 1, "")) for i in missing}
-
-    def rounds(self, stories: Sequence[Story], at_once: bool) -> Iterator[list[dict[int, Draft | UserError]]]:
-        """The samples so far of every story, by number, whenever more of them are there.
+    def drafts(self, stories: Sequence[Story]) -> Iterator[tuple[int, int, list[Line] | UserError]]:
+        """(place of the story, number of the sample, its lines or why there are none), as they come.
 
         A server that does not answer ends all; what it had answered is in the cache.
         """
-        drafts: list[dict[int, Draft | UserError]] = [{} for _ in stories]
+        groups: defaultdict[tuple[int, Values], list[int]] = defaultdict(list)
+        samples = [
+            (place, Sample(self, story, S, number, groups[place, S]))
+            for place, story in enumerate(stories)
+            for number, S in enumerate(self.draw_states(story))
+        ]
         pool = ThreadPoolExecutor(self.client.server.at_once, "fabula-served")
-        first: dict[Future[tuple[Reply, ...]], tuple[int, list[int]]] = {}
-        running: dict[Future[Draft | UserError], tuple[int, int]] = {}
-        wishes = [[self.wishes(story, S) for S in self.draw_states(story)] for story in stories]
-
-        def start(place: int, sample: int, reply: Reply | None = None) -> None:
-            future = pool.submit(self._draft, stories[place], wishes[place][sample], sample, reply)
-            running[future] = (place, sample)
-
         try:
-            for place, story in enumerate(stories):
-                for samples in self._alike(wishes[place]):
-                    if len(samples) > 1 and self.client.server.n and not self.client.level:
-                        future = pool.submit(self._first, story, wishes[place][samples[0]], samples)
-                        first[future] = (place, samples)
-                    else:
-                        for sample in samples:
-                            start(place, sample)
-            while first or running:
-                pending: list[Future[Any]] = [*first, *running]
-                done, _ = wait(pending, return_when=FIRST_COMPLETED)
-                for ready in [future for future in first if future in done]:
-                    place, samples = first.pop(ready)
-                    replies = dict(enumerate(ready.result()))
-                    for turn, sample in enumerate(samples):
-                        start(place, sample, replies.get(turn))
-                for finished in [future for future in running if future in done]:
-                    place, sample = running.pop(finished)
-                    drafts[place][sample] = finished.result()
-                if (not at_once or not (first or running)) and all(drafts):
-                    yield drafts
+            running = {pool.submit(sample.draft): (place, sample.number) for place, sample in samples}
+            for future in as_completed(running):
+                yield *running[future], future.result()
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
 
-    @staticmethod
-    def _alike(wishes: Sequence[Mapping[int, Wish]]) -> list[list[int]]:
-        """The samples in groups that are asked for in the same words."""
-        groups: dict[str, list[int]] = {}
-        for sample, wanted in enumerate(wishes):
-            groups.setdefault(repr(wanted), []).append(sample)
-        return list(groups.values())
 
-    def _first(self, story: Story, wishes: Mapping[int, Wish], samples: Sequence[int]) -> tuple[Reply, ...]:
-        """The first window of several samples in one request; a server may answer fewer than it was asked for."""
-        numbers = windows(story.task, self.client.server.window)[0]
-        return self._ask(
-            story, story.task.sentences, numbers, wishes, (samples[0], "first", len(samples)), n=len(samples)
-        )
+class Sample:
+    """One sample of a story, written window after window."""
 
-    def _ask(
-        self, story: Story, texts: Sequence[str | None], numbers: Sequence[int], wishes: Mapping[int, Wish],
-        place: Any, complaint: str = "", n: int = 1,
-    ) -> tuple[Reply, ...]:  # fmt: skip
-        as_json = self.client.server.api == "chat"
-        words = story.settings.max_words - 1
-        prompt = messages(texts, numbers, wishes, self.states, story.context, words, complaint, as_json)
-        digest = hashlib.blake2b(repr((story.seed, *place)).encode(), digest_size=4).digest()
-        replies = self.client.ask(
-            prompt, schema=schema(numbers), lines=len(numbers), seed=int.from_bytes(digest) >> 1,
-            temperature=story.settings.temperature, n=n,
-        )  # fmt: skip
-        if as_json:
-            return replies
-        begun = f"{numbers[0]}. {wishes[numbers[0]].opening}".strip()
-        return tuple(reply._replace(text=f"{begun} {reply.text.lstrip()}") for reply in replies)
+    def __init__(self, writer: Writer, story: Story, S: Values, number: int, group: list[int]) -> None:
+        """`group`: the numbers of the samples that are asked for in the same words."""
+        self.writer, self.client, self.story, self.number, self.group = writer, writer.client, story, number, group
+        self.texts: list[str | None] = list(story.task.sentences)
+        missing = [i for i, is_missing in enumerate(story.task.missing) if is_missing]
+        self.wishes = {i + 1: Wish(S[i], story.task.arc[i], story.task.starts.get(i + 1, "")) for i in missing}
+        group.append(number)
 
-    def _draft(self, story: Story, wishes: Mapping[int, Wish], sample: int, reply: Reply | None) -> Draft | UserError:
-        """One sample, window after window; a story that cannot be had from this server is an error in its place."""
-        texts: list[str | None] = list(story.task.sentences)
+    def draft(self) -> list[Line] | UserError:
+        """The lines of the whole story; where they cannot be had from this server, why."""
         lines: dict[int, Line] = {}
         try:
-            for numbers in windows(story.task, self.client.server.window):
-                reply = reply or self._ask(story, texts, numbers, wishes, (sample, numbers[0]))[0]
-                versions = {number: self._version(reply, numbers, number, texts, story, wishes) for number in numbers}
+            for step, numbers in enumerate(windows(self.story.task, self.client.server.window)):
+                reply = (None if step else self._shared(numbers)) or self._ask(numbers, numbers[0])[0]
+                versions = {number: self._version(reply, numbers, number) for number in numbers}
                 for number, version in versions.items():
-                    texts[number - 1] = version.text if version else None
+                    self.texts[number - 1] = version.text if version else None
                 for number, version in versions.items():
-                    lines[number] = self._settled(story, wishes, sample, texts, numbers, number, version, reply)
-                    texts[number - 1] = lines[number].text
-                reply = None
+                    lines[number] = self._settled(reply, numbers, number, version)
+                    self.texts[number - 1] = lines[number].text
         except UnavailableError:
             raise
         except UserError as error:
             return error
-        whole = tuple(text or "" for text in texts)
-        log_p = tuple(lines[i].log_p if i in lines else NAN for i in range(1, len(whole) + 1))
-        return Draft(whole, log_p, sum(line.misses for line in lines.values()))
+        return [lines.get(i) or Line(text or "") for i, text in enumerate(self.texts, start=1)]
 
-    def _settled(
-        self, story: Story, wishes: Mapping[int, Wish], sample: int, texts: Sequence[str | None],
-        numbers: Sequence[int], number: int, line: Line | None, reply: Reply,
-    ) -> Line:  # fmt: skip
+    def _shared(self, numbers: Sequence[int]) -> Reply | None:
+        """This sample's part of one request for its whole group; None where it has to ask for itself."""
+        shares = len(self.group) > 1 and self.client.server.n and not self.client.left_out
+        replies = self._ask(numbers, n=len(self.group)) if shares else ()
+        return dict(zip(self.group, replies, strict=False)).get(self.number)
+
+    def _ask(self, numbers: Sequence[int], *place: Any, complaint: str = "", n: int = 1) -> list[Reply]:
+        """A request for these lines, where the story is now; its seed depends on the story's and on the place."""
+        story, wishes, chat = self.story, self.wishes, self.client.server.api == "chat"
+        texts = [None if i in numbers else text for i, text in enumerate(self.texts, start=1)]
+        words, states = story.settings.max_words - 1, self.writer.states
+        prompt = messages(texts, numbers, wishes, states, story.context, words, complaint, as_json=chat)
+        digest = hashlib.blake2b(repr((story.seed, n > 1 or self.number, *place)).encode(), digest_size=4).digest()
+        how = {"seed": int.from_bytes(digest) >> 1, "temperature": story.settings.temperature, "n": n}
+        replies = self.client.ask(prompt, schema(numbers), len(numbers), how)
+        begun = "" if chat else f"{numbers[0]}. {wishes[numbers[0]].opening} ".replace("  ", " ")
+        return [reply._replace(text=begun + reply.text) for reply in replies]
+
+    def _settled(self, reply: Reply, numbers: Sequence[int], number: int, line: Line | None) -> Line:
         """A line after it was asked for again, alone, as often as needed and allowed."""
-        again, attempt = self.client.server.again, 0
-        blank = [text if place != number else None for place, text in enumerate(texts, start=1)]
-        while (line is None or line.misses) and attempt < again:
-            why = self._complaint(number, wishes[number], line, reply)
-            numbers, (reply, *_) = [number], self._ask(story, blank, [number], wishes, (sample, number, attempt), why)
-            other = self._version(reply, numbers, number, blank, story, wishes)
+        attempt, states = 0, self.writer.states
+        while (line is None or line.misses) and attempt < self.client.server.again:
+            complaint = (
+                f"An earlier answer could not be used: {reply.text[:200]!r}. Write one sentence for line {number}."
+            )
+            if line is not None:
+                spoken = states.spoken([self.wishes[number].fixed])
+                tag = states.label(read_values(self.writer.tagger, [line.text], spoken)[0])
+                complaint = (
+                    f"An earlier version of line {number} was {line.text!r}, which reads as {tag}. Write another."
+                )
+            numbers, (reply, *_) = [number], self._ask([number], number, attempt, complaint=complaint)
+            other = self._version(reply, numbers, number)
             line = other if line is None or (other is not None and other.misses < line.misses) else line
             attempt += 1
-        line = line or self._version(reply, numbers, number, texts, story, wishes, force=True)
-        self.client.count(lines=1, again=int(attempt > 0))
-        if line is None:
-            said = " ".join(reply.text.split())[:100]
-            what = "declined to write" if reply.refused or not said else "gave no usable"
-            raise UserError(
-                f"{self.client.label} {what} line {number} in {again + 1} answers; the last: {said!r}", field="model"
-            )
-        return line
+        self.client.count(lines=1, lines_again=int(attempt > 0))
+        if line := line or self._version(reply, numbers, number, force=True):
+            return line
+        said = " ".join(reply.text.split())[:100]
+        what = "declined to write" if reply.refused or not said else "gave no usable"
+        fault = f"{self.client.label} {what} line {number} in {attempt + 1} answers; the last: {said!r}"
+        raise UserError(fault, field="model")
 
-    def _complaint(self, number: int, wish: Wish, line: Line | None, reply: Reply) -> str:
-        """What was wrong with the last version of a line, for the next request."""
-        if line is None:
-            return f"An earlier answer could not be used: {reply.text[:200]!r}. Write one sentence for line {number}."
-        (read,) = read_values(self.tagger, [line.text], self.states.spoken([wish.fixed]))
-        triples = zip(self.states.factors, wish.fixed, read, strict=True)
-        wrong = [
-            f"its {f.name} reads as {f.labels[v]}" for f, wanted, v in triples if wanted >= 0 and v not in (wanted, -1)
-        ]
-        return f"An earlier version of line {number} was {line.text!r}: {', '.join(wrong)}. Write another one."
-
-    def _version(
-        self, reply: Reply, numbers: Sequence[int], number: int, texts: Sequence[str | None], story: Story,
-        wishes: Mapping[int, Wish], *, force: bool = False,
-    ) -> Line | None:  # fmt: skip
+    def _version(self, reply: Reply, numbers: Sequence[int], number: int, *, force: bool = False) -> Line | None:
         """The line of this number in an answer to a request for `numbers`, if it can be used."""
-        text = None if reply.refused else read_lines(reply.text, numbers, texts).get(number)
-        text = text and with_opening(text, wishes[number].opening, force=force)
-        text = text and fitting(text, story.settings.max_words - 1)
-        others = [other for place, other in enumerate(texts, start=1) if place != number]
-        if not text or copies(text, others):
+        wish = self.wishes[number]
+        text = None if reply.refused else read_lines(reply.text, numbers, self.texts).get(number)
+        text = text and with_opening(text, wish.opening, force=force)
+        text = text and fitting(text, self.story.settings.max_words - 1)
+        if not text or copies(text, [other for place, other in enumerate(self.texts, start=1) if place != number]):
             return None
-        wanted = int(self.states.number([wishes[number].fixed])[0])
-        return Line(text, log_p_of(reply, text), misses(self.tagger, [text], [wanted])[0])
+        wanted = int(self.writer.states.number([wish.fixed])[0])
+        return Line(text, log_p_of(reply, text), misses(self.writer.tagger, [text], [wanted])[0])
 
 
 def windows(task: Task, size: int) -> list[list[int]]:
@@ -250,16 +194,10 @@ def windows(task: Task, size: int) -> list[list[int]]:
 
 def log_p_of(reply: Reply, line: str) -> float:
     """The sum over the tokens that spell a line; NaN where the server gives none, or they cannot be told apart."""
-    if reply.tokens is None:
-        return NAN
+    ends = list(accumulate(len(token) for token, _ in reply.tokens))
     spelled = "".join(token for token, _ in reply.tokens)
     for needle in (line, json.dumps(line)[1:-1], json.dumps(line, ensure_ascii=False)[1:-1], line[:-1]):
-        start = spelled.find(needle)
-        if start >= 0:
-            place, terms = 0, []
-            for token, log_p in reply.tokens:
-                if place < start + len(needle) and place + len(token) > start:
-                    terms.append(log_p)
-                place += len(token)
-            return math.fsum(terms)
-    return NAN
+        if reply.tokens and (start := spelled.find(needle)) >= 0:
+            places = zip(reply.tokens, [0, *ends], ends, strict=False)
+            return math.fsum(log_p for (_, log_p), a, b in places if b > start and a < start + len(needle))
+    return float("nan")

@@ -6,9 +6,16 @@ import argparse
 import dataclasses
 import json
 import sys
+from itertools import islice
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from fabula.cli import add_command, options
+from fabula.errors import UserError
+from fabula.servers import PREFIX, find_server
+
+if TYPE_CHECKING:
+    from fabula.apps.fleet.job import Job
 
 DESCRIPTION = """\
 Fill in the stories of files, batched, into numbered shards in DIR. A row has "id" and "sentences" (null where one is
@@ -40,6 +47,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     add("--limit", type=int, metavar="N", help="read so many rows at most")
     options.add_sampler(parser)
     options.add_model(parser)
+    add("--yes", action="store_true", help="do not ask whether a model on a server may cost what it is said to cost")
     add("--quiet", action="store_true", help="no progress bar")
     parser.set_defaults(run=run)
 
@@ -55,10 +63,43 @@ def run(args: argparse.Namespace) -> int:
     defaults = {key: given[key] for key in ("candidates", "sampler", *args.settings) if given[key] is not None}
     fields = {field.name: given[field.name] for field in dataclasses.fields(Job) if field.name in given}
     job = Job(**{**fields, "device": device, "defaults": defaults})
+    served = args.model.startswith(PREFIX)
+    if served and not args.yes:
+        confirm(job)
     manifest = run_job(job, bar=not args.quiet and not args.json and sys.stderr.isatty())
+    if served:
+        from fabula.served.client import client_of
+
+        manifest["usage"] = dict(client_of(find_server(args.model.removeprefix(PREFIX))).usage)
+        counted = ", ".join(f"{number:,} {name}" for name, number in manifest["usage"].items())
+        print(f"{args.model}: {counted}", file=sys.stderr)
     if args.json:
         print(json.dumps(manifest))
         return 0
     wrong = f", {manifest['errors']:,} of them with an error" if manifest["errors"] else ""
     print(f"{args.out}: {manifest['rows']:,} rows{wrong}; {manifest['rows_per_second']:.2f} rows/s")
     return 0
+
+
+def confirm(job: Job) -> None:
+    """Say about what a model on a server will cost, and go on only if a person agrees."""
+    from fabula.apps.fleet.rows import check_files, estimated_rows, read_items
+    from fabula.sampling.settings import ServedSettings
+
+    check_files(job.files)
+    server = find_server(job.model.removeprefix(PREFIX))
+    stories = [item.row["sentences"] for item in islice(read_items(job.files), 100) if item.row is not None]
+    rows = min(sum(map(estimated_rows, job.files)), job.limit or sys.maxsize)
+    each = rows * (job.defaults.get("samples") or ServedSettings().samples) / max(1, len(stories))
+    gaps = [sum(sentence is None for sentence in story) for story in stories]
+    requests = each * sum(-(-gap // server.window) for gap in gaps)
+    tokens = each * sum(
+        300 + 70 * gap + len(" ".join(filter(None, s))) / 4 for gap, s in zip(gaps, stories, strict=True)
+    )
+    print(
+        f"{job.model}: about {requests:,.0f} requests and {tokens:,.0f} tokens, more where lines miss", file=sys.stderr
+    )
+    if not sys.stdin.isatty():
+        raise UserError("say --yes to let it cost that", field="yes")
+    if input("Go on? [y/N] ").strip().lower() not in ("y", "yes"):
+        raise UserError("nothing was asked of the server", field="yes")

@@ -23,6 +23,7 @@ from fabula.apps.fleet.shards import Output, Shard
 from fabula.errors import UserError
 from fabula.sampling.many import FillsTogether, together
 from fabula.sampling.settings import whole_number
+from fabula.servers import PREFIX, find_server
 
 BATCHES = 8
 """Batches of rows in a shard by default: a shard takes about a minute, which is what a kill can cost."""
@@ -59,6 +60,8 @@ class Job:
         for name in ("limit", "workers"):
             if getattr(self, name) is not None:
                 whole_number(name, getattr(self, name), at_least=1)
+        if self.model.startswith(PREFIX) and self.engine != "inline":
+            raise UserError("a model on a server works inline: its requests are parallel anyway", field="engine")
         if self.address is not None and self.engine != "ray":
             raise UserError("an address is of a Ray cluster; use --engine ray", field="address")
         if self.workers is not None and self.engine == "inline":
@@ -132,6 +135,10 @@ def model_hash(name: str) -> str:
     from fabula.models.io import files_of
 
     digest = hashlib.blake2b(digest_size=16)
+    if name.startswith(PREFIX):
+        server = find_server(name.removeprefix(PREFIX))
+        digest.update(repr((server.address, server.model, server.api, server.window, server.again)).encode())
+        return digest.hexdigest()
     for path in files_of(find(name)):
         digest.update(path.name.encode())
         with path.open("rb") as stream:

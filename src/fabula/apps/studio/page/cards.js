@@ -181,7 +181,7 @@ function sentence(told, i, number, lines, doc, ready, weak) {
   const other = before && before !== text ? before : number && !before ? shown.candidates[0].sentences[i].text : null;
   return h(
     "li",
-    { title: `${log_p.toFixed(1)} nats`, "data-weakest": weak ? "yes" : null },
+    { title: log_p === null ? null : `${log_p.toFixed(1)} nats`, "data-weakest": weak ? "yes" : null },
     h("span", { class: "number", "aria-hidden": "true" }, String(i + 1)),
     mood(told),
     h("span", { class: "words", "data-tag": tag }, marked(text, other)),
