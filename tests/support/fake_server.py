@@ -1,36 +1,38 @@
-"""A language model's server for tests: it answers as it is told to, and counts what it answered."""
+"""A language model's server for tests: it answers as it is told to, well or badly, and counts what it answered.
+
+As a program, `python fake_server.py PORT LOG`, it obeys every request and adds a line to LOG for each answer it sent.
+"""
 
 from __future__ import annotations
 
 import json
 import re
+import sys
 import threading
-from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
-MOODS = {
-    "negative": "Tom was sad and lost number {0}.",
-    "neutral": "Tom walked to house number {0}.",
-    "positive": "Tom was happy and won prize {0}.",
-}
+MOODS = {"negative": "Tom was sad and lost {0}.", "neutral": "Tom saw {0}.", "positive": "Tom was happy and won {0}."}
 Script = Callable[["Handler", dict[str, Any]], None]
 
 
-def moods(prompt: str) -> dict[int, str]:
-    """The lines that a prompt asks for, with the mood of each."""
-    asked = re.findall(r"^Line (\d+)(?::(.*))?\.$", prompt, re.MULTILINE)
-    return {int(n): next((m for m in MOODS if f"{m} in mood" in words), "neutral") for n, words in asked}
-
-
-def obedient(prompt: str, seed: int) -> dict[str, str]:
-    """A line of the right mood for each that is asked for; openings are kept, and another seed gives other lines."""
-    lines = {n: MOODS[mood].format(seed % 997 + n) for n, mood in moods(prompt).items()}
-    for n, opening in re.findall(r"^Line (\d+): it begins with exactly these words: ([^;.]+)", prompt, re.MULTILINE):
-        lines[int(n)] = f"{opening} was number {seed % 997}."
-    return {str(n): line for n, line in lines.items()}
+def obedient(body: dict[str, Any], turn: int = 0) -> str:
+    """A line of the right mood for each that is asked for, with its opening; another seed gives other lines."""
+    prompt = body["prompt"] if "prompt" in body else body["messages"][-1]["content"]
+    lines = {}
+    for number, words in re.findall(r"^Line (\d+)(?::(.*))?\.$", prompt, re.MULTILINE):
+        mood = next((mood for mood in MOODS if f"{mood} in mood" in words), "neutral")
+        start = re.search("these words: ([^;]+)", words)
+        text = MOODS[mood].format(f"thing {(body.get('seed', 0) + turn) % 9973 + int(number)}")
+        lines[number] = f"{start[1]} {text[4:]}" if start else text
+    if "prompt" in body:
+        (_, line), *others = lines.items()
+        begun = prompt.splitlines()[-1].partition(". ")[2]
+        return "\n".join([line.removeprefix(begun), *(f"{n}. {text}" for n, text in others)])
+    return json.dumps(lines)
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -40,7 +42,8 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        self.server.seen.append({"path": self.path, "key": self.headers.get("Authorization", ""), **body})
+        with self.server.lock:
+            self.server.seen.append({"path": self.path, "key": self.headers.get("Authorization", ""), **body})
         self.server.script(self, body)
 
     def send(self, content: str, kind: str = "application/json", status: int = 200, **headers: str) -> None:
@@ -51,35 +54,32 @@ class Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(data)
 
-    def answer(self, body: dict[str, Any], *texts: str, finish: str = "stop", **extra: Any) -> None:
-        """A whole answer, counted as paid for."""
-        with self.server.lock:
-            self.server.answered[json.dumps(body, sort_keys=True)] += 1
-        choices = [
-            {
-                "index": i,
-                "message": {"role": "assistant", "content": text},
-                "text": text,
-                "finish_reason": finish,
-                **extra,
-            }
-            for i, text in enumerate(texts)
-        ]
+    def answer(self, *texts: str, **extra: Any) -> None:
+        """A whole answer, with as many choices as texts."""
+        common = {"finish_reason": "stop", **extra}
+        messages = ({"message": {"role": "assistant", "content": text}, "text": text} for text in texts)
+        choices = [{"index": i, **message, **common} for i, message in enumerate(messages)]
         self.send(json.dumps({"choices": choices, "usage": {"prompt_tokens": 50, "completion_tokens": 10}}))
+        with self.server.lock:
+            self.server.answered += 1
+            if self.server.log is not None:
+                with self.server.log.open("a") as log:
+                    log.write("answered\n")
 
     def obey(self, body: dict[str, Any]) -> None:
-        prompt = body["prompt"] if "prompt" in body else body["messages"][-1]["content"]
-        self.answer(body, json.dumps(obedient(prompt, body.get("seed", 0))))
+        self.answer(obedient(body))
 
 
 class FakeServer(ThreadingHTTPServer):
     daemon_threads = True
 
-    def __init__(self, script: Script, port: int = 0) -> None:
+    def __init__(self, script: Script = Handler.obey, port: int = 0, log: Path | None = None) -> None:
         super().__init__(("127.0.0.1", port), Handler)
-        self.script, self.lock = script, threading.Lock()
+        self.script, self.log, self.lock, self.answered = script, log, threading.Lock(), 0
         self.seen: list[dict[str, Any]] = []
-        self.answered = Counter[str]()
+
+    def handle_error(self, *_: Any) -> None:
+        """A client that left is no error of the server's."""
 
     @property
     def address(self) -> str:
@@ -89,10 +89,13 @@ class FakeServer(ThreadingHTTPServer):
 @contextmanager
 def fake_server(script: Script = Handler.obey) -> Iterator[FakeServer]:
     server = FakeServer(script)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
-    thread.start()
+    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
     try:
         yield server
     finally:
         server.shutdown()
         server.server_close()
+
+
+if __name__ == "__main__":
+    FakeServer(port=int(sys.argv[1]), log=Path(sys.argv[2])).serve_forever()

@@ -167,8 +167,8 @@ class Client:
                 return read_body(content.decode("utf-8", "replace").replace(key, "[key]"), kind)
             except openai.APIStatusError as error:
                 where = f" (its key is in {server.variable})" if error.status_code in (401, 403) else ""
-                said = " ".join(str(error).replace(key, "[key]").split())[:200]
-                fault = f"{self.label} refuses the request{where}: {said}"
+                said = " ".join(error.response.text.replace(key, "[key]").split())[:160]
+                fault = f"{self.label} refuses the request{where}: {error.status_code} {said}"
                 with suppress(ValueError):
                     pause = float(error.response.headers.get("retry-after", ""))
                 if error.status_code not in PASSING or attempt == server.retries or pause > server.seconds:

@@ -11,6 +11,7 @@ from fabula.corpus.tokenize import normalise, split_paragraph
 from fabula.sampling.text import close_quotes
 
 NUMBERED = re.compile(r"^\W*(?:line\s*)?(\d{1,2})\s*[.):-]+\s*(\S.*)$", re.IGNORECASE)
+DECLINES = re.compile(r"\W*(I('m| am) (sorry|unable|not able)|sorry|as an AI|I (cannot|can't|can’t) )", re.IGNORECASE)
 LABEL = re.compile(r"\s*[(\[](?:positive|negative|neutral|mood|emotion)\b[^)\]]*[)\]]\s*$", re.IGNORECASE)
 
 
@@ -22,7 +23,7 @@ def read_lines(text: str, numbers: Sequence[int], given: Iterable[str | None]) -
         matches = [match for row in rows if (match := NUMBERED.match(row))]
         listed = {int(match[1]): match[2] for match in reversed(matches)}
         if not matches:
-            rows = [row for row in rows if not copies(row, given) and not row.endswith(":")]
+            rows = [row for row in rows if not (copies(row, given) or row.endswith(":") or DECLINES.match(row))]
             rows = split_paragraph(rows[0]) if len(rows) == 1 < len(numbers) else rows
             listed = dict(zip(numbers, rows, strict=True)) if len(rows) == len(numbers) else {}
     cleaned = {number: clean(line) for number, line in listed.items() if number in numbers}

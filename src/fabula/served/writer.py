@@ -146,18 +146,13 @@ class Sample:
 
     def _settled(self, reply: Reply, numbers: Sequence[int], number: int, line: Line | None) -> Line:
         """A line after it was asked for again, alone, as often as needed and allowed."""
-        attempt, states = 0, self.writer.states
+        attempt, states, other, rejected = 0, self.writer.states, line, "Versions that will not do:"
+        spoken = states.spoken([self.wishes[number].fixed])
         while (line is None or line.misses) and attempt < self.client.server.again:
-            complaint = (
-                f"An earlier answer could not be used: {reply.text[:200]!r}. Write one sentence for line {number}."
-            )
-            if line is not None:
-                spoken = states.spoken([self.wishes[number].fixed])
-                tag = states.label(read_values(self.writer.tagger, [line.text], spoken)[0])
-                complaint = (
-                    f"An earlier version of line {number} was {line.text!r}, which reads as {tag}. Write another."
-                )
-            numbers, (reply, *_) = [number], self._ask([number], number, attempt, complaint=complaint)
+            (read,) = read_values(self.writer.tagger, [other.text if other else ""], spoken)
+            why = f"{other.text!r} reads as {states.label(read)}" if other else f"{reply.text[:200]!r} cannot be used"
+            rejected = f"{rejected} {why};"
+            numbers, (reply, *_) = [number], self._ask([number], number, attempt, complaint=rejected)
             other = self._version(reply, numbers, number)
             line = other if line is None or (other is not None and other.misses < line.misses) else line
             attempt += 1

@@ -16,7 +16,7 @@ from fabula.errors import UserError
 ABOUT = "fill in the same stories with several models, and compare"
 EXAMPLES = """examples:
   fabula compare stories.jsonl --models default,small,served:local --out compared
-  fabula judge new --pairs compared/pairs.jsonl             read them blind in the browser
+  fabula judge new compared/pairs.jsonl --db study.db       read them blind in the browser
 """
 FIGURES = {
     "critic": "mean log-odds, by the default model's critic, that a person wrote the story",

