@@ -46,11 +46,10 @@ class Server:
             raise UserError(f"a server's name has small letters, digits and hyphens, not {self.name!r}", field="name")
         if address.scheme not in ("http", "https") or not address.hostname or address.password is not None:
             raise UserError("an address is http:// or https:// and a host, without a password", field="address")
-        if self.api not in ("chat", "completions"):
-            raise UserError(f"api is chat or completions, not {self.api!r}", field="api")
-        for field, least in {"at_once": 1, "window": 1, "retries": 0, "again": 0, "tokens": 0, "seconds": 0.01}.items():
-            if not getattr(self, field) >= least:
-                raise UserError(f"{field} of {PREFIX}{self.name} is at least {least}", field=field)
+        least = {"at_once": 1, "window": 1, "retries": 0, "again": 0, "tokens": 0, "seconds": 0.01}
+        wrong = [f"{field} is at least {n}" for field, n in least.items() if not getattr(self, field) >= n]
+        if wrong or self.api not in ("chat", "completions"):
+            raise UserError(f"{PREFIX}{self.name}: {(wrong or ['api is chat or completions'])[0]}", field="model")
 
     @property
     def variable(self) -> str:
@@ -77,24 +76,26 @@ def find_server(name: str) -> Server:
     """The server of this name; what is wrong with its settings is one line."""
     known = {field.name for field in fields(Server)} - {"name"}
     texts = {field: os.environ.get(_variables(name) + field.upper()) for field in known}
+    number = re.compile(r"(?i)true|false|\d+(\.\d+)?")
+    chosen = {f: json.loads(text.lower()) if number.fullmatch(text) else text for f, text in texts.items() if text}
     try:
-        values = {**_tables().get(name, {}), **{field: _value(text) for field, text in texts.items() if text}}
-        if not values.get("address") or not values.get("model"):
-            have = f"; there are {', '.join(server_names())}" if server_names() else ""
-            fault = f"no server is called {name!r}: fabula models add-server {name} --address ... --model ...{have}"
-            raise UserError(fault, field="model")
-        return Server(name=name, **values)
+        values: dict[str, Any] = {**_tables().get(name, {}), **chosen}
+        if values.get("address") and values.get("model"):
+            return Server(name=name, **values)
     except (TypeError, AttributeError, ValueError) as error:
         fault = f"{servers_file()}: {name} is wrong: {str(error).removeprefix('Server.__init__() ')}"
         raise UserError(f"{fault}; it may have {', '.join(sorted(known))}", field="model") from error
+    have = f"; there are {', '.join(server_names())}" if server_names() else ""
+    fault = f"no server is called {name!r}: fabula models add-server {name} --address ... --model ...{have}"
+    raise UserError(fault, field="model")
 
 
 def save_server(server: Server) -> Path:
     """Write a server into the file beside the others; fields at their defaults are left out."""
     from fabula.models.io import write_file  # imports torch, which help pages do not wait for
 
-    usual = {field.name: field.default for field in fields(Server)}
-    chosen = {key: value for key, value in asdict(server).items() if key != "name" and value != usual[key]}
+    usual = {field.name: field.default for field in fields(Server)} | {"name": server.name}
+    chosen = {key: value for key, value in asdict(server).items() if value != usual[key]}
     tables = sorted({**_tables(), server.name: chosen}.items())
     lines = ["\n".join([f"[{name}]", *(f"{k} = {json.dumps(v)}" for k, v in table.items())]) for name, table in tables]
     servers_file().parent.mkdir(parents=True, exist_ok=True)
@@ -104,11 +105,6 @@ def save_server(server: Server) -> Path:
 
 def _variables(name: str) -> str:
     return f"FABULA_SERVED_{name.upper().replace('-', '_')}_"
-
-
-def _value(text: str) -> Any:
-    """A text of the environment as a number or true and false, where it is one."""
-    return json.loads(text.lower()) if re.fullmatch(r"(?i)true|false|\d+(\.\d+)?", text) else text
 
 
 def _tables() -> dict[str, dict[str, Any]]:

@@ -1,6 +1,7 @@
 """A language model's server for tests: it answers as it is told to, well or badly, and counts what it answered.
 
-As a program, `python fake_server.py PORT LOG`, it obeys every request and adds a line to LOG for each answer it sent.
+As a program, `python fake_server.py PORT LOG SECONDS`, it obeys every request after so many seconds, and adds a line to
+LOG for each answer that it sent.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import json
 import re
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -98,4 +100,9 @@ def fake_server(script: Script = Handler.obey) -> Iterator[FakeServer]:
 
 
 if __name__ == "__main__":
-    FakeServer(port=int(sys.argv[1]), log=Path(sys.argv[2])).serve_forever()
+
+    def slowly(handler: Handler, body: dict[str, Any]) -> None:
+        time.sleep(float(sys.argv[3]))
+        handler.obey(body)
+
+    FakeServer(slowly, port=int(sys.argv[1]), log=Path(sys.argv[2])).serve_forever()

@@ -82,24 +82,19 @@ def run(args: argparse.Namespace) -> int:
 
 
 def confirm(job: Job) -> None:
-    """Say about what a model on a server will cost, and go on only if a person agrees."""
+    """Say about what a model on a server will cost, by the first 100 rows, and go on only if a person agrees."""
     from fabula.apps.fleet.rows import check_files, estimated_rows, read_items
     from fabula.sampling.settings import ServedSettings
 
     check_files(job.files)
-    server = find_server(job.model.removeprefix(PREFIX))
+    window = find_server(job.model.removeprefix(PREFIX)).window
     stories = [item.row["sentences"] for item in islice(read_items(job.files), 100) if item.row is not None]
     rows = min(sum(map(estimated_rows, job.files)), job.limit or sys.maxsize)
     each = rows * (job.defaults.get("samples") or ServedSettings().samples) / max(1, len(stories))
-    gaps = [sum(sentence is None for sentence in story) for story in stories]
-    requests = each * sum(-(-gap // server.window) for gap in gaps)
-    tokens = each * sum(
-        300 + 70 * gap + len(" ".join(filter(None, s))) / 4 for gap, s in zip(gaps, stories, strict=True)
-    )
+    requests = each * sum(-(-story.count(None) // window) for story in stories)
+    tokens = each * sum(300 + 70 * story.count(None) + len(" ".join(filter(None, story))) / 4 for story in stories)
     print(
         f"{job.model}: about {requests:,.0f} requests and {tokens:,.0f} tokens, more where lines miss", file=sys.stderr
     )
-    if not sys.stdin.isatty():
-        raise UserError("say --yes to let it cost that", field="yes")
-    if input("Go on? [y/N] ").strip().lower() not in ("y", "yes"):
-        raise UserError("nothing was asked of the server", field="yes")
+    if not sys.stdin.isatty() or input("Go on? [y/N] ").strip().lower() not in ("y", "yes"):
+        raise UserError("nothing was asked of the server; say --yes to go on", field="yes")
