@@ -10,16 +10,17 @@ The command line, HTTP and Python call these methods. `filling.py` does what `fi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from fabula import filling
 from fabula.catalogue import describe, find, installed, models_fault, models_folder, stand_in
 from fabula.corpus.states import Arc
 from fabula.device import pick_device, use_threads
 from fabula.errors import UserError
-from fabula.filling import answers, answers_together, with_settings
+from fabula.filling import with_settings
 from fabula.loaded import check_seed
 from fabula.models import io
 from fabula.models.decoders.bases import SMOLLM2, how_to_install
@@ -29,7 +30,7 @@ from fabula.sampling.context import Person
 from fabula.sampling.many import fill_many
 from fabula.sampling.protocol import DEFAULT
 from fabula.sampling.settings import CANDIDATES, WRITE_CANDIDATES, whole_number
-from fabula.sampling.task import Task, fill_task, write_task
+from fabula.sampling.task import write_task
 from fabula.served.model import ServedReader
 from fabula.servers import PREFIX, find_server
 
@@ -61,6 +62,8 @@ def load(name_or_path: str | Path = "default", device: str = "cpu", threads: int
 
 class StoryModel(StoryReader):
     """A loaded model: it writes the missing sentences of stories, and reads stories."""
+
+    answers, answers_together = filling.answers, filling.answers_together
 
     @with_settings
     def fill(
@@ -147,17 +150,6 @@ class StoryModel(StoryReader):
         }
         *_, last = self.answers({**call, **options}, write_task, at_once=True)
         return last
-
-    def answers(
-        self, call: Mapping[str, Any], make_task: Callable[..., Task] = fill_task, *, at_once: bool
-    ) -> Iterator[Filling]:
-        """The answers to one call of `fill` or `write`, each at least as good as the one before."""
-        return answers(self, call, make_task, at_once=at_once)
-
-    def answers_together(
-        self, calls: Sequence[Mapping[str, Any]], at_once: bool
-    ) -> Iterator[list[Filling | UserError]]:
-        return answers_together(self, calls, at_once)
 
 
 class ServedStoryModel(ServedReader, StoryModel):

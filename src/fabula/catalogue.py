@@ -34,10 +34,7 @@ def models_fault() -> str | None:
 
 
 def installed() -> dict[str, Path]:
-    """Every model that has a name, with its folder; a packaged one comes before the user's of the same name.
-
-    A language model on a server (`fabula.servers`) has no folder: its name stands in its place.
-    """
+    """Every model that has a name, with its folder (of one on a server, its name); packaged ones come first."""
     folders: dict[str, Path] = {}
     for root in (PACKAGED, models_folder()):
         for config in sorted(root.glob("*/config.json")):
@@ -96,9 +93,8 @@ def describe(name: str, folder: Path) -> dict[str, Any]:
 def _describe_server(name: str) -> dict[str, Any]:
     """A language model on a server: its states are the default model's. Neither its address nor its key is said."""
     server, host = find_server(name.removeprefix(PREFIX)), io.describe(find("default"))
-    settings = {"served": shown_settings(sampler_named("served"), {})}
-    facts = {"recipe": server.model, "kind": "served", **_states(host.factors)}
-    return {"name": name, "folder": name, **facts, "figures": {}, "settings": settings}
+    facts = {"name": name, "folder": name, "recipe": server.model, "kind": "served", "figures": {}}
+    return {**facts, **_states(host.factors), "settings": {"served": shown_settings(sampler_named("served"), {})}}
 
 
 def _states(factors: Sequence[Factor]) -> dict[str, Any]:

@@ -35,7 +35,7 @@ def test_a_sampler_that_cannot_be_loaded_is_a_warning_and_all_others_stay(monkey
     monkeypatch.setattr("fabula.registry.entry_points", lambda group: [Broken()])
     monkeypatch.setattr(SAMPLERS, "loaded", False)
     with pytest.warns(UserWarning, match="broken cannot be loaded"):
-        assert list(samplers()) == ["smc", "gibbs", "rerank"]
+        assert list(samplers()) == ["smc", "gibbs", "rerank", "served"]
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_a_models_own_defaults_show_wherever_settings_are_listed(
     with pytest.raises(SystemExit):
         main(["fill", "--help", "--model", "mine"])
     page = " ".join(capsys.readouterr().out.split())
-    assert "stories to draw and choose from (7; for gibbs 50; for rerank 1000)" in page
+    assert "stories to draw and choose from (7; for gibbs 50; for rerank 1000; for served 4)" in page
     assert "all sentences from there on (density)" in page
     with pytest.raises(SystemExit):
         main(["write", "--model=mine", "--help"])

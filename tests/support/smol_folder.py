@@ -15,6 +15,8 @@ def make(folder: Path) -> None:
     assert isinstance(loaded.config, LlamaConfig)
     fresh = LlamaForCausalLM(loaded.config)
     fresh.load_state_dict(loaded.state_dict())
+    assert fresh.generation_config is not None
+    fresh.generation_config.do_sample = True  # else the server decodes greedily, whatever a request says
     fresh.save_pretrained(folder)
     AutoTokenizer.from_pretrained(str(base.parent), gguf_file=base.name).save_pretrained(folder)
 

@@ -18,9 +18,9 @@ EXAMPLES = """examples:
   fabula models --settings                  the defaults of `fabula fill`
   fabula models --json
   FABULA_MODELS=runs fabula models          checkpoints in a folder of your own
-  fabula models add-server local --address http://127.0.0.1:11434/v1 --model llama3.2
-  fabula models check local                 ask the server what it can do, with a few tokens
 """
+ADD = "examples:\n  fabula models add-server local --address http://127.0.0.1:11434/v1 --model llama3.2\n"
+CHECK = "examples:\n  fabula models check local\n"
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -33,8 +33,8 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser.add_flag("--settings", "also list each model's default settings for every sampler")
     parser.add_flag("--json", "print the list as JSON")
     parser.set_defaults(run=run)
-    servers = parser.add_subparsers(metavar="add-server | check")
-    adding = add_command(servers, "add-server", "Name a language model on a server.", EXAMPLES, "name a server's model")
+    servers = parser.add_subparsers(dest="what", metavar="add-server | check")
+    adding = add_command(servers, "add-server", "Name a language model on a server.", ADD, "name a server's model")
     adding.add_argument("name", help="what `--model served:NAME` will call it")
     for field in fields(Server)[1:]:
         usual = None if field.default is MISSING else field.default
@@ -42,7 +42,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         about = "required" if usual is None else f"default: {usual!r}; see docs/served.md"
         adding.add(f"--{field.name.replace('_', '-')}", about, default=usual, required=usual is None, **kind)
     adding.set_defaults(run=run_add)
-    checking = add_command(servers, "check", "Ask a server what it can do.", EXAMPLES, "ask a server what it can do")
+    checking = add_command(servers, "check", "Ask a server what it can do.", CHECK, "ask a server what it can do")
     checking.add_argument("name", help="a server's name")
     checking.set_defaults(run=run_check)
 

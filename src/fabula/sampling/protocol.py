@@ -26,7 +26,7 @@ from fabula.sampling.settings import (
     SMCSettings,
     choose,
     offered,
-)
+)  # fmt: skip
 
 if TYPE_CHECKING:
     import torch

@@ -246,15 +246,12 @@ class GibbsSettings(TaggedSettings):
 class ServedSettings(FillSettings):
     """Stories by a language model on a server (`fabula.served`), which chooses its words itself."""
 
-    samples: int = redefault("samples", 4)
-    """Ours, because each is a request, or several, that somebody pays for or waits for."""
+    samples: int = redefault("samples", 4)  # each is a request, or several, that somebody pays or waits for
     top_k: int | None = redefault("top_k", None, doors=())
     temperature: float = redefault("temperature", 0.8)
     max_words: int = redefault("max_words", 40)
     bf16: bool = redefault("bf16", False, doors=())
-    arc_weight: float = setting(
-        4.0, "what a tag of the arc that its tagger does not find costs in the ranking", at_least=0
-    )
+    arc_weight: float = setting(4.0, "what a tag of the arc that no tagger finds costs in the ranking", at_least=0)
 
 
 _types: dict[type, Mapping[str, Any]] = {}

@@ -14,7 +14,6 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -79,41 +78,17 @@ class Client:
         return self.answered("chat", {**body, "messages": messages})
 
     def abilities(self) -> dict[str, Any]:
-        """What the server gives that it is asked for, by one tiny request for each: fields of `Server`."""
-        works: dict[str, Any] = {"json_schema": False, "logprobs": False, "n": False}
+        """What the server gives of what it is asked for, by one tiny request: fields of `Server`."""
         prompt = [{"role": "user", "content": 'Answer with this JSON object: {"1": "yes"}'}]
         schema = {"type": "object", "properties": {"1": {"type": "string"}}, "required": ["1"]}
-        how = {"seed": int.from_bytes(os.urandom(3)), "temperature": 0.5}  # a seed that the cache does not know
-        for ability in works:
-            wanted: dict[str, Any] = {"json_schema": False, "logprobs": False, ability: True}
-            trial = Client(replace(self.server, **wanted))
-            replies = trial.ask(prompt, schema, 1, {**how, "n": 2 if ability == "n" else 1})
-            given = {
-                "json_schema": '"1"' in replies[0].text,
-                "logprobs": bool(replies[0].tokens),
-                "n": len(replies) == 2,
-            }
-            works[ability] = given[ability] and not trial.left_out
-            self.usage += trial.usage
-        return works
+        how = {"seed": int.from_bytes(os.urandom(3)), "temperature": 0.5, "n": 2}  # a seed that the cache does not know
+        replies, whole = self.ask(prompt, schema, 1, how), self.left_out == 0
+        given = {"json_schema": '"1"' in replies[0].text, "logprobs": bool(replies[0].tokens), "n": len(replies) == 2}
+        return {ability: whole and there for ability, there in given.items()}
 
-    def log_p_of(self, prefix: str, text: str) -> list[tuple[str, float]]:
-        """The tokens of a text after a prefix with their log-probabilities, by a server that repeats its prompt."""
-        body = {"model": self.server.model, "prompt": prefix + text, "echo": True, "logprobs": 1, "max_tokens": 1}
-        reply, place, tokens = Reply(""), -len(prefix), []
-        with suppress(UnavailableError):
-            reply = self.answered("completions", body, last=0)[0]
-        for token, log_p in reply.tokens:
-            tokens += [(token, log_p)] if place + len(token) > 0 and place < len(text) else []
-            place += len(token)
-        if not reply.text.startswith(prefix + text) or not tokens:
-            fault = f"{self.label} gives no log-probabilities of a given text; --model default does"
-            raise UserError(fault, field="model")
-        return tokens
-
-    def answered(self, api: str, body: Mapping[str, Any], last: int = len(OPTIONAL) - 1) -> Sequence[Reply]:
-        """From the cache, else from the server; what it does not know is left out, up to the `last` group."""
-        groups = min(self.left_out, last)
+    def answered(self, api: str, body: Mapping[str, Any]) -> Sequence[Reply]:
+        """From the cache, else from the server; what it does not know is left out of the request."""
+        groups = self.left_out
         sent = {name: value for name, value in body.items() if not any(name in g for g in OPTIONAL[: groups + 1])}
         path = _cache_path(self.server.address, api, sent)
         with self._asking[path]:  # the same request is sent once, whoever asks at the same time
@@ -125,7 +100,7 @@ class Client:
                 with self._slots:
                     replies, usage = self._sent(api, sent)
             except RefusedRequestError:
-                if groups == last:
+                if groups + 1 == len(OPTIONAL):
                     raise
             else:
                 path.parent.mkdir(parents=True, exist_ok=True)
@@ -134,7 +109,7 @@ class Client:
                 self.count(requests=1, tokens=tokens, uncounted=int(tokens == 0))
                 return replies
         self.left_out = max(self.left_out, groups + 1)
-        return self.answered(api, body, last)
+        return self.answered(api, body)
 
     def count(self, **counts: int) -> None:
         with self._lock:

@@ -26,11 +26,11 @@ from fabula.models.io.pretrained import CRITIC, adapts_base, load_critic, read_f
 from fabula.models.protocol import Model
 from fabula.models.scaffold import Scaffold
 from fabula.reading import StoryReader
-from fabula.results import Candidate, Filling, Movement, Parts, Score, Sentence
+from fabula.results import Candidate, Filling, Movement, Parts, Sentence
 from fabula.sampling.protocol import DEFAULT, Sampler, sampler_named, settings_for, shown_settings
 from fabula.sampling.samples import different_texts
 from fabula.sampling.settings import CANDIDATES, ServedSettings, whole_number
-from fabula.sampling.task import Task, fill_task, story_task
+from fabula.sampling.task import Task, fill_task
 from fabula.served.client import client_of
 from fabula.served.writer import Line, Story, Writer
 from fabula.servers import Server
@@ -105,18 +105,10 @@ class ServedReader(StoryReader):
             following = iter(fillings)
             yield [next(following) if isinstance(story, Story) else story for story in stories]
 
-    def score(self, sentences: Sequence[str], *, samples: int = 100, seed: int = 0) -> Score:
-        """log p of a story after a few words of heading, where the server gives log-probabilities of a given text."""
-        story = tuple(text for text in story_task(sentences, self.states).sentences if text is not None)
-        tokens = self.client.log_p_of("A short story:\n", "\n".join(story))
-        ends = np.cumsum([len(text) + 1 for text in story])  # a token belongs to the line that it ends in
-        line = np.searchsorted(ends, np.cumsum([len(token) for token, _ in tokens]) - 1, side="right")
-        sums = np.bincount(line.clip(max=len(story) - 1), [log_p for _, log_p in tokens], len(story)).tolist()
-        perplexity = math.exp(-sum(sums) / len(tokens))
-        return Score(story, sum(sums), tuple(sums), "exact", len(tokens), 0, perplexity, 0, check_seed(seed), self.name)
+    def score(self, *_: Any, **__: Any) -> NoReturn:
+        raise UserError(f"{self.name} gives no log-probabilities of given lines; --model default does", field="model")
 
-    def explain(self, *_: Any, **__: Any) -> NoReturn:
-        raise UserError(f"{self.name} does not account for its words; --model default does", field="model")
+    explain = score
 
     def _story(self, call: Call, make_task: Callable[..., Task] = fill_task) -> Story:
         """A call of `fill` or `write`, checked."""

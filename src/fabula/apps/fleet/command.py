@@ -71,8 +71,9 @@ def run(args: argparse.Namespace) -> int:
         from fabula.served.client import client_of
 
         manifest["usage"] = dict(client_of(find_server(args.model.removeprefix(PREFIX))).usage)
-        counted = ", ".join(f"{number:,} {name}" for name, number in manifest["usage"].items())
-        print(f"{args.model}: {counted}", file=sys.stderr)
+        print(
+            args.model, ", ".join(f"{n:,} {name}" for name, n in manifest["usage"].items()), sep=": ", file=sys.stderr
+        )
     if args.json:
         print(json.dumps(manifest))
         return 0
@@ -93,8 +94,7 @@ def confirm(job: Job) -> None:
     each = rows * (job.defaults.get("samples") or ServedSettings().samples) / max(1, len(stories))
     requests = each * sum(-(-story.count(None) // window) for story in stories)
     tokens = each * sum(300 + 70 * story.count(None) + len(" ".join(filter(None, story))) / 4 for story in stories)
-    print(
-        f"{job.model}: about {requests:,.0f} requests and {tokens:,.0f} tokens, more where lines miss", file=sys.stderr
-    )
+    cost = f"about {requests:,.0f} requests and {tokens:,.0f} tokens, more where lines miss"
+    print(f"{job.model}: {cost}", file=sys.stderr)
     if not sys.stdin.isatty() or input("Go on? [y/N] ").strip().lower() not in ("y", "yes"):
         raise UserError("nothing was asked of the server; say --yes to go on", field="yes")
