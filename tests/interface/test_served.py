@@ -18,8 +18,8 @@ from fabula.apps.serve.mcp import create_mcp_server
 from fabula.apps.studio.app import StudioSettings, create_app
 from fabula.cli import main
 from fabula.errors import UnavailableError, UserError
-from fabula.served.lines import read_lines, with_opening
-from fabula.served.model import ServedModel
+from fabula.served.model import DefaultJudge
+from fabula.served.words import read_lines, with_opening
 from fabula.servers import find_server
 from fake_server import FakeServer, Handler, Script, fake_server, obedient
 from own_loop import run_alone
@@ -34,7 +34,7 @@ def serve(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Serve]:
     """Starts a server and names it `served:fake`; no critic, an empty cache, a key that can be searched for."""
     from contextlib import ExitStack
 
-    monkeypatch.setattr(ServedModel, "critic", None)
+    monkeypatch.setattr(DefaultJudge, "critic", None)
     monkeypatch.setenv("FABULA_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("FABULA_SERVERS", str(tmp_path / "servers.toml"))
     with ExitStack() as stack:

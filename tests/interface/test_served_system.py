@@ -29,8 +29,8 @@ pytestmark = pytest.mark.system
 SUPPORT = Path(__file__).parents[1] / "support"
 DRIVER = """
 import sys
-from fabula.served.model import ServedModel
-ServedModel.critic = None
+from fabula.served.model import DefaultJudge
+DefaultJudge.critic = None
 from fabula.cli import main
 sys.exit(main(sys.argv[1:]))
 """

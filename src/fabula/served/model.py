@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
-from pathlib import Path
 from typing import Any, NoReturn
 
 import numpy as np
@@ -13,7 +12,7 @@ import torch
 
 from fabula.catalogue import find
 from fabula.corpus.people import People
-from fabula.corpus.taggers.protocol import faults, named
+from fabula.corpus.taggers.protocol import build_tagger, faults, named
 from fabula.corpus.vocabulary import SPECIALS, Vocabulary
 from fabula.errors import UserError
 from fabula.filling import attempt, read_call
@@ -33,7 +32,7 @@ from fabula.sampling.settings import CANDIDATES, ServedSettings, whole_number
 from fabula.sampling.task import Task, fill_task
 from fabula.served.client import client_of
 from fabula.served.writer import Line, Story, Writer
-from fabula.servers import Server
+from fabula.servers import PREFIX, Server
 from fabula.shapes import Latents, PerToken
 from fabula.ties import ranking
 
@@ -41,14 +40,18 @@ Call = Mapping[str, Any]
 """The arguments of `fill` or `write`, by name."""
 
 
-class ServedModel(Model):
-    """p(S) and the critic of the default model; the words are the server's."""
+class DefaultJudge(Model):
+    """p(S), the taggers and the critic of the default model, without its decoder: they need no base, but the critic."""
 
     reads_ahead = True
 
-    def __init__(self, scaffold: Scaffold, folder: Path) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self.scaffold, self.folder = scaffold, folder
+        config, self.facts = read_facts(find("default"))
+        self.states, self.settings = config.states, named(config.tagger)
+        self.tagger = build_tagger(self.settings)
+        chains = [self.facts, *self.facts.get("further", ())]
+        self.scaffold, self.by_factor = scaffold_of(chains), [scaffold_of([chain]) for chain in chains]
 
     @property
     def p_S(self) -> Scaffold:
@@ -56,9 +59,8 @@ class ServedModel(Model):
 
     @cached_property
     def critic(self) -> Critic | None:
-        """The default model's, where its base is installed."""
-        there = adapts_base(self.folder / CRITIC) and find_base(missing_ok=True) is not None
-        return load_critic(self.folder / CRITIC) if there else None
+        folder = find("default") / CRITIC
+        return load_critic(folder) if adapts_base(folder) and find_base(missing_ok=True) else None
 
     def log_p_words(self, batch: Batch, Z: Latents | None = None) -> PerToken:
         raise UserError("a model on a server cannot be measured this way: its network is not here", field="model")
@@ -68,18 +70,16 @@ class ServedReader(StoryReader):
     """What is different about a model on a server: who writes, what candidates are ranked by, what cannot be said."""
 
     def __init__(self, server: Server) -> None:
-        folder = find("default")
-        config, stories = read_facts(folder)  # these need no base
-        chains = [stories, *stories.get("further", ())]
+        judge = DefaultJudge().eval()
+        people = People(**{pronoun: tuple(names) for pronoun, names in judge.facts["people"].items()})
+        recipe = {"name": f"{PREFIX}{server.name}", "model": {"kind": "served"}}
         checkpoint = Checkpoint(
-            model=ServedModel(scaffold_of(chains), folder).eval(), vocabulary=Vocabulary(SPECIALS),
-            labels=config.states.labels, recipe={"name": f"served:{server.name}", "model": {"kind": "served"}},
-            tagger=named(config.tagger), corpus_hash=str(stories["corpus_hash"]), factors=config.states.factors,
-            people=People(**{pronoun: tuple(names) for pronoun, names in stories["people"].items()}),
+            model=judge, vocabulary=Vocabulary(SPECIALS), labels=judge.states.labels, recipe=recipe, corpus_hash="",
+            tagger=judge.settings, people=people, factors=judge.states.factors,
         )  # fmt: skip
         super().__init__(checkpoint)
         self.client, self.write_samples = client_of(server), ServedSettings().samples
-        self.writer = Writer(self.client, self.states, [scaffold_of([chain]) for chain in chains], self.tagger)
+        self.writer = Writer(self.client, self.states, judge.by_factor, self.tagger)
 
     def settings(self) -> dict[str, dict[str, Any]]:
         return {"served": shown_settings(sampler_named("served"), {})}
@@ -130,20 +130,20 @@ class ServedReader(StoryReader):
         left = sum(story.settings.samples for story in stories)
         for place, number, draft in self.writer.drafts(stories):
             sample = draft if isinstance(draft, UserError) else self._candidate(stories[place], draft)
-            samples[place][number] = sample
-            left -= 1
+            samples[place][number], left = sample, left - 1
             if all(samples) and (not at_once or not left):
                 yield [self._filling(story, of_story) for story, of_story in zip(stories, samples, strict=True)]
 
     def _filling(self, story: Story, samples: Mapping[int, Candidate | UserError]) -> Filling | UserError:
         """The best of the samples so far; where every one failed, why."""
-        failed = [sample for _, sample in sorted(samples.items()) if isinstance(sample, UserError)]
-        good = [sample for _, sample in sorted(samples.items()) if isinstance(sample, Candidate)]
+        in_order = [sample for _, sample in sorted(samples.items())]
+        failed = [sample for sample in in_order if isinstance(sample, UserError)]
+        good = [sample for sample in in_order if isinstance(sample, Candidate)]
         if not good:
             return failed[0]
         ranked = [good[place] for place in ranking([candidate.score for candidate in good])]
         texts = (tuple(line.text for line in candidate.sentences if line.written) for candidate in ranked)
-        kept = [ranked[rank] for rank in different_texts(texts, story.candidates)]
+        kept = tuple(ranked[rank] for rank in different_texts(texts, story.candidates))
         notes = [*story.notes]
         if any(math.isnan(line.log_p) for candidate in good for line in candidate.sentences if line.written):
             what = "the critic" if self.model.critic is not None else "the arc, then by their turn: there is no critic"
@@ -153,8 +153,8 @@ class ServedReader(StoryReader):
         if len(samples) == story.settings.samples and len(kept) < story.candidates:
             notes.append(f"only {len(kept)} of the {story.candidates} candidates: no other story was among the samples")
         moved = Movement((None,) * len(story.task.sentences), None, None, None, None)
-        how = (story.settings.samples, len(samples), story.seed, moved, tuple(notes))
-        return Filling(tuple(kept), self.name, "served", *how)
+        drawn = (story.settings.samples, len(samples), story.seed)
+        return Filling(kept, self.name, "served", *drawn, moved, tuple(notes))
 
     @torch.inference_mode()
     def _candidate(self, story: Story, draft: Sequence[Line]) -> Candidate:
@@ -162,8 +162,7 @@ class ServedReader(StoryReader):
         texts, arc, critic = [line.text for line in draft], np.asarray(story.task.arc), self.model.critic
         written = [i for i, missing in enumerate(story.task.missing) if missing]
         log_p, words = math.fsum(draft[i].log_p for i in written), sum(len(texts[i].split()) for i in written)
-        known = 0.0 if math.isnan(log_p) else log_p
-        verdict = None if critic is None else critic.read(texts)
+        known, verdict = 0.0 if math.isnan(log_p) else log_p, None if critic is None else critic.read(texts)
         score = known / words if verdict is None or critic is None else verdict.whole + critic.density * known
         harm = {i + 1: verdict.lines[i] for i in written if i and verdict.lines[i] < 0} if verdict else {}
         weakest = min(harm, key=harm.__getitem__, default=None)

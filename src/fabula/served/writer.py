@@ -30,8 +30,7 @@ from fabula.sampling.noise import seeded
 from fabula.sampling.settings import ServedSettings
 from fabula.sampling.task import Task
 from fabula.served.client import Client, Reply
-from fabula.served.lines import copies, fitting, read_lines, with_opening
-from fabula.served.prompt import Wish, messages, schema
+from fabula.served.words import Wish, copies, fitting, messages, read_lines, schema, with_opening
 
 
 class Story(NamedTuple):

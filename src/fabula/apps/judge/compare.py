@@ -8,7 +8,6 @@ import time
 from collections.abc import Mapping, Sequence
 from itertools import combinations
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 from fabula.cli import add_command, show
@@ -24,6 +23,7 @@ for that the taggers find; copying: share of written 4-grams that stand in the g
 seconds: a story; tokens: in all, as a server counts them.
 """
 FIGURES = ("stories", "critic", "control", "copying", "words", "seconds", "tokens")
+Row = Mapping[str, Any]
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -41,67 +41,54 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 def run(args: argparse.Namespace) -> int:
     from fabula.api import load
     from fabula.apps.fleet.rows import check_files, read_items
+    from fabula.served.model import DefaultJudge
 
     check_files([args.file])
     items, names = list(read_items([args.file])), list(dict.fromkeys(args.models.split(",")))
-    rows = [dict(item.row) for item in items if item.row is not None]
+    rows = [item.row for item in items if item.row is not None]
     if len(names) < 2 or not rows or len(rows) < len(items):
         wrong = next((f"row {item.number}: {item.error}" for item in items if item.row is None), "two models or more")
         raise UserError(f"compare takes a file with stories, and models: {wrong}", field="models")
-    judge, figures, written = load_judge(), {}, {}
+    judge, figures, written = DefaultJudge(), {}, {}
     for name in names:
         model, began = load(name), time.perf_counter()
         results = list(model.fill_many(rows, candidates=1, seed=args.seed, samples=args.samples))
         seconds = (time.perf_counter() - began) / len(rows)
         written[name] = {str(r["id"]): r["candidates"][0]["sentences"] for r in results if "candidates" in r}
         tokens = model.client.usage["tokens"] if hasattr(model, "client") else None
-        figures[name] = {**measure(judge, rows, written[name]), "seconds": seconds, "tokens": tokens}
+        figures[name] = dict(zip(FIGURES, (*measure(judge, rows, written[name]), seconds, tokens), strict=True))
     write(args.out, rows, written, args.seed)
     if args.json:
         show.print_json(figures)
         return 0
     print(f"{'':<20}" + "".join(f"{name:>9}" for name in FIGURES))
     for name, values in figures.items():
-        print(f"{name:<20}" + "".join(f"{'-' if values[k] is None else f'{values[k]:,.4g}':>9}" for k in FIGURES))
+        print(f"{name:<20}" + "".join(f"{'-' if v is None else f'{v:,.4g}':>9}" for v in values.values()))
     return 0
 
 
-def load_judge() -> Any:
-    """The default model's states, taggers and critic, without its decoder."""
-    from fabula.catalogue import find
-    from fabula.corpus.taggers.protocol import build_tagger, named
-    from fabula.models.io.pretrained import read_facts, scaffold_of
-    from fabula.served.model import ServedModel
-
-    config, stories = read_facts(find("default"))
-    critic = ServedModel(scaffold_of([stories]), find("default")).critic
-    return SimpleNamespace(states=config.states, tagger=build_tagger(named(config.tagger)), critic=critic)
-
-
-def measure(judge: Any, rows: Sequence[Mapping[str, Any]], stories: Mapping[str, Sequence[str]]) -> dict[str, Any]:
-    """The figures of one model's stories."""
+def measure(judge: Any, rows: Sequence[Row], stories: Mapping[str, Sequence[str]]) -> tuple[float | None, ...]:
+    """The first five figures of one model's stories."""
     from fabula.corpus.taggers.protocol import misses
     from fabula.metrics.counting import ngrams, words_of
 
-    asked = missed = copied = grams = words = lines = 0
-    verdicts = []
+    asked, missed, copied, grams, words, lines = [0] * 6
     for row in (row for row in rows if str(row["id"]) in stories):
-        story = stories[str(row["id"])]
         given = {gram for sentence in row["sentences"] if sentence for gram in ngrams(words_of(sentence), 4)}
-        arc = judge.states.parse(row.get("arc") or (None,) * len(story))
-        for text, values in ((t, v) for t, v, s in zip(story, arc, row["sentences"], strict=True) if s is None):
+        arc = judge.states.parse(row.get("arc") or (None,) * len(row["sentences"]))
+        triples = zip(stories[str(row["id"])], arc, row["sentences"], strict=True)
+        for text, values in ((text, values) for text, values, sentence in triples if sentence is None):
             asked += sum(value >= 0 for value in values)
             missed += misses(judge.tagger, [text], [int(judge.states.number([values])[0])])[0]
             of_line = ngrams(words_of(text), 4)
             copied, grams = copied + sum(gram in given for gram in of_line), grams + len(of_line)
             words, lines = words + len(text.split()), lines + 1
-        verdicts += [judge.critic.read(story).whole] if judge.critic is not None else []
+    verdicts = [judge.critic.read(story).whole for story in stories.values()] if judge.critic else []
     critic, control = sum(verdicts) / len(verdicts) if verdicts else None, 1 - missed / asked if asked else None
-    figures = (len(stories), critic, control, copied / max(1, grams), words / max(1, lines))
-    return dict(zip(FIGURES, figures, strict=False))
+    return len(stories), critic, control, copied / max(1, grams), words / max(1, lines)
 
 
-def write(folder: Path, rows: Sequence[Mapping[str, Any]], written: Mapping[str, Mapping[str, Any]], seed: int) -> None:
+def write(folder: Path, rows: Sequence[Row], written: Mapping[str, Mapping[str, Any]], seed: int) -> None:
     """Pairs for `fabula judge new`, and the same blind with their key."""
     from fabula.apps.judge.pairs import parse_pair
     from fabula.apps.judge.study import StudySettings, lay_out
@@ -110,9 +97,9 @@ def write(folder: Path, rows: Sequence[Mapping[str, Any]], written: Mapping[str,
     for row in rows:
         given = [i for i, sentence in enumerate(row["sentences"]) if sentence is not None]
         for names in combinations([name for name in written if str(row["id"]) in written[name]], 2):
-            stories, number = [written[name][str(row["id"])] for name in names], len(pairs) + 1
-            pair = {"id": f"{number}: {row['id']}"[:80], "systems": names, "given": given, "stories": stories}
-            pairs += [json.loads(json.dumps(pair))] if stories[0] != stories[1] else []
+            stories, id = [written[name][str(row["id"])] for name in names], f"{len(pairs) + 1}: {row['id']}"[:80]
+            pair = {"id": id, "systems": [*names], "given": given, "stories": stories}
+            pairs += [pair] if stories[0] != stories[1] else []
     items = lay_out([parse_pair(pair) for pair in pairs], StudySettings(seed=seed))
     blind = [{"item": item.number, **dict(zip(("left", "right"), item.sides(), strict=True))} for item in items]
     key = {item.number: (item.pair.systems or ())[:: -1 if item.swapped else 1] for item in items}
@@ -120,7 +107,7 @@ def write(folder: Path, rows: Sequence[Mapping[str, Any]], written: Mapping[str,
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name, entries in files.items():
-            text = "".join(json.dumps(entry, ensure_ascii=False) + "\n" for entry in entries)
-            (folder / name).write_text(text, encoding="utf-8")
+            lines = (json.dumps(entry, ensure_ascii=False) + "\n" for entry in entries)
+            (folder / name).write_text("".join(lines), encoding="utf-8")
     except OSError as error:
         raise UserError(f"cannot write into {folder}: {error.strerror}", field="out") from error

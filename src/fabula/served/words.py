@@ -1,0 +1,157 @@
+"""What a language model is asked, tags in plain words, and what is read from its answer: repaired, never made up."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from fabula.corpus.states import Factor, StateSpace
+from fabula.corpus.taggers.protocol import meanings_of
+from fabula.corpus.tokenize import normalise, split_paragraph
+from fabula.sampling.context import Context
+from fabula.sampling.text import close_quotes
+
+BEFORE, AFTER = 24, 12  # lines that are shown before the first line asked for and after the last
+SYSTEM = """\
+You complete short stories of everyday life. The lines of a story are numbered, and some are missing. Write the lines \
+that are asked for, so that the whole reads as one story: each line follows from the lines before it, prepares the \
+lines after it, adds something that happens, and uses the same people, names and tense. A line is one plain sentence \
+of at most {words} words. Never repeat, change or contradict the lines that are there."""
+FORM = "Answer with a JSON object only: the numbers of the lines as keys, their sentences as values: {example}"
+SENTIMENT = "{0} in mood: it says something {1} with a clearly {0} word (such as {2}), and no {3} word"
+EMOTION = "its emotion is {0}, with a word for it such as {1}"
+WORDING = {
+    "negative": SENTIMENT.format("negative", "bad", "sad, lost, hurt, failed, angry, worried", "positive"),
+    "neutral": "neutral in mood: plain facts, no word that is good or bad, glad or sad, and no exclamation mark",
+    "positive": SENTIMENT.format("positive", "good", "happy, great, won, loved, excited, thanked", "negative"),
+    "joy": EMOTION.format("joy", "happy, glad or delighted"),
+    "sadness": EMOTION.format("sadness", "sad, cried or disappointed"),
+    "anger": EMOTION.format("anger", "angry, mad or furious"),
+    "fear": EMOTION.format("fear", "afraid, scared or nervous"),
+    "surprise": EMOTION.format("surprise", "surprised, shocked or amazed"),
+}
+"""How the labels of sentiment and emotion are asked for; others are asked for by name."""
+NUMBERED = re.compile(r"^\W*(?:line\s*)?(\d{1,2})\s*[.):-]+\s*(\S.*)$", re.IGNORECASE)
+DECLINES = re.compile(r"\W*(I('m| am) (sorry|unable|not able)|sorry|as an AI|I (cannot|can't|can’t) )", re.IGNORECASE)
+LABEL = re.compile(r"\s*[(\[](?:positive|negative|neutral|mood|emotion)\b[^)\]]*[)\]]\s*$", re.IGNORECASE)
+
+
+class Wish(NamedTuple):
+    """What is wanted of one line: of every factor its value, -1 where it is free."""
+
+    values: tuple[int, ...]  # those of the arc, and those that were drawn from p(S)
+    fixed: tuple[int, ...]  # those of the arc alone, which the taggers check
+    opening: str = ""
+
+
+def in_words(factor: Factor, value: int) -> str:
+    """One label as a writer understands it."""
+    label = factor.labels[value]
+    if factor.name == "verb" and label != "none":
+        return f"its main verb is one of these: {meanings_of(factor).get(label, label)}"
+    return WORDING.get(label, f"it shows no {factor.name}" if label == "none" else f"{factor.name}: {label}")
+
+
+def describe_line(number: int, wish: Wish, states: StateSpace) -> str:
+    """`Line 2: it begins with ...; negative in mood ...`, the tags of the arc before those that were drawn."""
+    rows = list(zip(states.factors, wish.values, wish.fixed, strict=True))
+    drawn = "; ".join(in_words(f, v) for f, v, fixed in rows if v >= 0 > fixed)
+    parts = [f"it begins with exactly these words: {wish.opening}"] * bool(wish.opening)
+    parts += [in_words(f, v) for f, _, v in rows if v >= 0]
+    parts += [f"preferably, where it suits the story, {drawn}"] * bool(drawn)
+    return f"Line {number}: {'; '.join(parts)}." if parts else f"Line {number}."
+
+
+def messages(
+    texts: Sequence[str | None], numbers: Sequence[int], wishes: Mapping[int, Wish], states: StateSpace,
+    context: Context, words: int, complaint: str = "", as_json: bool = True,
+) -> list[dict[str, str]]:  # fmt: skip
+    """The request for the lines of these numbers, from 1; `complaint` says what was wrong with earlier answers."""
+    first, last = max(1, numbers[0] - BEFORE), min(len(texts), numbers[-1] + AFTER)
+    blanks = {i: "write this line" if i in numbers else "written later" for i in range(first, last + 1)}
+    shown = [f"{i}. {texts[i - 1] or f'______ ({blank})'}" for i, blank in blanks.items()]
+    about = ", ".join(f"{p.name} ({p.pronoun})" if p.pronoun else p.name for p in context.people)
+    parts = [f"People in the story: {about}."] * bool(about) + [f"What holds: {context.line}"] * bool(context.line)
+    parts += [f"The story has {len(texts)} lines:", *["..."] * (first > 1), *shown, *["..."] * (last < len(texts)), ""]
+    parts += ["The lines to write:", *(describe_line(number, wishes[number], states) for number in numbers), ""]
+    parts += [complaint, ""] * bool(complaint)
+    system = SYSTEM.format(words=words)
+    if not as_json:
+        begun = f"{numbers[0]}. {wishes[numbers[0]].opening}".strip()
+        return [{"role": "user", "content": "\n".join([system, "", *parts, "The written lines:", begun])}]
+    parts.append(FORM.format(example="{" + ", ".join(f'"{number}": "..."' for number in numbers) + "}"))
+    return [{"role": "system", "content": system}, {"role": "user", "content": "\n".join(parts)}]
+
+
+def schema(numbers: Sequence[int]) -> dict[str, Any]:
+    """The JSON schema of an answer."""
+    lines = {str(number): {"type": "string"} for number in numbers}
+    return {"type": "object", "properties": lines, "required": [*lines], "additionalProperties": False}
+
+
+def read_lines(text: str, numbers: Sequence[int], given: Iterable[str | None]) -> dict[int, str]:
+    """The lines asked for that an answer has, by number; none where it has too many or too few to tell them apart."""
+    listed = _from_json(text, numbers)
+    if not listed:
+        rows = [row.strip() for row in text.splitlines() if row.strip() and "```" not in row]
+        matches = [match for row in rows if (match := NUMBERED.match(row))]
+        listed = {int(match[1]): match[2] for match in reversed(matches)}
+        if not matches:
+            rows = [row for row in rows if not (copies(row, given) or row.endswith(":") or DECLINES.match(row))]
+            rows = split_paragraph(rows[0]) if len(rows) == 1 < len(numbers) else rows
+            listed = dict(zip(numbers, rows, strict=True)) if len(rows) == len(numbers) else {}
+    cleaned = {number: clean(line) for number, line in listed.items() if number in numbers}
+    return {number: line for number, line in cleaned.items() if any(letter.isalpha() for letter in line)}
+
+
+def _from_json(text: str, numbers: Sequence[int]) -> dict[int, str]:
+    """`{"2": "...", "3": "..."}`, `{"lines": [...]}` or `[...]` anywhere in a text."""
+    for start, end in ((text.find(opens), text.rfind(closes)) for opens, closes in ("{}", "[]")):
+        try:
+            content: Any = json.loads(text[start : end + 1], strict=False) if 0 <= start < end else None
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(content, Mapping) and len(content) == 1 and not isinstance(next(iter(content.values())), str):
+            (content,) = content.values()
+        if isinstance(content, list) and len(content) == len(numbers):
+            content = dict(zip(numbers, content, strict=True))
+        if isinstance(content, Mapping):
+            pairs = [(re.search(r"\d+", str(key)), line) for key, line in content.items()]
+            return {int(key[0]): line for key, line in pairs if key and isinstance(line, str)}
+    return {}
+
+
+def clean(line: str) -> str:
+    """One sentence as it stands in a story: no marks of a list, no label, no quotation marks around the whole."""
+    text = normalise(re.sub(r"\*\*|__", "", line)).strip()
+    text = LABEL.sub("", re.sub(r"^(?:[-*•]\s+|\d{1,2}[.)]\s+)", "", text))
+    if len(text) > 1 and text[0] in "\"“'" and text[-1] in "\"”'" and not re.search('["“”]', text[1:-1]):
+        text = text[1:-1].strip()
+    text = close_quotes(text)
+    return f"{text}." if text and text[-1].isalnum() else text
+
+
+def fitting(text: str, words: int) -> str | None:
+    """The line, cut to its first sentences where it has too many words; None where even the first is too long."""
+    kept = split_paragraph(text)
+    while len(" ".join(kept).split()) > words:
+        kept.pop()
+    return " ".join(kept) or None
+
+
+def with_opening(text: str, opening: str, *, force: bool) -> str | None:
+    """The line with its opening words as they were typed; one without them is None, or with `force` put behind them."""
+    pattern = r"\s+".join(re.escape(word) for word in opening.split()) + r"(?!\w)"
+    match = re.match(pattern, text, re.IGNORECASE) if opening else None
+    if match or not opening:
+        return opening + text[match.end() :] if match else text
+    name = re.match(r"I\b|[A-Z]\w*[A-Z]", text)
+    return f"{opening} {text if name else text[:1].lower() + text[1:]}" if force else None
+
+
+def copies(text: str, others: Iterable[str | None]) -> bool:
+    """Whether a line says word for word what another one says."""
+    words = re.findall(r"\w+", text.lower())
+    return any(words == re.findall(r"\w+", other.lower()) for other in others if other)
