@@ -173,7 +173,8 @@ def test_answers_are_repaired_but_not_made_up() -> None:
     read = {2: "He ran.", 3: "He fell."}
     for text in (
         '{"2": "He ran.", "3": "He fell."}', 'Sure!\n```json\n{"line 2": "He ran", "3": "**He fell.**"}\n```',
-        '{"lines": ["He ran.", "He fell."]}', "2. He ran.\n3) \"He fell.\" (positive)",
+        '{"lines": ["He ran.", "He fell."]}', '{"1": "Tom left.", "2": "He ran.", "3": "He fell.", "4": "He',
+        "2. He ran.\n3) \"He fell.\" (positive)",
         "Line 2: He ran.\nLine 3: He fell", "Here they are:\nTom left.\nHe ran.\n- He fell.", "He ran. He fell.",
     ):  # fmt: skip
         assert read_lines(text, [2, 3], ["Tom left.", None, None]) == read, text

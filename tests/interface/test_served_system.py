@@ -100,7 +100,10 @@ def real_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, 
     with subprocess.Popen(words, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as server:
         try:
             values = {"address": f"http://127.0.0.1:{port}/v1", "model": str(folder), "tokens": "30", "seconds": "600"}
-            yield {f"FABULA_SERVED_REAL_{name.upper()}": value for name, value in {**values, "at_once": "2"}.items()}
+            yield {
+                f"FABULA_SERVED_REAL_{name.upper()}": value
+                for name, value in {**values, "at_once": "1", "again": "3", "window": "12"}.items()
+            }
         finally:
             server.kill()
 

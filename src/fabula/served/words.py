@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 from fabula.corpus.states import Factor, StateSpace
@@ -33,6 +34,7 @@ WORDING = {
     "surprise": EMOTION.format("surprise", "surprised, shocked or amazed"),
 }
 """How the labels of sentiment and emotion are asked for; others are asked for by name."""
+STRING = r'"(?:[^"\\]|\\.)*"'
 NUMBERED = re.compile(r"^\W*(?:line\s*)?(\d{1,2})\s*[.):-]+\s*(\S.*)$", re.IGNORECASE)
 DECLINES = re.compile(r"\W*(I('m| am) (sorry|unable|not able)|sorry|as an AI|I (cannot|can't|can’t) )", re.IGNORECASE)
 LABEL = re.compile(r"\s*[(\[](?:positive|negative|neutral|mood|emotion)\b[^)\]]*[)\]]\s*$", re.IGNORECASE)
@@ -107,19 +109,14 @@ def read_lines(text: str, numbers: Sequence[int], given: Iterable[str | None]) -
 
 
 def _from_json(text: str, numbers: Sequence[int]) -> dict[int, str]:
-    """`{"2": "...", "3": "..."}`, `{"lines": [...]}` or `[...]` anywhere in a text."""
-    for start, end in ((text.find(opens), text.rfind(closes)) for opens, closes in ("{}", "[]")):
-        try:
-            content: Any = json.loads(text[start : end + 1], strict=False) if 0 <= start < end else None
-        except (ValueError, RecursionError):
-            continue
-        if isinstance(content, Mapping) and len(content) == 1 and not isinstance(next(iter(content.values())), str):
-            (content,) = content.values()
-        if isinstance(content, list) and len(content) == len(numbers):
-            content = dict(zip(numbers, content, strict=True))
-        if isinstance(content, Mapping):
-            pairs = [(re.search(r"\d+", str(key)), line) for key, line in content.items()]
-            return {int(key[0]): line for key, line in pairs if key and isinstance(line, str)}
+    """`{"2": "...", "3": "..."}`, whole or cut off, or a list of as many lines, anywhere in a text."""
+    pairs = [(int(number), line) for number, line in re.findall(rf'"[^"\d]*(\d{{1,2}})"\s*:\s*({STRING})', text)]
+    listed = re.findall(STRING, text[text.find("[") :]) if "[" in text and not pairs else ()
+    pairs = pairs or (list(zip(numbers, listed, strict=True)) if len(listed) == len(numbers) else [])
+    if len(numbers) == len(pairs) == 1:
+        pairs = [(numbers[0], pairs[0][1])]  # the one line, whatever its number
+    with suppress(ValueError):
+        return {number: json.loads(line, strict=False) for number, line in reversed(pairs)}
     return {}
 
 
