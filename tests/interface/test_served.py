@@ -205,7 +205,7 @@ FAULTS: dict[str, tuple[Script, str]] = {
     "reported": (lambda h, _: h.send('{"error": {"message": "out of memory"}}'), "out of memory"),
     "refusal": (lambda h, _: h.answer("I am sorry, I cannot write that."), "gave no usable line 2"),
     "filtered": (lambda h, _: h.answer("", finish_reason="content_filter"), "declined to write line 2"),
-    "ten lines": (lambda h, _: h.answer("\n".join(f"He ran {w}." for w in "abcdefghij")), "gave no usable line 2"),
+    "ten lines": (lambda h, _: h.answer("\n".join(f"He ran {w}." for w in "abcdefghij")), "gave no usable line 3"),
     "wrong key": (lambda h, _: h.send(f'{{"error": "bad key {KEY}"}}', status=401), "FABULA_SERVED_FAKE_KEY"),
     "no model": (lambda h, _: h.send('{"error": "no such model"}', status=404), "no such model"),
     "too busy": (lambda h, _: h.send("{}", status=429, Retry_After="0.01"), "429"),

@@ -102,7 +102,7 @@ def real_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, 
             values = {"address": f"http://127.0.0.1:{port}/v1", "model": str(folder), "tokens": "30", "seconds": "600"}
             yield {
                 f"FABULA_SERVED_REAL_{name.upper()}": value
-                for name, value in {**values, "at_once": "1", "again": "3", "window": "12"}.items()
+                for name, value in {**values, "at_once": "1", "window": "12"}.items()
             }
         finally:
             server.kill()

@@ -74,7 +74,7 @@ class Client:
         if not chat:
             return self.answered("completions", {**body, "prompt": "\n".join(m["content"] for m in messages)})
         form = {"type": "json_schema", "json_schema": {"name": "lines", "strict": True, "schema": schema}}
-        body |= {"response_format": form} if server.json_schema else {}
+        body |= {"response_format": form} if server.json_schema and schema else {}
         return self.answered("chat", {**body, "messages": messages})
 
     def abilities(self) -> dict[str, Any]:

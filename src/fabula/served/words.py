@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import re
+import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from fabula.corpus.states import Factor, StateSpace
@@ -14,26 +16,8 @@ from fabula.corpus.tokenize import normalise, split_paragraph
 from fabula.sampling.context import Context
 from fabula.sampling.text import close_quotes
 
+PROMPT = tomllib.loads(Path(__file__).with_name("words.toml").read_text(encoding="utf-8"))
 BEFORE, AFTER = 24, 12  # lines that are shown before the first line asked for and after the last
-SYSTEM = """\
-You complete short stories of everyday life. The lines of a story are numbered, and some are missing. Write the lines \
-that are asked for, so that the whole reads as one story: each line follows from the lines before it, prepares the \
-lines after it, adds something that happens, and uses the same people, names and tense. A line is one plain sentence \
-of at most {words} words. Never repeat, change or contradict the lines that are there."""
-FORM = "Answer with a JSON object only: the numbers of the lines as keys, their sentences as values: {example}"
-SENTIMENT = "{0} in mood: it says something {1} with a clearly {0} word (such as {2}), and no {3} word"
-EMOTION = "its emotion is {0}, with a word for it such as {1}"
-WORDING = {
-    "negative": SENTIMENT.format("negative", "bad", "sad, lost, hurt, failed, angry, worried", "positive"),
-    "neutral": "neutral in mood: plain facts, no word that is good or bad, glad or sad, and no exclamation mark",
-    "positive": SENTIMENT.format("positive", "good", "happy, great, won, loved, excited, thanked", "negative"),
-    "joy": EMOTION.format("joy", "happy, glad or delighted"),
-    "sadness": EMOTION.format("sadness", "sad, cried or disappointed"),
-    "anger": EMOTION.format("anger", "angry, mad or furious"),
-    "fear": EMOTION.format("fear", "afraid, scared or nervous"),
-    "surprise": EMOTION.format("surprise", "surprised, shocked or amazed"),
-}
-"""How the labels of sentiment and emotion are asked for; others are asked for by name."""
 STRING = r'"(?:[^"\\]|\\.)*"'
 NUMBERED = re.compile(r"^\W*(?:line\s*)?(\d{1,2})\s*[.):-]+\s*(\S.*)$", re.IGNORECASE)
 DECLINES = re.compile(r"\W*(I('m| am) (sorry|unable|not able)|sorry|as an AI|I (cannot|can't|can’t) )", re.IGNORECASE)
@@ -53,7 +37,8 @@ def in_words(factor: Factor, value: int) -> str:
     label = factor.labels[value]
     if factor.name == "verb" and label != "none":
         return f"its main verb is one of these: {meanings_of(factor).get(label, label)}"
-    return WORDING.get(label, f"it shows no {factor.name}" if label == "none" else f"{factor.name}: {label}")
+    by_name = f"it shows no {factor.name}" if label == "none" else f"{factor.name}: {label}"
+    return str(PROMPT["labels"].get(label, by_name))
 
 
 def describe_line(number: int, wish: Wish, states: StateSpace) -> str:
@@ -68,9 +53,12 @@ def describe_line(number: int, wish: Wish, states: StateSpace) -> str:
 
 def messages(
     texts: Sequence[str | None], numbers: Sequence[int], wishes: Mapping[int, Wish], states: StateSpace,
-    context: Context, words: int, complaint: str = "", as_json: bool = True,
+    context: Context, words: int, complaint: str = "", form: str = "json",
 ) -> list[dict[str, str]]:  # fmt: skip
-    """The request for the lines of these numbers, from 1; `complaint` says what was wrong with earlier answers."""
+    """The request for the lines of these numbers, from 1; `complaint` says what was wrong with earlier answers.
+
+    The answer is to be JSON, one plain `sentence`, or a `continuation` of the prompt.
+    """
     first, last = max(1, numbers[0] - BEFORE), min(len(texts), numbers[-1] + AFTER)
     blanks = {i: "write this line" if i in numbers else "written later" for i in range(first, last + 1)}
     shown = [f"{i}. {texts[i - 1] or f'______ ({blank})'}" for i, blank in blanks.items()]
@@ -79,11 +67,11 @@ def messages(
     parts += [f"The story has {len(texts)} lines:", *["..."] * (first > 1), *shown, *["..."] * (last < len(texts)), ""]
     parts += ["The lines to write:", *(describe_line(number, wishes[number], states) for number in numbers), ""]
     parts += [complaint, ""] * bool(complaint)
-    system = SYSTEM.format(words=words)
-    if not as_json:
+    system = PROMPT["system"].format(words=words)
+    if form == "continuation":
         begun = f"{numbers[0]}. {wishes[numbers[0]].opening}".strip()
         return [{"role": "user", "content": "\n".join([system, "", *parts, "The written lines:", begun])}]
-    parts.append(FORM.format(example="{" + ", ".join(f'"{number}": "..."' for number in numbers) + "}"))
+    parts.append(PROMPT[form].format(example="{" + ", ".join(f'"{number}": "..."' for number in numbers) + "}"))
     return [{"role": "system", "content": system}, {"role": "user", "content": "\n".join(parts)}]
 
 
@@ -103,6 +91,7 @@ def read_lines(text: str, numbers: Sequence[int], given: Iterable[str | None]) -
         if not matches:
             rows = [row for row in rows if not (copies(row, given) or row.endswith(":") or DECLINES.match(row))]
             rows = split_paragraph(rows[0]) if len(rows) == 1 < len(numbers) else rows
+            rows = rows[:1] if len(numbers) == 1 else rows  # a sentence comes first, whatever follows it
             listed = dict(zip(numbers, rows, strict=True)) if len(rows) == len(numbers) else {}
     cleaned = {number: clean(line) for number, line in listed.items() if number in numbers}
     return {number: line for number, line in cleaned.items() if any(letter.isalpha() for letter in line)}

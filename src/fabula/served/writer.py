@@ -52,6 +52,9 @@ class Line(NamedTuple):
     misses: int = 0  # tags of the arc that the taggers do not find in it
 
 
+UNUSABLE = Line("", misses=99)
+
+
 class Writer:
     """A client with the scaffold and the taggers that its stories are written under."""
 
@@ -113,11 +116,12 @@ class Sample:
         try:
             for step, numbers in enumerate(windows(self.story.task, self.client.server.window)):
                 reply = (None if step else self._shared(numbers)) or self._ask(numbers, numbers[0])[0]
-                versions = {number: self._version(reply, numbers, number) for number in numbers}
-                for number, version in versions.items():
-                    self.texts[number - 1] = version.text if version else None
-                for number, version in versions.items():
-                    lines[number] = self._settled(reply, numbers, number, version)
+                versions = read_lines(reply.text, numbers, self.texts)
+                for number in numbers:
+                    lines[number] = self._version(reply, versions.get(number), number)
+                    self.texts[number - 1] = lines[number].text or None
+                for number in numbers:
+                    lines[number] = self._settled(reply, versions.get(number), number, lines[number])
                     self.texts[number - 1] = lines[number].text
         except UnavailableError:
             raise
@@ -131,46 +135,50 @@ class Sample:
         replies = self._ask(numbers, n=len(self.group)) if shares else ()
         return dict(zip(self.group, replies, strict=False)).get(self.number)
 
-    def _ask(self, numbers: Sequence[int], *place: Any, complaint: str = "", n: int = 1) -> list[Reply]:
+    def _ask(
+        self, numbers: Sequence[int], *place: Any, complaint: str = "", n: int = 1, form: str = "json"
+    ) -> list[Reply]:
         """A request for these lines, where the story is now; its seed depends on the story's and on the place."""
-        story, wishes, chat = self.story, self.wishes, self.client.server.api == "chat"
+        story, wishes = self.story, self.wishes
+        form = form if self.client.server.api == "chat" else "continuation"
         texts = [None if i in numbers else text for i, text in enumerate(self.texts, start=1)]
         words, states = story.settings.max_words - 1, self.writer.states
-        prompt = messages(texts, numbers, wishes, states, story.context, words, complaint, as_json=chat)
+        prompt = messages(texts, numbers, wishes, states, story.context, words, complaint, form)
         digest = hashlib.blake2b(repr((story.seed, n > 1 or self.number, *place)).encode(), digest_size=4).digest()
         how = {"seed": int.from_bytes(digest) >> 1, "temperature": story.settings.temperature, "n": n}
-        replies = self.client.ask(prompt, schema(numbers), len(numbers), how)
-        begun = "" if chat else f"{numbers[0]}. {wishes[numbers[0]].opening} ".replace("  ", " ")
+        replies = self.client.ask(prompt, schema(numbers) if form == "json" else None, len(numbers), how)
+        begun = "" if form != "continuation" else f"{numbers[0]}. {wishes[numbers[0]].opening} ".replace("  ", " ")
         return [reply._replace(text=begun + reply.text) for reply in replies]
 
-    def _settled(self, reply: Reply, numbers: Sequence[int], number: int, line: Line | None) -> Line:
+    def _settled(self, reply: Reply, text: str | None, number: int, line: Line) -> Line:
         """A line after it was asked for again, alone, as often as needed and allowed."""
-        attempt, states, other, rejected = 0, self.writer.states, line, "Versions that will not do:"
+        attempt, states, latest, rejected = 0, self.writer.states, line, "Versions that will not do:"
         spoken = states.spoken([self.wishes[number].fixed])
-        while (line is None or line.misses) and attempt < self.client.server.again:
-            (read,) = read_values(self.writer.tagger, [other.text if other else ""], spoken)
-            why = f"{other.text!r} reads as {states.label(read)}" if other else f"{reply.text[:200]!r} cannot be used"
-            rejected = f"{rejected} {why};"
-            numbers, (reply, *_) = [number], self._ask([number], number, attempt, complaint=rejected)
-            other = self._version(reply, numbers, number)
-            line = other if line is None or (other is not None and other.misses < line.misses) else line
-            attempt += 1
+        while line.misses and attempt < self.client.server.again:
+            (read,) = read_values(self.writer.tagger, [latest.text], spoken)
+            why = f"reads as {states.label(read)}" if latest.text else "is no such line"
+            rejected += f" {latest.text or reply.text[:200]!r} {why};"
+            form = "sentence" if attempt else "json"  # a weak model may manage that
+            reply = self._ask([number], number, attempt, complaint=rejected, form=form)[0]
+            text = read_lines(reply.text, [number], self.texts).get(number)
+            latest = self._version(reply, text, number)
+            line, attempt = min(line, latest, key=lambda version: version.misses), attempt + 1
         self.client.count(lines=1, lines_again=int(attempt > 0))
-        if line := line or self._version(reply, numbers, number, force=True):
+        line = line if line.text else self._version(reply, text, number, force=True)
+        if line.text:
             return line
         said = " ".join(reply.text.split())[:100]
         what = "declined to write" if reply.refused or not said else "gave no usable"
         fault = f"{self.client.label} {what} line {number} in {attempt + 1} answers; the last: {said!r}"
         raise UserError(fault, field="model")
 
-    def _version(self, reply: Reply, numbers: Sequence[int], number: int, *, force: bool = False) -> Line | None:
-        """The line of this number in an answer to a request for `numbers`, if it can be used."""
+    def _version(self, reply: Reply, text: str | None, number: int, *, force: bool = False) -> Line:
+        """What an answer has for the line of this number, if it can be used."""
         wish = self.wishes[number]
-        text = None if reply.refused else read_lines(reply.text, numbers, self.texts).get(number)
-        text = text and with_opening(text, wish.opening, force=force)
+        text = None if reply.refused or not text else with_opening(text, wish.opening, force=force)
         text = text and fitting(text, self.story.settings.max_words - 1)
         if not text or copies(text, [other for place, other in enumerate(self.texts, start=1) if place != number]):
-            return None
+            return UNUSABLE
         wanted = int(self.writer.states.number([wish.fixed])[0])
         return Line(text, log_p_of(reply, text), misses(self.writer.tagger, [text], [wanted])[0])
 
