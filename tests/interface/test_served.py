@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -26,22 +27,21 @@ from own_loop import run_alone
 
 STORY = ["Tom was sad.", None, None, "Tom smiled."]
 KEY = "marked-key-7f3a9"
-Serve = Callable[[Script], FakeServer]
+Serve = Callable[..., FakeServer]
+ONE: dict[str, Any] = {"samples": 1, "candidates": 1}
 
 
 @pytest.fixture
 def serve(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Serve]:
     """Starts a server and names it `served:fake`; no critic, an empty cache, a key that can be searched for."""
-    from contextlib import ExitStack
-
     monkeypatch.setattr(DefaultJudge, "critic", None)
     monkeypatch.setenv("FABULA_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("FABULA_SERVERS", str(tmp_path / "servers.toml"))
     with ExitStack() as stack:
 
-        def start(script: Script) -> FakeServer:
+        def start(script: Script = Handler.obey, **settings: object) -> FakeServer:
             server = stack.enter_context(fake_server(script))
-            values = {"address": server.address, "model": "m", "retries": 1, "seconds": 5, "key": KEY}
+            values = {"address": server.address, "model": "m", "retries": 1, "seconds": 5, "key": KEY, **settings}
             for name, value in values.items():
                 monkeypatch.setenv(f"FABULA_SERVED_FAKE_{name.upper()}", str(value))
             return server
@@ -54,86 +54,67 @@ def prompts(server: FakeServer) -> list[str]:
 
 
 def test_a_fill_keeps_lines_openings_and_the_arc_and_is_asked_for_once(serve: Serve) -> None:
-    server = serve(Handler.obey)
-    model = fabula.load("served:fake")
-    call: dict[str, Any] = {
-        "arc": "? - + ?",
-        "starts": {3: "His friend"},
-        "people": [{"name": "Ann", "pronoun": "she"}],
-    }
-    filling = model.fill(STORY, notes=["It is winter."], seed=3, **call)
+    server = serve()
+    model: Any = fabula.load("served:fake")
+    call: dict[str, Any] = {"starts": {3: "His friend"}, "people": [{"name": "Ann", "pronoun": "she"}]}
+    call |= {"arc": "? - + ?", "notes": ["It is winter."]}
+    filling = model.fill(STORY, seed=3, **call)
     assert len({candidate.text for candidate in filling.candidates}) == 3
     for candidate in filling.candidates:
         lines = [sentence.text for sentence in candidate.sentences]
-        assert (lines[0], lines[3]) == (STORY[0], STORY[3])
-        assert lines[2].startswith("His friend ")
+        assert (lines[0], lines[3], lines[2][:11]) == (STORY[0], STORY[3], "His friend ")
         assert candidate.arc == ("negative", "negative", "positive", "positive")
     assert all("Ann (she)" in prompt and "It is winter." in prompt for prompt in prompts(server))
-    requests = len(server.seen)
-    assert model.fill(STORY, notes=["It is winter."], seed=3, **call).to_json() == filling.to_json()
-    assert len(server.seen) == requests == model.client.usage["requests"]  # type: ignore[attr-defined]
-    assert model.fill(STORY, notes=["It is winter."], seed=4, **call).to_json() != filling.to_json()
     assert KEY in server.seen[0]["key"]
+    requests = len(server.seen)
+    assert model.fill(STORY, seed=3, **call).to_json() == filling.to_json()
+    assert len(server.seen) == requests == model.client.usage["requests"]
+    assert model.fill(STORY, seed=4, **call).to_json() != filling.to_json()
 
 
-def test_several_gaps_and_long_stories_go_by_windows(serve: Serve) -> None:
-    server = serve(Handler.obey)
+def test_long_stories_go_by_windows_and_free_moods_are_drawn(serve: Serve) -> None:
+    server = serve()
     model = fabula.load("served:fake")
     story = ["Tom was sad.", None, "He left.", None, *[None] * 26, "Tom smiled.", None]
-    (candidate,) = model.fill(story, candidates=1, samples=1).candidates
+    (candidate,) = model.fill(story, **ONE).candidates
     assert [s.text for s in candidate.sentences if not s.written] == [line for line in story if line]
     assert len(server.seen) == 4  # 29 lines by at most 8
     assert "written later" in prompts(server)[0]
     assert candidate.sentences[12].text in prompts(server)[-1]
     assert len(model.write(12, samples=1).candidates[0].sentences) == 12
-
-
-def test_every_factor_of_an_arc_is_asked_for_and_free_moods_are_drawn(serve: Serve) -> None:
-    server = serve(Handler.obey)
     arc = {"sentiment": "? - ? ?", "emotion": "? fear ? ?", "verb": "? go ? ?"}
-    fabula.load("served:fake").fill(STORY, arc=arc, samples=1, candidates=1)
-    second, third = (line for line in prompts(server)[0].splitlines() if line.startswith("Line "))
-    assert "negative in mood" in second
-    assert "its emotion is fear" in second
-    assert "one of these: go, come, walk" in second
-    assert "preferably" in third
-    assert "preferably" not in second
+    model.fill(STORY, arc=arc, **ONE)
+    request = next(prompt for prompt in prompts(server) if "has 4 lines" in prompt)
+    second, third = (line for line in request.splitlines() if line.startswith("Line "))
+    assert all(words in second for words in ("negative in mood", "its emotion is fear", "one of these: go, come, walk"))
+    assert ("preferably" in second, "preferably" in third) == (False, True)
 
 
 def test_a_line_that_misses_is_asked_for_again_alone_and_then_costs(serve: Serve) -> None:
     answers = iter(["Tom was happy.", "Tom was glad.", "Tom was sad."] + ["Tom was happy."] * 9)
     server = serve(lambda handler, body: handler.answer(json.dumps({"2": next(answers)})))
-    model = fabula.load("served:fake")
-    story = ["Tom left.", None]
-    (candidate,) = model.fill(story, arc="? -", samples=1, candidates=1).candidates
+    model: Any = fabula.load("served:fake")
+    (candidate,) = model.fill(["Tom left.", None], arc="? -", **ONE).candidates
     assert (candidate.sentences[1].text, candidate.score) == ("Tom was sad.", 0.0)
     assert "'Tom was happy.' reads as positive" in prompts(server)[1]
     assert "'Tom was glad.' reads as positive" in prompts(server)[2]
-    (missed,) = model.fill(story, arc="? -", samples=1, candidates=1, seed=1).candidates
+    (missed,) = model.fill(["Tom left.", None], arc="? -", seed=1, **ONE).candidates
     assert missed.score == -4.0  # arc_weight
-    assert len(server.seen) == 6  # asked again twice at most
-    assert model.client.usage["lines_again"] == 2  # type: ignore[attr-defined]
+    assert (len(server.seen), model.client.usage["lines_again"]) == (6, 2)  # asked again twice at most
 
 
 def test_log_probabilities_rank_where_they_are_given_and_are_never_made_up(serve: Serve) -> None:
     def likely(handler: Handler, body: dict[str, Any]) -> None:
-        if body.get("echo"):
-            pieces = ["A short story:\n", "Tom", " left.", "\n", "He", " ran.", " x"]
-            handler.answer(
-                "".join(pieces), logprobs={"tokens": pieces, "token_logprobs": [None, -1, -2, -3, -4, -5, 0]}
-            )
-        else:
-            text = obedient(body)
-            words = [{"token": text[:1], "logprob": -9.0}, {"token": text[1:], "logprob": -float(body["seed"] % 7)}]
-            handler.answer(text, logprobs={"content": words})
+        text = obedient(body)
+        words = [{"token": text[:1], "logprob": -9.0}, {"token": text[1:], "logprob": -float(body["seed"] % 7)}]
+        handler.answer(text, logprobs={"content": words})
 
     serve(likely)
-    model = fabula.load("served:fake")
-    filling = model.fill(["Tom left.", None], samples=6, candidates=6, arc="? -")
+    filling = fabula.load("served:fake").fill(["Tom left.", None], samples=6, candidates=6, arc="? -")
     assert "no log-probabilities" not in " ".join(filling.notes)
     ranked = [candidate.sentences[1].log_p for candidate in filling.candidates]
     assert ranked == sorted(ranked, reverse=True)
-    serve(Handler.obey)
+    serve()
     silent = fabula.load("served:fake").fill(["Tom left.", None], arc="? -")
     assert silent.to_json()["candidates"][0]["sentences"][1]["log_p"] is None
     assert "no log-probabilities" in silent.notes[0]
@@ -147,44 +128,41 @@ def test_n_is_used_where_the_server_honours_it(serve: Serve, honoured: bool) -> 
 
     server = serve(several)
     filling = fabula.load("served:fake").fill(["Tom left.", None], arc="? -", samples=4, candidates=4)
-    assert len(filling.candidates) == 4
-    assert len(server.seen) == (1 if honoured else 4)
+    assert (len(filling.candidates), len(server.seen)) == (4, 1 if honoured else 4)
 
 
-def test_what_a_server_does_not_know_is_left_out_and_plain_completions_work(
-    serve: Serve, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_a_server_does_not_know_is_left_out_and_plain_completions_work(serve: Serve) -> None:
     def picky(handler: Handler, body: dict[str, Any]) -> None:
-        if "response_format" in body:
-            handler.send('{"error": {"message": "unknown field response_format"}}', status=400)
-        else:
-            handler.obey(body)
+        fault = '{"error": {"message": "unknown field"}}'
+        handler.send(fault, status=400) if "response_format" in body else handler.obey(body)
 
     server = serve(picky)
-    assert fabula.load("served:fake").fill(STORY, samples=1, candidates=1).candidates
+    assert fabula.load("served:fake").fill(STORY, **ONE).candidates
     assert [set(request) & {"response_format", "logprobs", "seed"} for request in server.seen[1:]] == [{"seed"}]
-    monkeypatch.setenv("FABULA_SERVED_FAKE_API", "completions")
-    filling = fabula.load("served:fake").fill(STORY, starts={2: "The dog"}, samples=1, candidates=1, arc="? - + ?")
+    server = serve(api="completions")
+    filling = fabula.load("served:fake").fill(STORY, starts={2: "The dog"}, arc="? - + ?", **ONE)
     assert server.seen[-1]["path"] == "/v1/completions"
     assert filling.candidates[0].sentences[1].text.startswith("The dog was sad and lost thing")
 
 
-def test_answers_are_repaired_but_not_made_up() -> None:
-    read = {2: "He ran.", 3: "He fell."}
+def test_answers_are_repaired_but_not_made_up(serve: Serve) -> None:
     for text in (
         '{"2": "He ran.", "3": "He fell."}', 'Sure!\n```json\n{"line 2": "He ran", "3": "**He fell.**"}\n```',
         '{"lines": ["He ran.", "He fell."]}', '{"1": "Tom left.", "2": "He ran.", "3": "He fell.", "4": "He',
-        "2. He ran.\n3) \"He fell.\" (positive)",
-        "Line 2: He ran.\nLine 3: He fell", "Here they are:\nTom left.\nHe ran.\n- He fell.", "He ran. He fell.",
+        "2. He ran.\n3) \"He fell.\" (positive)", "Line 2: He ran.\nLine 3: He fell", "He ran. He fell.",
+        "Here they are:\nTom left.\nHe ran.\n- He fell.",
     ):  # fmt: skip
-        assert read_lines(text, [2, 3], ["Tom left.", None, None]) == read, text
-    ten = "\n".join(f"He ran to house {'abcdefghij'[n]}." for n in range(10))
-    assert read_lines("I'm sorry, but I cannot write that.", [2], []) == {}
+        assert read_lines(text, [2, 3], ["Tom left.", None, None]) == {2: "He ran.", 3: "He fell."}, text
+    ten = "\n".join(f"He ran to {letter}." for letter in "abcdefghij")
     for text in (ten, "", "{", "I cannot help with that.", '{"2": 7, "3": null}', "He ran."):
         assert read_lines(text, [2, 3], ["Tom left.", None, None]) == {}
+    assert read_lines("I'm sorry, but I cannot write that.", [2], []) == {}
     assert with_opening("his friendly dog ran.", "His friend", force=False) is None
     assert with_opening("his friend ran.", "His friend", force=False) == "His friend ran."
     assert with_opening("The dog ran.", "Then", force=True) == "Then the dog ran."
+    server = serve(lambda handler, body: handler.answer(ten))
+    (candidate,) = fabula.load("served:fake").fill(STORY, **ONE).candidates
+    assert (len(candidate.sentences), len(server.seen)) == (4, 3)  # each line alone
 
 
 def half(handler: Handler, body: dict[str, Any]) -> None:
@@ -205,7 +183,6 @@ FAULTS: dict[str, tuple[Script, str]] = {
     "reported": (lambda h, _: h.send('{"error": {"message": "out of memory"}}'), "out of memory"),
     "refusal": (lambda h, _: h.answer("I am sorry, I cannot write that."), "gave no usable line 2"),
     "filtered": (lambda h, _: h.answer("", finish_reason="content_filter"), "declined to write line 2"),
-    "ten lines": (lambda h, _: h.answer("\n".join(f"He ran {w}." for w in "abcdefghij")), "gave no usable line 3"),
     "wrong key": (lambda h, _: h.send(f'{{"error": "bad key {KEY}"}}', status=401), "FABULA_SERVED_FAKE_KEY"),
     "no model": (lambda h, _: h.send('{"error": "no such model"}', status=404), "no such model"),
     "too busy": (lambda h, _: h.send("{}", status=429, Retry_After="0.01"), "429"),
@@ -217,50 +194,36 @@ FAULTS: dict[str, tuple[Script, str]] = {
 def test_every_fault_is_one_line(fault: str, serve: Serve, capsys: pytest.CaptureFixture[str]) -> None:
     script, said = FAULTS[fault]
     serve(script)
-    words = ["fill", "Tom left.", "_", "_", "He ran.", "--model", "served:fake", "--samples", "1"]
-    assert main(words) == 2
+    assert main(["fill", "Tom left.", "_", "_", "He ran.", "--model", "served:fake", "--samples", "1"]) == 2
     error = capsys.readouterr().err.strip().splitlines()[-1]
     assert error.startswith("fabula fill: served:fake")
     assert said in error
     assert KEY not in error
 
 
-def test_a_server_that_stalls_is_given_up(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
-    released = threading.Event()
-    serve(lambda handler, body: (released.wait(60), None)[1])
-    monkeypatch.setenv("FABULA_SERVED_FAKE_SECONDS", "0.2")
+def test_a_server_that_stalls_is_given_up_and_a_busy_one_is_asked_again(serve: Serve) -> None:
+    released, turns = threading.Event(), iter([429, 503, 200])
+    serve(lambda handler, body: (released.wait(60), None)[1], seconds=0.2)
     try:
         with pytest.raises(UnavailableError, match=r"no answer within 0\.2 seconds"):
             fabula.load("served:fake").fill(STORY)
     finally:
         released.set()
 
-
-def test_a_busy_server_is_asked_again_after_the_time_it_asks_for(serve: Serve) -> None:
-    turns = iter([429, 503, 200])
-
     def busy(handler: Handler, body: dict[str, Any]) -> None:
         status = next(turns)
         handler.obey(body) if status == 200 else handler.send("{}", status=status, Retry_After="0.01")
 
-    server = serve(busy)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("FABULA_SERVED_FAKE_RETRIES", "2")
-        assert fabula.load("served:fake").fill(STORY, samples=1, candidates=1).candidates
+    server = serve(busy, retries=2)
+    assert fabula.load("served:fake").fill(STORY, **ONE).candidates
     assert len(server.seen) == 3
 
 
 def test_a_job_whose_server_dies_stops_and_goes_on_without_asking_twice(
     serve: Serve, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def mortal(handler: Handler, body: dict[str, Any]) -> None:
-        if handler.server.answered >= handler.server.dies_after:  # type: ignore[attr-defined]
-            dies(handler, body)
-        else:
-            handler.obey(body)
-
-    server = serve(mortal)
-    server.dies_after = 5  # type: ignore[attr-defined]
+    lives = [5]
+    server = serve(lambda h, body: h.obey(body) if h.server.answered < lives[0] else dies(h, body))
     rows = tmp_path / "rows.jsonl"
     rows.write_text("".join(json.dumps({"id": n, "sentences": ["Tom left.", None]}) + "\n" for n in range(8)))
     words = ["fill-many", str(rows), "--out", str(tmp_path / "out"), "--model", "served:fake", "--samples", "1"]
@@ -269,25 +232,23 @@ def test_a_job_whose_server_dies_stops_and_goes_on_without_asking_twice(
     assert server.answered == 0
     assert main([*words, "--yes"]) == 2
     assert "no connection" in capsys.readouterr().err
-    server.dies_after = 100  # type: ignore[attr-defined]
+    lives[0] = 100
     assert main([*words, "--yes"]) == 0
-    assert server.answered == 8
     assert "8 requests" in capsys.readouterr().err
     results = list(read_results(tmp_path / "out"))
-    assert sorted(result["id"] for result in results) == list(range(8))
+    assert (server.answered, sorted(result["id"] for result in results)) == (8, list(range(8)))
     assert not any("error" in result for result in results)
 
 
 def test_the_doors_take_a_named_server_and_nobody_else_says_where_it_is(serve: Serve, tmp_path: Path) -> None:
-    server = serve(Handler.obey)
+    server = serve()
+    body = {"sentences": STORY, "seed": 3, **ONE}
     app = create_app(StudioSettings(model="served:fake", db=tmp_path / "studio.db"))
-    body = {"sentences": STORY, "seed": 3, "samples": 1, "candidates": 1}
     with TestClient(app, base_url="http://127.0.0.1") as client:
         filled = client.post("/api/fill", json=body)
-        assert filled.json() == fabula.load("served:fake").fill(STORY, seed=3, samples=1, candidates=1).to_json()
+        assert filled.json() == fabula.load("served:fake").fill(STORY, seed=3, **ONE).to_json()
         listed = client.get("/api/models").text
-        assert '"served:fake"' in listed
-        assert not any(secret in listed for secret in (KEY, server.address))
+        assert [text in listed for text in ('"served:fake"', KEY, server.address)] == [True, False, False]
         for wrong in ({"model": "served:other"}, {"address": "http://evil"}, {"model": "served:http://evil/v1"}):
             assert client.post("/api/fill", json={**body, **wrong}).status_code == 422
         server.script = dies
@@ -295,7 +256,7 @@ def test_the_doors_take_a_named_server_and_nobody_else_says_where_it_is(serve: S
 
     async def work() -> Any:
         async with McpClient(create_mcp_server("served:fake")) as tools:
-            return (await tools.call_tool("fill", {"sentences": STORY, "candidates": 1, "seed": 4})).structured_content
+            return (await tools.call_tool("fill", {"sentences": STORY, "candidates": 1})).structured_content
 
     server.script = Handler.obey
     assert run_alone(work())["model"] == "served:fake"
@@ -304,28 +265,24 @@ def test_the_doors_take_a_named_server_and_nobody_else_says_where_it_is(serve: S
 def test_no_file_and_no_output_holds_the_key(
     serve: Serve, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def leaky(handler: Handler, body: dict[str, Any]) -> None:
-        lines = json.loads(obedient(body))
-        handler.answer(json.dumps({number: f"{line[:-1]} {KEY}." for number, line in lines.items()}))
-
-    serve(leaky)
+    """The server repeats the key in its answers, and the client logs all it can."""
+    serve(lambda h, body: h.answer(obedient(body).replace("thing", f"thing {KEY}")))
     monkeypatch.setenv("OPENAI_LOG", "debug")
-    rows = tmp_path / "rows.jsonl"
+    rows, served = tmp_path / "rows.jsonl", ["--model", "served:fake"]
     rows.write_text('{"id": 1, "sentences": ["Tom left.", null]}\n')
-    served = ["--model", "served:fake"]
-    assert main(["fill", "Tom left.", "_", *served, "--json", "--verbose"]) == 0
+    assert main(["fill", "Tom left.", "_", *served, "--json"]) == 0
     assert main(["fill-many", str(rows), "--out", str(tmp_path / "out"), "--yes", *served]) == 0
     assert main(["compare", str(rows), "--models", "served:fake,small", "--out", str(tmp_path / "compared")]) == 0
     assert main(["models", "add-server", "kept", "--address", "http://127.0.0.1:1/v1", "--model", "m"]) == 0
-    with TestClient(
-        create_app(StudioSettings(model="served:fake", db=tmp_path / "s.db")), base_url="http://127.0.0.1"
-    ) as c:
-        answer = c.post("/api/fill", json={"sentences": ["Tom left.", None]})
-        created = c.post("/api/stories", json={"title": answer.json()["candidates"][0]["sentences"][1]["text"][:40]})
-        pages = answer.text + created.text + c.get("/api/stories").text + c.get("/api/models").text
-    printed = capfd.readouterr()
+    app = create_app(StudioSettings(model="served:fake", db=tmp_path / "studio.db"))
+    with TestClient(app, base_url="http://127.0.0.1") as client:
+        answer = client.post("/api/fill", json={"sentences": ["Tom left.", None]})
+        text = answer.json()["candidates"][0]["sentences"][1]["text"]
+        pages = (
+            answer.text + client.post("/api/stories", json={"title": text[:40]}).text + client.get("/api/models").text
+        )
+    printed, files = capfd.readouterr(), [path for path in tmp_path.rglob("*") if path.is_file()]
     assert KEY not in pages + printed.out + printed.err
-    files = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert len(files) > 6
     assert [path for path in files if KEY.encode() in path.read_bytes()] == []
 
@@ -333,8 +290,7 @@ def test_no_file_and_no_output_holds_the_key(
 def test_servers_are_named_checked_listed_and_compared(
     serve: Serve, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    server = serve(Handler.obey)
-    words = ["models", "add-server", "mine", "--address", server.address, "--model", "m", "--key-variable", "MY_KEY"]
+    words = ["models", "add-server", "mine", "--address", serve().address, "--model", "m", "--key-variable", "MY_KEY"]
     assert main([*words, "--again", "1"]) == 0
     assert (find_server("mine").key_variable, find_server("mine").again) == ("MY_KEY", 1)
     assert main(["models", "check", "mine"]) == 0
@@ -342,30 +298,26 @@ def test_servers_are_named_checked_listed_and_compared(
     assert not find_server("mine").n
     assert main(["models"]) == 0
     assert "served:mine  served   m" in capsys.readouterr().out
-    rows = tmp_path / "rows.jsonl"
+    rows, out = tmp_path / "rows.jsonl", tmp_path / "compared"
     rows.write_text('{"id": "a", "sentences": ["Tom left.", null], "arc": "? -"}\n')
-    out = tmp_path / "compared"
     assert main(["compare", str(rows), "--models", "small,served:mine", "--out", str(out), "--json"]) == 0
-    figures = json.loads(capsys.readouterr().out)
-    assert figures["served:mine"]["control"] == 1.0
-    assert figures["served:mine"]["tokens"] > 0
-    (blind,) = [json.loads(line) for line in (out / "blind.jsonl").read_text().splitlines()]
-    key = json.loads((out / "key.json").read_text())["1"]
+    figures = json.loads(capsys.readouterr().out)["served:mine"]
+    assert (figures["control"], figures["tokens"] > 0) == (1.0, True)
+    blind, key = json.loads((out / "blind.jsonl").read_text()), json.loads((out / "key.json").read_text())["1"]
     assert "Tom was sad and lost" in blind[("left", "right")[key.index("served:mine")]][1]
     assert main(["judge", "new", str(out / "pairs.jsonl"), "--db", str(tmp_path / "judge.db")]) == 0
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("fields", "said"),
     [
-        ('[x]\naddress = "ftp://h"\nmodel = "m"', "http"), ('[x]\naddress = "http://u:p@h"\nmodel = "m"', "password"),
-        ('[x]\naddress = "http://h"\nmodel = "m"\nkey = "k"', "'key'"), ("[x]\nmodel = 3", "add-server x"),
-        ('[x]\naddress = "http://h"\nmodel = "m"\nwindow = 0', "window"), ("x = 3", "x is wrong"),
-        ("[x", "cannot be read"),
-        ('[x]\naddress = "http://h"\nmodel = "m"\nretries = "3"', "x is wrong"),
+        ('address = "ftp://h"', "http"), ('address = "http://u:p@h"', "password"), ('key = "k"', "'key'"),
+        ('address = ""', "add-server x"), ("window = 0", "window"), ("api = 3", "api"), ('retries = "3"', "x is wrong"),
+        ("[", "cannot be read"),
     ],
 )  # fmt: skip
-def test_a_wrong_server_is_one_line(text: str, said: str, serve: Serve, tmp_path: Path) -> None:
-    (tmp_path / "servers.toml").write_text(text)
+def test_a_wrong_server_is_one_line(fields: str, said: str, serve: Serve, tmp_path: Path) -> None:
+    usual = [f'{name} = "http://h"' for name in ("address", "model") if name not in fields]
+    (tmp_path / "servers.toml").write_text("\n".join(["[x]", *usual, fields]))
     with pytest.raises(UserError, match=said):
         find_server("x")

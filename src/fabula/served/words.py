@@ -88,7 +88,7 @@ def read_lines(text: str, numbers: Sequence[int], given: Iterable[str | None]) -
         rows = [row.strip() for row in text.splitlines() if row.strip() and "```" not in row]
         matches = [match for row in rows if (match := NUMBERED.match(row))]
         listed = {int(match[1]): match[2] for match in reversed(matches)}
-        if not matches:
+        if listed.keys().isdisjoint(numbers) and (not matches or len(numbers) == 1):
             rows = [row for row in rows if not (copies(row, given) or row.endswith(":") or DECLINES.match(row))]
             rows = split_paragraph(rows[0]) if len(rows) == 1 < len(numbers) else rows
             rows = rows[:1] if len(numbers) == 1 else rows  # a sentence comes first, whatever follows it
@@ -112,7 +112,7 @@ def _from_json(text: str, numbers: Sequence[int]) -> dict[int, str]:
 def clean(line: str) -> str:
     """One sentence as it stands in a story: no marks of a list, no label, no quotation marks around the whole."""
     text = normalise(re.sub(r"\*\*|__", "", line)).strip()
-    text = LABEL.sub("", re.sub(r"^(?:[-*•]\s+|\d{1,2}[.)]\s+)", "", text))
+    text = LABEL.sub("", re.sub(r"^(?:[-*•]\s+|\W?\d{1,2}[.):]\s+)", "", text))
     if len(text) > 1 and text[0] in "\"“'" and text[-1] in "\"”'" and not re.search('["“”]', text[1:-1]):
         text = text[1:-1].strip()
     text = close_quotes(text)
