@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 
+from fabula.corpus.taggers.protocol import build_tagger
 from fabula.models.io.pretrained import scaffold_of
 from fabula.models.scaffold import clamp
 from fabula.sampling.context import NOTHING
@@ -38,7 +39,8 @@ def test_draws_keep_what_is_known_and_have_the_posterior_s_shares() -> None:
     client = Client(Server(name="x", address="http://x", model="m"))
     task = fill_task(["Tom was sad.", None, None], JUDGE.states, {"sentiment": "? ? +", "emotion": "? joy ?"})
     story, n = Story(task, NOTHING, ServedSettings(samples=20_000), 1, 7, ()), 20_000
-    drawn = np.asarray(Writer(client, JUDGE.states, JUDGE.by_factor, JUDGE.tagger).draw_states(story))
+    writer = Writer(client, JUDGE.states, JUDGE.by_factor, build_tagger(JUDGE.settings))
+    drawn = np.array(writer.draw_states(story), dtype=int)
     known = [set(drawn[:, 0, 0]), set(drawn[:, 2, 0]), set(drawn[:, 1, 1]), set(drawn[:, :, 2].flatten())]
     assert known == [{0}, {2}, {0}, {-1}]  # read off the given line; the arc's; the arc says nothing of verbs
     step = np.asarray(JUDGE.facts["p_next"], dtype=float)
