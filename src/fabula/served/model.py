@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, NoReturn
 
-import numpy as np
 import torch
 
 from fabula.catalogue import find
@@ -159,7 +158,7 @@ class ServedReader(StoryReader):
     @torch.inference_mode()
     def _candidate(self, story: Story, draft: Sequence[Line]) -> Candidate:
         """score = critic + its weight x log p, or log p a word without a critic; - arc_weight for every miss."""
-        texts, arc, critic = [line.text for line in draft], np.asarray(story.task.arc), self.model.critic
+        texts, critic = [line.text for line in draft], self.model.critic
         written = [i for i, missing in enumerate(story.task.missing) if missing]
         log_p, words = math.fsum(draft[i].log_p for i in written), sum(len(texts[i].split()) for i in written)
         known, verdict = 0.0 if math.isnan(log_p) else log_p, None if critic is None else critic.read(texts)
@@ -168,7 +167,7 @@ class ServedReader(StoryReader):
         weakest = min(harm, key=harm.__getitem__, default=None)
         parts = Parts(verdict.whole if verdict else None, None, log_p / words, weakest)
         read = self.read_values(texts, self.states.spoken(story.task.arc))
-        values = map(self.states.named, np.where(arc < 0, read, arc).tolist())
+        values = map(self.states.named, read)
         rows = zip(draft, story.task.missing, values, strict=True)
         sentences = tuple(
             Sentence(line.text, missing, tag, line.log_p, others) for line, missing, (tag, others) in rows
