@@ -245,6 +245,7 @@ def test_the_doors_take_a_named_server_and_nobody_else_says_where_it_is(serve: S
     body = {"sentences": STORY, "seed": 3, **ONE}
     app = create_app(StudioSettings(model="served:fake", db=tmp_path / "studio.db"))
     with TestClient(app, base_url="http://127.0.0.1") as client:
+        assert not server.seen
         filled = client.post("/api/fill", json=body)
         assert filled.json() == fabula.load("served:fake").fill(STORY, seed=3, **ONE).to_json()
         listed = client.get("/api/models").text

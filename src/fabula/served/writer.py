@@ -173,11 +173,12 @@ class Sample:
         raise UserError(fault, field="model")
 
     def _version(self, reply: Reply, text: str | None, number: int, *, force: bool = False) -> Line:
-        """What an answer has for the line of this number, if it can be used."""
+        """What an answer has for this line, if it can be used; with `force` a copy of another line can."""
         wish = self.wishes[number]
         text = None if reply.refused or not text else with_opening(text, wish.opening, force=force)
         text = text and fitting(text, self.story.settings.max_words - 1)
-        if not text or copies(text, [other for place, other in enumerate(self.texts, start=1) if place != number]):
+        others = [other for place, other in enumerate(self.texts, start=1) if place != number]
+        if not text or (copies(text, others) and not force):
             return UNUSABLE
         wanted = int(self.writer.states.number([wish.fixed])[0])
         return Line(text, log_p_of(reply, text), misses(self.writer.tagger, [text], [wanted])[0])

@@ -17,6 +17,7 @@ from fabula.apps.serve.models import ModelCache
 from fabula.apps.serve.settings import ServerSettings
 from fabula.apps.web import errors, guard
 from fabula.device import use_threads
+from fabula.servers import PREFIX
 
 
 class JobCounts(errors.Answer):
@@ -52,7 +53,8 @@ def create_server(
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        pool.submit(warm_up)
+        if not settings.model.startswith(PREFIX):  # another's server is asked for nothing that nobody wants
+            pool.submit(warm_up)
         with resources:
             yield
 
