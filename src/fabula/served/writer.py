@@ -121,7 +121,7 @@ class Sample:
                     lines[number] = self._version(reply, versions.get(number), number)
                     self.texts[number - 1] = lines[number].text or None
                 for number in numbers:
-                    lines[number] = self._settled(reply, versions.get(number), number, lines[number])
+                    lines[number] = self._settled(reply, number, lines[number])
                     self.texts[number - 1] = lines[number].text
         except UnavailableError:
             raise
@@ -150,7 +150,7 @@ class Sample:
         begun = "" if form != "continuation" else f"{numbers[0]}. {wishes[numbers[0]].opening} ".replace("  ", " ")
         return [reply._replace(text=begun + reply.text) for reply in replies]
 
-    def _settled(self, reply: Reply, text: str | None, number: int, line: Line) -> Line:
+    def _settled(self, reply: Reply, number: int, line: Line) -> Line:
         """A line after it was asked for again, alone, as often as needed and allowed."""
         attempt, states, latest, rejected = 0, self.writer.states, line, "Versions that will not do:"
         spoken = states.spoken([self.wishes[number].fixed])
@@ -160,19 +160,20 @@ class Sample:
             rejected += f" {latest.text or reply.text[:200]!r} {why};"
             form = "sentence" if attempt else "json"  # a weak model may manage that
             reply = self._ask([number], number, attempt, complaint=rejected, form=form)[0]
-            text = read_lines(reply.text, [number], self.texts).get(number)
-            latest = self._version(reply, text, number)
+            latest = self._version(reply, read_lines(reply.text, [number], self.texts).get(number), number)
             line, attempt = min(line, latest, key=lambda version: version.misses), attempt + 1
         self.client.count(lines=1, lines_again=int(attempt > 0))
-        line = line if line.text else self._version(reply, text, number, force=True)
-        if line.text:
+        if (
+            line.text
+            or (line := self._version(reply, read_lines(reply.text, [number], ()).get(number), number, True)).text
+        ):
             return line
         said = " ".join(reply.text.split())[:100]
         what = "declined to write" if reply.refused or not said else "gave no usable"
         fault = f"{self.client.label} {what} line {number} in {attempt + 1} answers; the last: {said!r}"
         raise UserError(fault, field="model")
 
-    def _version(self, reply: Reply, text: str | None, number: int, *, force: bool = False) -> Line:
+    def _version(self, reply: Reply, text: str | None, number: int, force: bool = False) -> Line:
         """What an answer has for this line, if it can be used; with `force` a copy of another line can."""
         wish = self.wishes[number]
         text = None if reply.refused or not text else with_opening(text, wish.opening, force=force)
