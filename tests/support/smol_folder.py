@@ -5,12 +5,12 @@ from pathlib import Path
 
 from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, LlamaForCausalLM
 
-from fabula.models.decoders.base import find_base
+from fabula.models.decoders.bases import SMOLLM2, need_base
 
 
 def make(folder: Path) -> None:
     """The weights of the GGUF in a fresh network: what is loaded from a GGUF itself cannot be saved."""
-    base = find_base()
+    base = need_base(SMOLLM2)
     loaded = AutoModelForCausalLM.from_pretrained(str(base.parent), gguf_file=base.name)
     assert isinstance(loaded.config, LlamaConfig)
     fresh = LlamaForCausalLM(loaded.config)

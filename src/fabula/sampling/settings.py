@@ -247,7 +247,8 @@ class ServedSettings(FillSettings):
     """Stories by a language model on a server (`fabula.served`), which chooses its words itself."""
 
     samples: int = redefault("samples", 4)  # each is a request, or several, that somebody pays or waits for
-    top_k: int | None = redefault("top_k", None, doors=())
+    top_k: int = redefault("top_k", 0, doors=())
+    end_temperature: float | None = redefault("end_temperature", None, doors=())
     temperature: float = redefault("temperature", 0.8)
     max_words: int = redefault("max_words", 40)
     bf16: bool = redefault("bf16", False, doors=())

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from fabula.errors import UnavailableError, UserError
-from fabula.models.decoders.base import CACHE_VARIABLE
+from fabula.models.decoders.bases import CACHE_VARIABLE
 from fabula.models.io import write_file
 from fabula.servers import PREFIX, Server
 

@@ -18,9 +18,9 @@ from fabula.filling import attempt, read_call
 from fabula.loaded import check_seed
 from fabula.models.batch import Batch
 from fabula.models.critic import Critic
-from fabula.models.decoders.base import find_base
+from fabula.models.decoders.bases import find_base
 from fabula.models.io import Checkpoint
-from fabula.models.io.pretrained import CRITIC, adapts_base, load_critic, read_facts, scaffold_of
+from fabula.models.io.pretrained import CRITIC, adapts_base, load_critic, load_decoder, read_facts, scaffold_of
 from fabula.models.protocol import Model
 from fabula.models.scaffold import Scaffold
 from fabula.reading import StoryReader
@@ -58,8 +58,10 @@ class DefaultJudge(Model):
 
     @cached_property
     def critic(self) -> Critic | None:
-        folder = find("default") / CRITIC
-        return load_critic(folder) if adapts_base(folder) and find_base(missing_ok=True) else None
+        folder = find("default")
+        if not adapts_base(folder / CRITIC) or find_base() is None:
+            return None
+        return load_critic(folder / CRITIC, folder, load_decoder(folder))
 
     def log_p_words(self, batch: Batch, Z: Latents | None = None) -> PerToken:
         raise UserError("a model on a server cannot be measured this way: its network is not here", field="model")
@@ -157,12 +159,12 @@ class ServedReader(StoryReader):
 
     @torch.inference_mode()
     def _candidate(self, story: Story, draft: Sequence[Line]) -> Candidate:
-        """score = critic + its weight x log p, or log p a word without a critic; - arc_weight for every miss."""
+        """score = critic + log p a word, each where it is known, - arc_weight for every miss."""
         texts, critic = [line.text for line in draft], self.model.critic
         written = [i for i, missing in enumerate(story.task.missing) if missing]
         log_p, words = math.fsum(draft[i].log_p for i in written), sum(len(texts[i].split()) for i in written)
         known, verdict = 0.0 if math.isnan(log_p) else log_p, None if critic is None else critic.read(texts)
-        score = known / words if verdict is None or critic is None else verdict.whole + critic.density * known
+        score = known / words + (verdict.whole if verdict else 0.0)
         harm = {i + 1: verdict.lines[i] for i in written if i and verdict.lines[i] < 0} if verdict else {}
         weakest = min(harm, key=harm.__getitem__, default=None)
         parts = Parts(verdict.whole if verdict else None, None, log_p / words, weakest)

@@ -90,7 +90,7 @@ def measure(judge: Any, rows: Sequence[Row], stories: Mapping[str, Sequence[str]
 
 def write(folder: Path, rows: Sequence[Row], written: Mapping[str, Mapping[str, Any]], seed: int) -> None:
     """Pairs for `fabula judge new`, and the same blind with their key."""
-    from fabula.apps.judge.pairs import parse_pair
+    from fabula.apps.judge.pairs import PAIR
     from fabula.apps.judge.study import StudySettings, lay_out
 
     pairs: list[dict[str, Any]] = []
@@ -100,9 +100,9 @@ def write(folder: Path, rows: Sequence[Row], written: Mapping[str, Mapping[str, 
             stories, id = [written[name][str(row["id"])] for name in names], f"{len(pairs) + 1}: {row['id']}"[:80]
             pair = {"id": id, "systems": [*names], "given": given, "stories": stories}
             pairs += [pair] if stories[0] != stories[1] else []
-    items = lay_out([parse_pair(pair) for pair in pairs], StudySettings(seed=seed))
+    items = lay_out([PAIR.validate_python(pair) for pair in pairs], StudySettings(seed=seed))
     blind = [{"item": item.number, **dict(zip(("left", "right"), item.sides(), strict=True))} for item in items]
-    key = {item.number: (item.pair.systems or ())[:: -1 if item.swapped else 1] for item in items}
+    key = {item.number: item.pair.systems[:: -1 if item.swapped else 1] for item in items}
     files: dict[str, Sequence[Any]] = {"pairs.jsonl": pairs, "blind.jsonl": blind, "key.json": [key]}
     try:
         folder.mkdir(parents=True, exist_ok=True)
