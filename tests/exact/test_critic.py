@@ -3,6 +3,7 @@
 import json
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -10,6 +11,7 @@ from torch.nn import functional as F
 
 from fabula.errors import UserError
 from fabula.models.critic import AT_ONCE, WINDOW, Critic, starts
+from fabula.models.decoders.adapter import Adapter
 from fabula.models.decoders.base import read_base
 from fabula.models.decoders.fuse import fuse, fuse_critic
 from fabula.models.decoders.network import Network
@@ -50,8 +52,8 @@ def critic(recipe: CriticRecipe, data: Path, tmp_path: Path) -> Critic:
     for p in learner.network.parameters():
         torch.nn.init.normal_(p, std=0.2)
     weights = dict(learner.network.state_dict())
-    about_narrator = {"narrator_sha256": learner.narrator_sha256}
-    learner.save_adapter(tmp_path / "critic", weights, labels=("free",), tagger="none", **about_narrator)
+    about: dict[str, Any] = {"labels": ("free",), "tagger": "none", "critic": True}
+    learner.save_adapter(tmp_path / "critic", weights, narrator_sha256=learner.narrator_sha256, **about)
     about = {"recipe": asdict(recipe), "figures": {}, "people": [3.0, 2.0, 1.5, 1.0, 0.5]}
     (tmp_path / "critic" / ABOUT_CRITIC).write_text(json.dumps(about))
     return opened(tmp_path / "critic", recipe)
@@ -167,6 +169,29 @@ def test_a_damaged_folder_is_said_in_one_line(
     (tmp_path / "critic" / ABOUT_CRITIC).write_text(content)
     with pytest.raises(UserError, match="not a critic's folder"):
         opened(tmp_path / "critic", recipe)
+
+
+def test_a_critic_of_the_base_alone_is_one_of_any_narrator(
+    critic: Critic, recipe: CriticRecipe, tiny_base: Path, tmp_path: Path
+) -> None:
+    """As those of version 0.2: what the narrator adds is taken away again."""
+    adapter, base = load_adapter(tmp_path / "critic"), read_base(tiny_base)
+    alone = Adapter(replace(adapter.config, narrator_sha256=""), adapter.tensors)
+    network = CriticNetwork(recipe, base.tensors, base.sizes).eval()
+    for name, p in network.named_parameters():
+        p.data.copy_(adapter.tensors[name.removeprefix("transformer.")])
+    narrator = load_adapter(Path(recipe.narrator))
+    weights = dict(fuse(narrator.merge(base.tensors), base.sizes, eight_bit=False))
+    added = fuse_critic(alone.less(narrator), base.tensors, base.sizes, eight_bit=False, dtype=torch.float32)
+    ids = critic.tokenizer.encode_all(GOOD)
+    product = Critic(Network(base.sizes, weights).with_critic(added), critic.tokenizer)
+    values, _ = network([row(ids, [FREE] * 5, None, ())])
+    torch.testing.assert_close(product.values([ids])[0], values.detach(), rtol=1e-3, atol=1e-3)
+    save_adapter(alone, tmp_path / "critic")
+    read = opened(tmp_path / "critic", recipe).read(GOOD).whole
+    assert abs(read - float(values[-1].detach())) < abs(
+        read - critic.read(GOOD).whole
+    )  # 8 bits of a random network are rough
 
 
 def test_a_critic_of_another_narrator_is_refused(critic: Critic, recipe: CriticRecipe, tmp_path: Path) -> None:

@@ -245,7 +245,9 @@ class CriticLearner(AdapterLearner):
         return [round(value / max(1, len(stories)), 3) for value in total.tolist()]
 
     def save(self, out: Path, figures: dict[str, Any], weights: dict[str, Tensor]) -> None:
-        self.save_adapter(out, weights, labels=("free",), tagger="none", narrator_sha256=self.narrator_sha256)
+        self.save_adapter(
+            out, weights, labels=("free",), tagger="none", critic=True, narrator_sha256=self.narrator_sha256
+        )
         measured = {"pairs": len(self.pairs), **self.measured}
         record = {"recipe": self.recipe.to_dict(), "figures": measured, "people": self.mean_values()}
         write_file(out / ABOUT_CRITIC, (json.dumps(record, indent=1) + "\n").encode())

@@ -56,7 +56,7 @@ class AdapterLearner(Learner):
         """Copy the adapter in a folder; tokens of factors that it does not have begin as new ones do."""
         adapter = load_adapter(Path(folder))
         expected = (isinstance(self.recipe, CriticRecipe), self.recipe.rank, self.recipe.scale)
-        if (bool(adapter.config.narrator_sha256), adapter.config.rank, adapter.config.scale) != expected:
+        if (adapter.config.critic, adapter.config.rank, adapter.config.scale) != expected:
             raise UserError(f"{folder} is of another kind, rank or scale than the recipe", field="start")
         adapter.check(self.base.sizes, folder)
         for name, parameter in network.named_parameters():

@@ -10,7 +10,7 @@ A critic's adapter adds to a narrator that has been merged with its base in this
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -44,14 +44,16 @@ class AdapterConfig:
     """What the states are the product of, where there are several."""
     specials: int = SPECIALS
     """The base's first tokens, whose vectors are learnt."""
+    critic: bool = False
+    """Whether a critic's output map stands beside the adapter."""
     narrator_sha256: str = ""
-    """Of a critic: the adapter file of the narrator that it adds to."""
+    """Of a critic: the adapter file of the narrator that it adds to; empty: it adds to the base alone."""
     format: int = FORMAT
     sampling: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """By sampler: settings that suit this model better than the sampler's defaults."""
 
     def __post_init__(self) -> None:
-        if not self.sampling and not self.narrator_sha256:
+        if not self.sampling and not self.critic:
             object.__setattr__(self, "sampling", SAMPLING)
         if self.format != FORMAT:
             raise ValueError(f"format {self.format} is not known")
@@ -79,13 +81,22 @@ class Adapter:
     def check(self, sizes: Sizes, path: Path | str = "the adapter") -> None:
         """That every tensor is there and fits the base's shape."""
         present = {name: tuple(tensor.shape) for name, tensor in self.tensors.items()}
-        critic = bool(self.config.narrator_sha256)
-        further = 0 if critic else len(self.config.tokens(sizes.vocabulary).names)
-        if present != shapes(sizes, self.config.rank, critic, further):
+        further = 0 if self.config.critic else len(self.config.tokens(sizes.vocabulary).names)
+        if present != shapes(sizes, self.config.rank, self.config.critic, further):
             raise UserError(f"{path} does not fit the base: its tensors have other names or shapes")
 
     def merge(self, tensors: Mapping[str, Tensor]) -> Merged:
         return Merged(tensors, self)
+
+    def less(self, narrator: Adapter) -> Adapter:
+        """A critic of the base alone as what it adds to a narrator: b a - b' a', of both ranks together."""
+        tensors, share = dict(self.tensors), narrator.config.scale / self.config.scale
+        for name in (name for name in self.tensors if name.endswith(".a")):
+            other = name.removesuffix("a") + "b"
+            tensors[name] = torch.cat([self.tensors[name], narrator.tensors[name]])
+            tensors[other] = torch.cat([self.tensors[other], -share * narrator.tensors[other]], 1)
+        tensors["special_in"] = self.tensors["special_in"] - narrator.tensors["special_in"]
+        return Adapter(replace(self.config, rank=self.config.rank + narrator.config.rank), tensors)
 
 
 class Merged(Mapping[str, Tensor]):

@@ -74,8 +74,8 @@ def save_adapter(adapter: Adapter, folder: Path) -> None:
 
 def read_adapter_config(folder: Path) -> AdapterConfig:
     content: dict[str, Any] = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
-    if content.pop("layers", 0) or content.pop("critic", False):
-        raise ValueError("it was made by Fabula 0.2; train it again")
+    if content.pop("layers", 0):
+        raise ValueError("it uses some layers of the base only, which Fabula no longer does")
     factors = StateSpace.from_record(content["factors"]).factors if content.get("factors") else ()
     return AdapterConfig(**{**content, "labels": tuple(content["labels"]), "factors": factors})
 
@@ -114,15 +114,18 @@ def load_critic(folder: Path, narrator: Path, decoder: NarratorDecoder, base: Pa
     except (OSError, *DAMAGED) as error:
         raise UserError(f"{folder} is not a critic's folder, or damaged: {ABOUT_CRITIC}") from error
     adapter, network = load_adapter(folder), decoder.network
-    if adapter.config.narrator_sha256 != sha256(narrator / WEIGHTS):
-        raise UserError(f"{folder} is the critic of another narrator than {narrator}: train it again")
     adapter.check(network.sizes, folder)
+    if not adapter.config.narrator_sha256:
+        adapter = adapter.less(load_adapter(narrator))
+    elif adapter.config.narrator_sha256 != sha256(narrator / WEIGHTS):
+        raise UserError(f"{folder} is the critic of another narrator than {narrator}: train it again")
     pretrained = read_base(base or need_base(adapter.config.base_sha256))
     fused = partial(fuse_critic, adapter, pretrained.tensors, network.sizes, dtype=network.dtype)
     if network.scale is None:
         weights = {name: weight.to(network.device) for name, weight in fused(eight_bit=False).items()}
     else:
-        key = f"{adapter.config.base_sha256[:16]}-{sha256(folder / WEIGHTS)[:16]}-critic"
+        digests = (adapter.config.base_sha256, sha256(folder / WEIGHTS), sha256(narrator / WEIGHTS))
+        key = f"{'-'.join(digest[:16] for digest in digests)}-{adapter.config.rank}"
         weights = _cached(key, partial(fused, eight_bit=True))
     return Critic(network.with_critic(weights), decoder.tokenizer, ending, people)
 
