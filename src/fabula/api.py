@@ -93,7 +93,7 @@ class StoryModel(StoryReader):
         >>> filling.candidates[0].sentences[1].text.startswith("His friend")
         True
         >>> sorted(filling.rows()[0])
-        ['candidate', 'log_p', 'score', 'sentence', 'tag', 'text', 'written']
+        ['asked', 'candidate', 'confidence', 'log_p', 'met', 'score', 'sentence', 'tag', 'text', 'written']
         """
         call = {"sentences": sentences, "arc": arc, "starts": starts, "people": people, "notes": notes}
         options = {"candidates": candidates, "sampler": sampler, "seed": seed, **settings}

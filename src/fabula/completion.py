@@ -16,7 +16,7 @@ from fabula.api import StoryModel
 from fabula.corpus.states import Arc
 from fabula.corpus.tokenize import normalise, split_paragraph
 from fabula.errors import UserError
-from fabula.results import Candidate, Filling
+from fabula.results import Candidate, Filling, Sentence
 from fabula.sampling.settings import whole_number
 from fabula.sampling.task import USUAL
 
@@ -32,10 +32,15 @@ class Passage:
     """With the blanks at its ends that join it to its neighbours."""
     pieces: tuple[str, ...]
     """The same by sentences."""
-    tags: tuple[str | None, ...]
+    sentences: tuple[Sentence, ...]
+    """What was written, whole, with its tags and what was asked for."""
     finish: Literal["stop", "length"]
     """`length` where `max_tokens` cut it off."""
     tokens: int
+
+    @property
+    def tags(self) -> tuple[str | None, ...]:
+        return tuple(sentence.tag for sentence in self.sentences)
 
 
 @dataclass(frozen=True)
@@ -138,7 +143,7 @@ def _passage(
     if most is not None and model.count_tokens("".join(pieces)) > most:
         pieces, finish = _cut(pieces, _length_of(model, "".join(pieces), most)), "length"
     text = "".join(pieces)
-    return Passage(text, tuple(pieces), tuple(s.tag for s in written), finish, model.count_tokens(text))
+    return Passage(text, tuple(pieces), written, finish, model.count_tokens(text))
 
 
 def _cut(pieces: Sequence[str], length: int) -> list[str]:

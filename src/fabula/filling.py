@@ -6,15 +6,15 @@ import inspect
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import zip_longest
+from itertools import islice, zip_longest
 from typing import Any, NamedTuple, TypeVar
 
-import numpy as np
-
+from fabula.corpus.states import StateSpace
 from fabula.corpus.taggers.protocol import faults
 from fabula.errors import UserError
 from fabula.loaded import LoadedModel, check_seed
 from fabula.models.steady import HORIZON
+from fabula.reading import Reading, StoryReader
 from fabula.results import Candidate, Filling, Movement, Parts, Sentence
 from fabula.sampling.batch import InfillBatch
 from fabula.sampling.context import Context, Person, read_context, with_line
@@ -125,7 +125,7 @@ def read_call(
 
 
 def answers(
-    loaded: LoadedModel, call: Options, make_task: Callable[..., Task] = fill_task, *, at_once: bool
+    loaded: StoryReader, call: Options, make_task: Callable[..., Task] = fill_task, *, at_once: bool
 ) -> Iterator[Filling]:
     """The answers to one call, each at least as good as the one before."""
     prepared = prepare_task(loaded, *read_call(loaded, call, make_task), at_once=at_once)
@@ -133,7 +133,7 @@ def answers(
 
 
 def answers_together(
-    loaded: LoadedModel, calls: Sequence[Options], at_once: bool
+    loaded: StoryReader, calls: Sequence[Options], at_once: bool
 ) -> Iterator[list[Filling | UserError]]:
     """The answers to several calls of `fill` with equal settings; a wrong call has its error in their place."""
     tasks = [attempt(read_call, loaded, call) for call in calls]
@@ -164,7 +164,7 @@ def attempt(work: Callable[..., R], *args: Any, **kwargs: Any) -> R | UserError:
         return error
 
 
-def _rounds(loaded: LoadedModel, tasks: Sequence[PreparedTask]) -> Iterator[list[Filling]]:
+def _rounds(loaded: StoryReader, tasks: Sequence[PreparedTask]) -> Iterator[list[Filling]]:
     """Answers to tasks with equal settings, drawn together, round by round; long stories apart from short ones."""
     long = [len(task.task.sentences) > HORIZON and loaded.model.has_latent for task in tasks]
     if len(set(long)) > 1:
@@ -180,17 +180,31 @@ def _rounds(loaded: LoadedModel, tasks: Sequence[PreparedTask]) -> Iterator[list
     model = loaded.steady if long[0] else loaded.model
     cast = loaded.cast.with_people({person.name: person.pronoun for person in tasks[0].people})
     for results in fill_stories(model, loaded.rules, batch, tasks[0].settings, generators, wanted, cast):
-        yield [_filling(loaded, task, answer) for task, answer in zip(tasks, results, strict=True)]
+        yield _fillings(loaded, tasks, results)
 
 
-def _filling(loaded: LoadedModel, prepared: PreparedTask, answer: Answer) -> Filling:
+def _fillings(loaded: StoryReader, tasks: Sequence[PreparedTask], results: Sequence[Answer]) -> list[Filling]:
+    """The answers as people read them; the tags of all stories are read at once."""
+    pairs = [(task, story) for task, (stories, *_) in zip(tasks, results, strict=True) for story in stories]
+    texts = [loaded.text.decode(task.task, story, task.names)[task.hidden :] for task, story in pairs]
+    readings = loaded.read_tags(texts, [loaded.states.spoken(task.task.arc) for task, _ in pairs])
+    candidates = (
+        _candidate(loaded.states, *one) for one in zip(*zip(*pairs, strict=True), texts, readings, strict=True)
+    )
+    return [
+        _filling(loaded, task, answer, tuple(islice(candidates, len(answer.stories))))
+        for task, answer in zip(tasks, results, strict=True)
+    ]
+
+
+def _filling(loaded: LoadedModel, prepared: PreparedTask, answer: Answer, candidates: tuple[Candidate, ...]) -> Filling:
     few: tuple[str, ...] = ()
     stories, diagnostics, drawn = answer
     if drawn == prepared.settings.samples and len(stories) < prepared.candidates:
         what = f"only {len(stories)} of the {prepared.candidates} candidates"
         few = (f"{what}: no other story was among the samples ({drawn}); draw more of them",)
     return Filling(
-        candidates=tuple(_candidate(loaded, prepared, story) for story in stories),
+        candidates=candidates,
         model=loaded.name,
         sampler=prepared.settings.sampler.name,
         samples=prepared.settings.samples,
@@ -202,18 +216,29 @@ def _filling(loaded: LoadedModel, prepared: PreparedTask, answer: Answer) -> Fil
     )
 
 
-def _candidate(loaded: LoadedModel, prepared: PreparedTask, story: SampledStory) -> Candidate:
-    task, states, hidden = prepared.task, loaded.states, prepared.hidden
-    texts = loaded.text.decode(task, story, prepared.names)
-    S = story.S[: len(texts)]
-    values = states.values(S.tolist())
-    if loaded.model.reads_ahead and bool((S < 0).any()):  # S was summed out: the tags are read off the text
-        values = np.where(values < 0, loaded.read_values(texts, states.spoken(task.arc)), values)
-    sentences = []
-    for i, text in enumerate(texts):
-        tag, others = states.named(values[i].tolist()) if states.K > 1 else (None, {})
-        sentences.append(Sentence(text, task.missing[i], tag, float(story.log_p[i]), others))
-    return Candidate(tuple(sentences[hidden:]), story.score, _parts(task, story, hidden))
+def _candidate(
+    states: StateSpace, prepared: PreparedTask, story: SampledStory, texts: Sequence[str], readings: Sequence[Reading]
+) -> Candidate:
+    task, hidden = prepared.task, prepared.hidden
+    columns = zip(
+        texts, readings, task.missing[hidden:], task.arc[hidden:], story.log_p[hidden:].tolist(), strict=False
+    )
+    sentences = tuple(_sentence(states, *column) for column in columns)
+    return Candidate(sentences, story.score, _parts(task, story, hidden))
+
+
+def _sentence(
+    states: StateSpace, text: str, reading: Reading, written: bool, values: Sequence[int], log_p: float
+) -> Sentence:
+    """A sentence with what was asked of it (`values` of the arc), and what the text has."""
+    mood, (asked, others) = states.factors[0].name, states.named(values)
+    has = {mood: reading.tag, **reading.factors}
+    verdicts = {
+        has[name] == label if has.get(name) else None for name, label in {mood: asked, **others}.items() if label
+    }
+    met = None if not verdicts else False if False in verdicts else None if None in verdicts else True
+    sure = reading.shares.get(reading.tag or "")
+    return Sentence(text, written, reading.tag, log_p, reading.factors, sure, asked, others, met)
 
 
 def _parts(task: Task, story: SampledStory, hidden: int) -> Parts | None:

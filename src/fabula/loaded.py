@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import cached_property
 from typing import Any
 
+from fabula.corpus.taggers.names import without_names
 from fabula.corpus.taggers.protocol import Tagger, read_values, tagger_of
 from fabula.corpus.tokenize import tokenise
 from fabula.errors import UserError
@@ -37,6 +38,8 @@ class LoadedModel:
             if tokenizer is None
             else TokenText(tokenizer, self.states, self.rules)
         )
+        if self.model.tagger is not None:
+            self.model.tagger = without_names(self.model.tagger, checkpoint.people.names)
         self.notes: tuple[str, ...] = ()
         """Said with every answer: that another model stands in for the one that was asked for."""
         self.write_samples = WRITE_SAMPLES
@@ -50,15 +53,24 @@ class LoadedModel:
         """The name of the first factor."""
         return self.states.factors[0].name
 
+    @cached_property
+    def _tagger(self) -> Tagger | None:
+        tagger = tagger_of(self.checkpoint.tagger, self.checkpoint.labels)
+        return None if tagger is None else without_names(tagger, self.checkpoint.people.names)
+
+    @property
+    def can_tag(self) -> bool:
+        """Whether there is a q(S | X) or a tagger that knows the labels."""
+        return self.model.has_tags or self._tagger is not None
+
     @property
     def tagger(self) -> Tagger:
-        """The tagger that made the tags the model was trained on."""
-        tagger = tagger_of(self.checkpoint.tagger, self.checkpoint.labels)
-        if tagger is None:
+        """The tagger that made the tags the model was trained on, with names left out (`corpus/taggers/names.py`)."""
+        if self._tagger is None:
             raise UserError("this model cannot tag, and no tagger knows its labels", field="model")
-        return tagger
+        return self._tagger
 
-    def read_values(self, texts: Sequence[str], factors: Sequence[str]) -> list[list[int]]:
+    def read_values(self, texts: Sequence[str], factors: Collection[str]) -> list[list[int]]:
         """The values of each factor that the tagger reads off sentences; a slow tagger runs for named factors only."""
         return read_values(self.tagger, texts, factors)
 

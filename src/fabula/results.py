@@ -20,8 +20,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
-FACTORS = "factors"
-"""The member that only answers of a model with several factors have."""
+FACTORS, ASKED_FACTORS = "factors", "asked_factors"
+"""The members that only answers of a model with several factors have."""
 
 
 class Answer:
@@ -50,7 +50,7 @@ def plain(answer: Any, decimals: int | None = None) -> dict[str, Any]:
         if isinstance(value, float) and decimals is not None:
             return round(value, decimals) if math.isfinite(value) else None
         if isinstance(value, Mapping):
-            return {key: value_of(item) for key, item in value.items() if key != FACTORS or item}
+            return {key: value_of(item) for key, item in value.items() if key not in (FACTORS, ASKED_FACTORS) or item}
         return [value_of(item) for item in value] if isinstance(value, list | tuple) else value
 
     record: dict[str, Any] = value_of(asdict(answer))
@@ -65,13 +65,21 @@ class Sentence:
     written: bool
     """Whether the model wrote it; a given sentence is word for word what was typed."""
     tag: str | None
-    """Label of the switching state. If the state has several factors, the label of the first one, the mood. None for
-    a model without states."""
+    """The label that is read off the text, as `tag` reads it: argmax q(S_i | X), or the tagger's. If the state has
+    several factors, the label of the first one, the mood. None where nothing can read it."""
     log_p: float
     """log p(X_i | X_:i, Z_i) in nats; of a given sentence as the model reads it, with unknown words as <unk>."""
     factors: Mapping[str, str] = field(default_factory=dict)
-    """Labels of the state's other factors by name, such as {"emotion": "joy"}: those that the arc fixes, else those
-    that a tagger infers from the text. Main verbs are included only where the arc fixes one."""
+    """Labels of the state's other factors by name, read off the text too, such as {"emotion": "joy"}. Main verbs are
+    included only where the arc asks for one."""
+    confidence: float | None = None
+    """The probability of `tag`: q(S_i | X), or how sure the tagger is (docs/writing.md); None where it does not say."""
+    asked: str | None = None
+    """The label that the arc asks for; None where it is free."""
+    asked_factors: Mapping[str, str] = field(default_factory=dict)
+    """The labels of the other factors that the arc asks for, by name."""
+    met: bool | None = None
+    """Whether the text has all that was asked for; None where nothing was, or where it cannot be read."""
 
 
 @dataclass(frozen=True)
@@ -296,10 +304,10 @@ class Posterior(Answer):
 
 
 def _flat(sentence: Sentence) -> dict[str, Any]:
-    """A sentence as a row: a column for each further factor."""
+    """A sentence as a row: a column for each further factor, and for what was asked of it."""
     row = asdict(sentence)
-    factors: dict[str, str] = row.pop(FACTORS)
-    return {**row, **factors}
+    factors, asked = row.pop(FACTORS), row.pop(ASKED_FACTORS)
+    return {**row, **factors, **{f"asked_{name}": label for name, label in asked.items()}}
 
 
 def many_rows(results: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:

@@ -111,7 +111,7 @@ def test_csv_holds_sentences_in_columns_or_as_json(tmp_path: Path) -> None:
     assert run(tmp_path / "wide.csv", tmp_path / "json.csv", "--out", tmp_path / "out") == 0
     a, b, c, d = read_results(tmp_path / "out")
     assert a["candidates"][0]["sentences"][::2] == ["Tom was sad.", "The dog, glad."]
-    assert a["candidates"][0]["tags"][::2] == ["negative", "positive"]
+    assert a["candidates"][0]["asked"] == ["negative", None, "positive"]
     assert (b["id"], b["error"]) == ("b", "not valid UTF-8 in column sentence1")
     assert c["error"] == "2 cells under 5 columns"
     assert len(d["candidates"][0]["sentences"]) == 2

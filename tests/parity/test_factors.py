@@ -67,13 +67,15 @@ def test_arcs_of_one_factor_or_both(
     arc: Any, options: list[str], sampler: str, narrator: Narrator, client: httpx.Client,
     capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
-    """Fixed factors hold in every candidate, free ones vary, and the doors agree."""
+    """What is asked of each factor stands beside what the text has, and the doors agree."""
     found = narrator.fill(STORY, arc=arc, sampler=sampler, **SAMPLES)
     wanted = STATES.parse(arc)
     for candidate in found.candidates:
         for values, sentence in zip(wanted, candidate.sentences, strict=True):
-            ((state,),) = (STATES.parse([f"{sentence.tag}/{sentence.factors['emotion']}"]),)
-            assert all(w in (-1, v) for w, v in zip(values, state, strict=True))
+            assert (sentence.asked, sentence.asked_factors) == STATES.named(values)
+            ((has,),) = (STATES.parse([f"{sentence.tag}/{sentence.factors['emotion']}"]),)
+            agreed = [w == v for w, v in zip(values, has, strict=True) if w >= 0]
+            assert sentence.met == (all(agreed) if agreed else None)
     body = {"sentences": STORY, "arc": arc, "sampler": sampler, **SAMPLES}
     over_http = client.post("/api/fill", json=body)
     assert over_http.status_code == 200
@@ -84,12 +86,11 @@ def test_arcs_of_one_factor_or_both(
     assert over_http.json() == by_command == json.loads(json.dumps(found.to_json()))
 
 
-def test_a_model_without_latents_draws_the_free_factor(models: Path) -> None:
-    found = fabula.load("s2s").fill(STORY, arc={"emotion": "joy ? fear fear"}, samples=40, candidates=20)
-    assert {candidate.sentences[0].factors["emotion"] for candidate in found.candidates} == {"joy"}
-    assert len({candidate.arc[0] for candidate in found.candidates}) > 1
-    assert {candidate.arc[1] for candidate in found.candidates} == {None}
-    assert {len(candidate.sentences[1].factors) for candidate in found.candidates} == {0}
+def test_a_model_that_cannot_read_tags_claims_none(models: Path) -> None:
+    """No q(S | X), and labels that no tagger knows."""
+    for candidate in fabula.load("s2s").fill(STORY, arc={"emotion": "joy ? fear fear"}, samples=4).candidates:
+        assert [s.asked_factors.get("emotion") for s in candidate.sentences] == ["joy", None, "fear", "fear"]
+        assert {(s.tag, s.met, len(s.factors)) for s in candidate.sentences} == {(None, None, 0)}
 
 
 def test_posterior_and_explanation_know_both_factors(narrator: Narrator, client: httpx.Client) -> None:

@@ -110,11 +110,12 @@ def test_the_other_factors_stand_beside_the_mood(narrator: Narrator) -> None:
     for candidate in found.candidates:
         assert (candidate.arc[0], candidate.arc[3]) == ("negative", "positive")
         assert candidate.sentences[0].factors == {"emotion": "sadness"}
-        assert candidate.sentences[1].factors["emotion"] == "fear"
-        assert candidate.sentences[2].factors["verb"] == "forgive"
-    assert found.rows()[1]["emotion"] == "fear"
+        assert candidate.sentences[1].asked_factors == {"emotion": "fear"}
+        assert candidate.sentences[1].met == (candidate.sentences[1].factors["emotion"] == "fear")
+        assert (candidate.sentences[2].asked_factors, candidate.sentences[2].met) == ({"verb": "forgive"}, None)
+    assert found.rows()[1]["asked_emotion"] == "fear"
     (row,) = narrator.fill_many([{"id": "a", "sentences": STORY, "arc": arc}], candidates=1, samples=2)
-    assert row["candidates"][0]["factors"][1]["emotion"] == "fear"
+    assert row["candidates"][0]["factors"][0]["emotion"] == "sadness"
     tagged = narrator.tag(TOLD)
     assert (tagged.tags[0], [dict(each) for each in tagged.factors]) == (
         "positive", [{"emotion": "joy"}, {"emotion": "fear"}],

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from fabula.results import Candidate, Filling, Reasons
+    from fabula.results import Candidate, Filling, Reasons, Sentence
 
 GREY, BOLD, GREEN, RED, CYAN = "90", "1", "32", "31", "36"
 SCALE = ("negative", "neutral", "positive")
@@ -72,8 +72,14 @@ def show_candidate(
         text = paint(sentence.text, BOLD if sentence.written else GREY, colour)
         weakest = paint("  (the weakest line)", GREY, colour) if verbose and parts and parts.weakest == i else ""
         shown = {name: label for name, label in sentence.factors.items() if verbose or name in factors}
-        lines.append(f" {mark} {show_tag(sentence.tag, colour, shown)} {text}{weakest}")
+        lines.append(f" {mark} {show_tag(sentence.tag, colour, shown)} {text}{missed(sentence, colour)}{weakest}")
     return "\n".join(lines)
+
+
+def missed(sentence: Sentence, colour: bool) -> str:
+    """What the arc asked for, where the text has something else."""
+    labels = ", ".join(filter(None, [sentence.asked, *sentence.asked_factors.values()]))
+    return paint(f"  (asked for {labels})", GREY, colour) if sentence.met is False else ""
 
 
 def show_tag(tag: str | None, colour: bool, factors: Mapping[str, str] = {}) -> str:

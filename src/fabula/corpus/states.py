@@ -152,7 +152,8 @@ class StateSpace:
         self, shares: NDArray[np.floating[Any]] | Sequence[Sequence[float]]
     ) -> list[dict[str, dict[str, float]]]:
         """[sent, K] to the share of each label for every sentence, by factor: the others are summed out."""
-        table = np.asarray(shares, dtype=np.float64).reshape(-1, *self.sizes)
+        rows = np.asarray(shares, dtype=np.float64)
+        table = (rows / rows.sum(-1, keepdims=True)).reshape(-1, *self.sizes)  # single precision leaves 1 by 1e-8
         axes = range(1, table.ndim)
         summed = [table.sum(tuple(a for a in axes if a != f)).tolist() for f in axes]
         return [

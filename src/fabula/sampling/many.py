@@ -183,6 +183,8 @@ def _result(item: Item, filling: Filling) -> dict[str, Any]:
         {
             "sentences": [sentence.text for sentence in candidate.sentences],
             "tags": [sentence.tag for sentence in candidate.sentences],
+            "asked": [sentence.asked for sentence in candidate.sentences],
+            "met": [sentence.met for sentence in candidate.sentences],
             "score": round(candidate.score, 4),
             **further(candidate.sentences),
         }

@@ -45,7 +45,8 @@ def encode(results: Sequence[Mapping[str, Any]], format: str) -> Shard:
         raise UserError(NEEDS_PYARROW, field="format") from error
     text = pyarrow.string()
     texts, factors = pyarrow.list_(text), pyarrow.list_(pyarrow.map_(text, text))
-    candidate = pyarrow.struct({"sentences": texts, "tags": texts, "score": pyarrow.float64(), "factors": factors})
+    columns = {"sentences": texts, "tags": texts, "asked": texts, "met": pyarrow.list_(pyarrow.bool_())}
+    candidate = pyarrow.struct({**columns, "score": pyarrow.float64(), "factors": factors})
     candidates = pyarrow.list_(candidate)
     schema = pyarrow.schema(
         {"row": pyarrow.int64(), "id": text, "candidates": candidates, "notes": texts, "error": text}

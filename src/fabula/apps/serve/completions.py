@@ -105,7 +105,9 @@ class FabulaFields(BaseModel):
     """What Fabula adds to an answer."""
 
     seed: int
-    tags: list[list[str | None]] = Field(description="The moods of the written sentences, for each choice.")
+    tags: list[list[str | None]] = Field(description="The moods that the written sentences have, for each choice.")
+    asked: list[list[str | None]] = Field(description="Those that the arc asks for.")
+    met: list[list[bool | None]] = Field(description="Whether they have them; null where the arc is free.")
     notes: list[str]
     ignored: list[str] = Field(description="Parameters of the request that mean nothing to this model.")
 
@@ -178,9 +180,11 @@ class Answer:
         return {"prompt_tokens": completion.prompt_tokens, "completion_tokens": written, "total_tokens": total}
 
     def extra(self, completion: Completion) -> dict[str, Any]:
-        tags = [list(passage.tags) for passage in completion.passages]
-        notes = list(completion.filling.notes)
-        return {"seed": self.seed, "tags": tags, "notes": notes, "ignored": self.body.ignored}
+        columns = {
+            column: [[getattr(sentence, name) for sentence in passage.sentences] for passage in completion.passages]
+            for column, name in (("tags", "tag"), ("asked", "asked"), ("met", "met"))
+        }
+        return {"seed": self.seed, **columns, "notes": list(completion.filling.notes), "ignored": self.body.ignored}
 
     def whole(self, completion: Completion) -> dict[str, Any]:
         before = self.body.beginning if self.body.echo else ""

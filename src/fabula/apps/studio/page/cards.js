@@ -185,12 +185,16 @@ function sentence(told, i, number, lines, doc, ready, weak) {
     h("span", { class: "number", "aria-hidden": "true" }, String(i + 1)),
     mood(told),
     h("span", { class: "words", "data-tag": tag }, marked(text, other)),
+    told.met === false ? h("span", { class: "missed" }, `asked for ${missed(told)}`) : null,
     weak ? h("span", { class: "weakest" }, "weakest line") : null,
     lines.length > 1
       ? h("button", { type: "button", class: "pictured one", "data-does": `line ${i}`, title: `Take only line ${i + 1}`, "aria-label": `Take only line ${i + 1} of candidate ${number + 1}`, onclick: () => ready && taken(number, [i]) }, icon("take"))
       : null,
   );
 }
+
+/** What the arc asked for, in the words of the page. */
+const missed = ({ asked, asked_factors }) => [asked, ...Object.values(asked_factors ?? {})].filter(Boolean).map(said).join(", ");
 
 /** A mood as a place on a small axis, as on the arc; what another lane says has no order, and is its word. */
 function mood(told) {
