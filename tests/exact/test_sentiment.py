@@ -40,7 +40,8 @@ def test_the_confidence_is_the_chance_that_a_rater_stays_on_this_side_of_the_bor
     tagger = VaderTagger()
     sentences = ["It was a table.", "He was sad.", "He was sad and cried and hated it.", "The food was okay.", "Fine."]
     for sentence, shares in zip(sentences, tagger.shares(sentences), strict=True):
-        assert math.isclose(sum(shares), 1) and min(shares) >= 0
+        assert math.isclose(sum(shares), 1)
+        assert min(shares) >= 0
         assert tagger.tag([sentence]) == [shares.index(max(shares))]
     from fabula.corpus.taggers.sentiment import RATER, valence
 

@@ -60,7 +60,8 @@ def answer() -> Filling:
 def test_screens_mark_what_was_missed() -> None:
     first, second = show.show_filling(answer(), colour=False, verbose=False, factors=["verb"]).splitlines()
     assert "asked" not in first
-    assert "[emote]" in second and second.endswith("He smiled.  (asked for negative, lose)")
+    assert "[emote]" in second
+    assert second.endswith("He smiled.  (asked for negative, lose)")
     row = answer().rows()[1]
     assert (row["tag"], row["asked"], row["met"], row["verb"], row["asked_verb"]) == (
         *("positive", "negative", False, "emote", "lose"),

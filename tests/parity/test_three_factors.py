@@ -126,3 +126,12 @@ def test_the_other_factors_stand_beside_the_mood(narrator: Narrator) -> None:
     assert posterior.factors[1]["emotion"]["fear"] == pytest.approx(1)
     assert posterior.factors[0]["emotion"]["sadness"] == pytest.approx(1)
     assert sum(posterior.factors[2]["emotion"].values()) == pytest.approx(1)
+
+
+def test_an_opening_is_whole_words(narrator: Narrator) -> None:
+    """No token carries its last word on: `I` is no beginning of Ida."""
+    for opening in ("I", "He to"):
+        written = narrator.write(2, starts={1: opening}, candidates=30, samples=30, top_k=0, temperature=3.0)
+        begun = [candidate.sentences[0].text.removeprefix(opening)[:1] for candidate in written.candidates]
+        assert len(begun) > 20
+        assert not any(after.isalnum() for after in begun)

@@ -117,6 +117,8 @@ class Writer:
             logits = logits.float()
             log_norm = logits.logsumexp(-1)
             scores = rules.allowed(logits, word, t, decoding.max_words)
+            if forced_words:
+                scores = rules.after_opening(scores, opening[rows], t)
             if barred_names is not None:
                 scores = rules.bar_names(scores, barred_names[rows], words[rows, :t])
             if story is not None and decoding.no_repeat and decoding.no_repeat - 1 <= t < decoding.max_words - 2:

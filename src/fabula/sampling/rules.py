@@ -9,6 +9,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from fabula.corpus.vocabulary import PAD
 from fabula.models.decoders.protocol import Tokenizer
 from fabula.sampling.spelling import Spelling, hash_of
 from fabula.shapes import Integers, Scores, Tokens, Words
@@ -31,6 +32,8 @@ class WordRules:
     """Only `end`."""
     is_final: Bool[Tensor, " vocab"]
     """The marks that end a sentence."""
+    new_word: Float[Tensor, " vocab"]
+    """What begins a word or is a mark, `'s` too: no letters that carry a word on."""
     quote: Int[Tensor, ""]
     """The straight quotation mark's token, -1 where there is none."""
     spelling: Spelling
@@ -70,6 +73,9 @@ class WordRules:
             ending=scores(final if final.any() else only_end),
             end=scores(only_end),
             is_final=final.to(device),
+            new_word=scores(
+                torch.tensor([not (text[:1].isalnum() or text[:1] == "\ufffd") for text in texts]) | starts
+            ),
             quote=torch.tensor(next((i for i, t in enumerate(texts) if t == '"' and starts[i]), -1), device=device),
             spelling=spelling,
             names=numbers([hash_of(tokens) for tokens in spelled]),
@@ -88,6 +94,14 @@ class WordRules:
         if t == limit - 2:
             return scores + torch.where(self.is_final[previous].unsqueeze(-1), self.end, self.ending)
         return scores + self.anywhere
+
+    def after_opening(self, scores: Scores, opening: Int[Tensor, "batch opening"], t: int) -> Scores:
+        """The scores at place t, where behind the last token of an opening its last word may not be carried on."""
+        if not 0 < t <= opening.shape[1]:
+            return scores
+        ends = opening[:, t - 1] != PAD
+        ends = ends & (opening[:, t] == PAD) if t < opening.shape[1] else ends
+        return torch.where(ends[:, None], scores + self.new_word, scores)
 
     def bar_names(self, scores: Scores, barred: Bool[Tensor, "batch name"], written: Words) -> Scores:
         """The scores without the tokens that would complete a barred name after those written so far; in place."""

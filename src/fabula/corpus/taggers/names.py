@@ -1,7 +1,8 @@
 """Taggers for people's stories: a name says nothing of a sentence, whatever its word means elsewhere.
 
 "Mia went home." is negative to VADER, which knows MIA as an abbreviation. Here a neutral name stands in for every name
-before a tagger or a recognition network reads the sentence. The paper's recipes and prepared corpora keep their taggers as they are.
+before a tagger, or the recognition network, reads the sentence. Prepared corpora and the paper's recipes keep their
+taggers as they are.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from fabula.corpus.taggers.protocol import Tagger, Taggers, parts_of
 NEUTRAL = "Alex"
 """A name that no tagger has a word for."""
 ALSO_WORDS = frozenset(
-    "Bliss Chance Charity Dick Faith Glory Grace Harmony Honor Honour Hope Joy Justice Liberty Mercy Mia Rob".split()
+    ["Bliss", "Chance", "Charity", "Dick", "Faith", "Glory", "Grace", "Harmony", "Honor", "Honour", "Hope", "Joy"]
+    + ["Justice", "Liberty", "Mercy", "Mia", "Rob"]
 )
 """Names that are words too, and seldom begin a sentence as words."""
 WORD = re.compile(r"[^\W\d_]+")

@@ -9,7 +9,6 @@ from fabula.corpus.states import SENTIMENT
 from fabula.corpus.taggers.protocol import from_settings, register_tagger
 from fabula.errors import UserError
 
-
 RATER = 0.9
 """How far one person's rating of a word lies from the mean of all: the mean deviation in VADER's lexicon, 0.907."""
 
