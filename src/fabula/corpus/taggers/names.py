@@ -18,9 +18,9 @@ from fabula.corpus.taggers.protocol import Tagger, Taggers, parts_of
 NEUTRAL = "Alex"
 """A name that no tagger has a word for."""
 ALSO_WORDS = frozenset(
-    ["Bliss", "Chance", "Charity", "Dick", "Faith", "Glory", "Grace", "Harmony", "Honor", "Honour", "Hope", "Joy"]
-    + ["Justice", "Liberty", "Mercy", "Mia", "Rob"]
-)
+    ("Bliss", "Chance", "Charity", "Dick", "Faith", "Glory", "Grace", "Harmony", "Honor", "Honour", "Hope", "Joy",
+     "Justice", "Liberty", "Mercy", "Mia", "Rob")
+)  # fmt: skip
 """Names that are words too, and seldom begin a sentence as words."""
 WORD = re.compile(r"[^\W\d_]+")
 BEGINNING = re.compile(r"(?:^|(?<!\bMr)(?<!\bMrs)(?<!\bMs)(?<!\bDr)\.|[!?:(\"“‘'])\s*$")
