@@ -88,7 +88,7 @@ def main() -> None:
         if args.workers:
             job(rows, args)
         else:
-            assert not any("error" in result for result in model.fill_many(rows, **settings))
+            assert not any(result.error for result in model.fill_many(rows, **settings))
         times.append(now(args.device))
         for name, count, first in (("loop", len(alone), 0), ("together", len(rows), 1)):
             spent = [end - start for start, end in zip(times[first], times[first + 1], strict=True)]

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 __version__ = "0.2.0"
 __all__ = [  # noqa: F405, RUF022 (by module)
     "StoryModel", "Narrator", "installed", "load", "AsyncStoryModel", "AsyncNarrator", "Completion", "Passage",
-    "complete", "complete_iter", "UserError", "Candidate", "Criticism", "Explanation", "Filling", "Movement", "Parts",
-    "Posterior", "Reasons", "Score", "Sentence", "Tagging", "Word", "many_rows", "__version__",
+    "complete", "complete_iter", "UserError", "Candidate", "Criticism", "Explanation", "FilledRow", "Filling",
+    "Movement", "Parts", "Posterior", "Reasons", "Score", "Sentence", "Tagging", "Word", "many_rows", "__version__",
 ]  # fmt: skip
 
 

@@ -21,35 +21,34 @@ from fabula.corpus.states import Arc
 from fabula.device import pick_device, use_threads
 from fabula.errors import UserError
 from fabula.filling import with_settings
-from fabula.loaded import check_seed
 from fabula.models import io
 from fabula.models.decoders.bases import SMOLLM2, how_to_install
 from fabula.reading import StoryReader
 from fabula.results import Candidate, Explanation, Filling, Reasons, Score, Tagging
 from fabula.sampling.context import Person
-from fabula.sampling.many import fill_many
+from fabula.sampling.many import FilledRow, fill_many, many_rows
 from fabula.sampling.protocol import DEFAULT
-from fabula.sampling.settings import CANDIDATES, WRITE_CANDIDATES, whole_number
+from fabula.sampling.settings import CANDIDATES, WRITE_CANDIDATES, check_seed, whole_number
 from fabula.sampling.task import write_task
 from fabula.served.model import ServedReader
 from fabula.servers import PREFIX, find_server
 
 __all__ = [
-    "Candidate", "Explanation", "Filling", "Narrator", "Reasons", "Score", "StoryModel", "Tagging", "describe", "find",
-    "installed", "load", "models_fault", "models_folder",
+    "Candidate", "Explanation", "FilledRow", "Filling", "Narrator", "Reasons", "Score", "StoryModel", "Tagging",
+    "describe", "find", "installed", "load", "many_rows", "models_fault", "models_folder",
 ]  # fmt: skip
 
 People = Sequence[Person | Mapping[str, Any]]
 
 
-def load(name_or_path: str | Path = "default", device: str = "cpu", threads: int | None = None) -> StoryModel:
-    """The model of this name among the installed ones, or of a checkpoint's folder.
+def load(name_or_path: str | Path | None = "default", device: str = "cpu", threads: int | None = None) -> StoryModel:
+    """The model of this name among the installed ones, or of a checkpoint's folder; None is the default one.
 
     `threads` are torch's in this process; None: what OMP_NUM_THREADS says, else one (`device.use_threads` says why).
     """
     use_threads(None if threads is None else whole_number("threads", threads))
     where = str(pick_device(device))
-    folder = find(name_or_path)
+    folder = find(name_or_path or "default")
     if str(folder).startswith(PREFIX):
         return ServedStoryModel(find_server(str(folder).removeprefix(PREFIX)))
     small = stand_in(folder)
@@ -121,14 +120,14 @@ class StoryModel(StoryReader):
     def fill_many(
         self, rows: Iterable[Mapping[str, Any]], *, candidates: int = CANDIDATES, sampler: str = DEFAULT, seed: int = 0,
         **settings: Any,
-    ) -> Iterator[dict[str, Any]]:  # fmt: skip
+    ) -> Iterator[FilledRow]:  # fmt: skip
         """Results for many rows, filled in together, in their order and as they come; any iterable of any length.
 
         A row has `id` and `sentences`, and may say more (`sampling/many.py`); a wrong one has `error` in its result.
 
         >>> rows = [{"id": "a", "sentences": ["Tom was sad.", None, "Tom smiled."]}, {"id": "b", "sentences": [None]}]
         >>> first, second = fabula.load("small").fill_many(rows, candidates=1, samples=2)
-        >>> first["id"], len(first["candidates"][0]["sentences"]), second["error"]
+        >>> first.id, len(first.candidates[0].sentences), second.error
         ('a', 3, 'a story has 2 to 64 sentences, not 1')
         """
         return fill_many(self, rows, check_seed(seed), {"candidates": candidates, "sampler": sampler, **settings})
@@ -142,12 +141,10 @@ class StoryModel(StoryReader):
         samples: int | None = None,
         **options: Any,
     ) -> Filling:
-        """A story from nothing but its length (None: the arc's, else 5) and its arc; 10 samples unless you say."""
-        call = {
-            "sentences": sentences,
-            "candidates": candidates,
-            "samples": self.write_samples if samples is None else samples,
-        }
+        """A story from nothing but its length (None: the arc's, else 5) and its arc; 10 samples or more."""
+        if samples is None:
+            samples = max(self.write_samples, 2 * whole_number("candidates", candidates, at_least=1))
+        call = {"sentences": sentences, "candidates": candidates, "samples": samples}
         *_, last = self.answers({**call, **options}, write_task, at_once=True)
         return last
 

@@ -14,6 +14,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial, wraps
@@ -22,6 +23,7 @@ from typing import Any, TypeVar
 
 from fabula.api import StoryModel, load
 from fabula.device import use_threads
+from fabula.interrupt import Interruptible
 
 R = TypeVar("R")
 NOTHING: Any = object()
@@ -53,7 +55,7 @@ class AsyncStoryModel:
     """A model whose methods are awaited, with the arguments and answers of `StoryModel`'s.
 
     One thread does the work, call after call, while the event loop goes on; `fill_iter` and `fill_many` let others in
-    between two answers. A call that nobody waits for is still finished. `fill_many` is faster than many `fill` calls.
+    between two answers. A call that is cancelled ends soon. `fill_many` is faster than many `fill` calls.
     """
 
     def __init__(self, model: StoryModel) -> None:
@@ -62,7 +64,7 @@ class AsyncStoryModel:
 
     @staticmethod
     async def load(
-        name_or_path: str | Path = "default", device: str = "cpu", threads: int | None = None
+        name_or_path: str | Path | None = "default", device: str = "cpu", threads: int | None = None
     ) -> AsyncStoryModel:
         """`fabula.load`, awaited."""
         return AsyncStoryModel(await asyncio.to_thread(load, name_or_path, device, threads))
@@ -84,8 +86,22 @@ class AsyncStoryModel:
         return self.model
 
     async def run(self, work: Callable[[], R]) -> R:
-        """Any other work with the model, in its thread."""
-        return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+        """Any other work with the model, in its thread; cancelled, it ends at its next operation on tensors."""
+        left = threading.Event()
+
+        def check() -> None:
+            if left.is_set():
+                raise InterruptedError("the call was cancelled")
+
+        def interruptible() -> R:
+            with Interruptible(check):
+                return work()
+
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._thread, interruptible)
+        except asyncio.CancelledError:
+            left.set()
+            raise
 
     def close(self) -> None:
         """End the thread when its calls are done."""

@@ -12,17 +12,16 @@ from typing import Any, NamedTuple, TypeVar
 from fabula.corpus.states import StateSpace
 from fabula.corpus.taggers.protocol import faults
 from fabula.errors import UserError
-from fabula.loaded import LoadedModel, check_seed
+from fabula.loaded import LoadedModel, Reading
 from fabula.models.steady import HORIZON
-from fabula.reading import Reading, StoryReader
 from fabula.results import Candidate, Filling, Movement, Parts, Sentence
 from fabula.sampling.batch import InfillBatch
 from fabula.sampling.context import Context, Person, read_context, with_line
 from fabula.sampling.driver import Answer, fill_stories
 from fabula.sampling.noise import seeded
-from fabula.sampling.protocol import DEFAULT, samplers, settings_for
+from fabula.sampling.protocol import DEFAULT, resolve, samplers
 from fabula.sampling.samples import Diagnostics, SampledStory
-from fabula.sampling.settings import CANDIDATES, FillSettings, declared, offered, types_of, whole_number
+from fabula.sampling.settings import FillSettings, declared, offered, types_of
 from fabula.sampling.task import Task, fill_task
 
 UNKNOWN_SHOWN = 10
@@ -80,11 +79,9 @@ def prepare_task(
 
     `names` are the task's `stand_ins`, where they have been found already.
     """
-    settings = dict(options)
-    candidates, seed = settings.pop("candidates", CANDIDATES), settings.pop("seed", 0)
-    sampler, notes = loaded.sampler(settings.pop("sampler", DEFAULT))
-    chosen = replace(settings_for(sampler, loaded.model.sampling_defaults, settings), at_once=at_once)
-    candidates, seed = whole_number("candidates", candidates, at_least=1), check_seed(seed)
+    sampler, notes = loaded.sampler(options.get("sampler", DEFAULT))
+    settings, candidates, seed = resolve(sampler, loaded.model.sampling_defaults, options)
+    chosen = replace(settings, at_once=at_once)
     text = loaded.text
     if task.starts:
         text.check_openings(task, text.encode(task, text.stand_ins([task])[0]), chosen.max_words)
@@ -125,7 +122,7 @@ def read_call(
 
 
 def answers(
-    loaded: StoryReader, call: Options, make_task: Callable[..., Task] = fill_task, *, at_once: bool
+    loaded: LoadedModel, call: Options, make_task: Callable[..., Task] = fill_task, *, at_once: bool
 ) -> Iterator[Filling]:
     """The answers to one call, each at least as good as the one before."""
     prepared = prepare_task(loaded, *read_call(loaded, call, make_task), at_once=at_once)
@@ -133,7 +130,7 @@ def answers(
 
 
 def answers_together(
-    loaded: StoryReader, calls: Sequence[Options], at_once: bool
+    loaded: LoadedModel, calls: Sequence[Options], at_once: bool
 ) -> Iterator[list[Filling | UserError]]:
     """The answers to several calls of `fill` with equal settings; a wrong call has its error in their place."""
     tasks = [attempt(read_call, loaded, call) for call in calls]
@@ -164,7 +161,7 @@ def attempt(work: Callable[..., R], *args: Any, **kwargs: Any) -> R | UserError:
         return error
 
 
-def _rounds(loaded: StoryReader, tasks: Sequence[PreparedTask]) -> Iterator[list[Filling]]:
+def _rounds(loaded: LoadedModel, tasks: Sequence[PreparedTask]) -> Iterator[list[Filling]]:
     """Answers to tasks with equal settings, drawn together, round by round; long stories apart from short ones."""
     long = [len(task.task.sentences) > HORIZON and loaded.model.has_latent for task in tasks]
     if len(set(long)) > 1:
@@ -183,7 +180,7 @@ def _rounds(loaded: StoryReader, tasks: Sequence[PreparedTask]) -> Iterator[list
         yield _fillings(loaded, tasks, results)
 
 
-def _fillings(loaded: StoryReader, tasks: Sequence[PreparedTask], results: Sequence[Answer]) -> list[Filling]:
+def _fillings(loaded: LoadedModel, tasks: Sequence[PreparedTask], results: Sequence[Answer]) -> list[Filling]:
     """The answers as people read them; the tags of all stories are read at once."""
     pairs = [(task, story) for task, (stories, *_) in zip(tasks, results, strict=True) for story in stories]
     texts = [loaded.text.decode(task.task, story, task.names)[task.hidden :] for task, story in pairs]

@@ -2,23 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
-from fabula.corpus.taggers.names import without_names
-from fabula.corpus.taggers.protocol import Tagger, read_values, tagger_of
+import torch
+
+from fabula.corpus.states import UNKNOWN
+from fabula.corpus.taggers.names import NEUTRAL, neutral, without_names
+from fabula.corpus.taggers.protocol import Tagger, parts_of, read_values, tagger_of
 from fabula.corpus.tokenize import tokenise
 from fabula.errors import UserError
 from fabula.models.decoders.words import WordTokenizer
 from fabula.models.io import Checkpoint
 from fabula.models.protocol import Model
 from fabula.models.steady import steady
+from fabula.sampling.batch import InfillBatch, flatten
 from fabula.sampling.cast import Cast
-from fabula.sampling.protocol import DEFAULT, Sampler, able_samplers, sampler_named, settings_for, shown_settings
+from fabula.sampling.protocol import DEFAULT, Sampler, able_samplers, resolve, sampler_named, shown_settings
 from fabula.sampling.rules import WordRules
-from fabula.sampling.settings import WRITE_SAMPLES, whole_number
+from fabula.sampling.settings import WRITE_SAMPLES
+from fabula.sampling.task import Task
 from fabula.sampling.text import TokenText, WordText
+
+
+class Reading(NamedTuple):
+    """What is read off one sentence."""
+
+    tag: str | None
+    """The mood."""
+    shares: Mapping[str, float]
+    """The probability of each mood; empty where the tagger does not say."""
+    factors: Mapping[str, str]
+    """The labels of further factors by name."""
+
+
+def _reading(shares: dict[str, dict[str, float]], mood: str) -> Reading:
+    """The likeliest label of each factor."""
+    labels = {name: max(row, key=row.__getitem__) for name, row in shares.items()}
+    return Reading(labels.pop(mood), shares[mood], labels)
 
 
 class LoadedModel:
@@ -74,6 +96,34 @@ class LoadedModel:
         """The values of each factor that the tagger reads off sentences; a slow tagger runs for named factors only."""
         return read_values(self.tagger, texts, factors)
 
+    @torch.inference_mode()
+    def read_tags(self, stories: Sequence[Sequence[str]], factors: Sequence[Collection[str]]) -> list[list[Reading]]:
+        """The tags that sentences of whole stories have: what `tag` answers, and what `fill` shows beside each line.
+
+        Names are left out (`corpus/taggers/names.py`). `factors` are those to read of each story although they need a
+        parser.
+        """
+        if not self.can_tag:
+            return [[Reading(None, {}, {})] * len(story) for story in stories]
+        if not self.model.has_tags:
+            return [self._read_by_tagger(story, names) for story, names in zip(stories, factors, strict=True)]
+        free, people = (UNKNOWN,) * len(self.states.factors), self.checkpoint.people.names
+        known = NEUTRAL in self.vocabulary.index
+        plain = [tuple(neutral(text, people) if known else text for text in story) for story in stories]
+        batch = InfillBatch.join([self.text.encode(Task(story, (free,) * len(story))) for story in plain])
+        q = self.model.log_q_S(flatten(batch.X, batch.lengths)).exp().tolist()
+        return [
+            [_reading(row, self.mood) for row in self.states.marginals(shares[: len(story)])]
+            for shares, story in zip(q, stories, strict=True)
+        ]
+
+    def _read_by_tagger(self, texts: Sequence[str], factors: Collection[str]) -> list[Reading]:
+        """By the corpus's tagger; shares of the mood where the tagger says how sure it is."""
+        sure = getattr(parts_of(self.tagger)[0], "shares", lambda _: None)(list(texts))
+        shares = [dict(zip(self.labels, row, strict=True)) for row in sure] if sure else [{}] * len(texts)
+        named = [self.states.named(values) for values in self.read_values(texts, factors)]
+        return [Reading(tag, row, others) for (tag, others), row in zip(named, shares, strict=True)]
+
     @cached_property
     def steady(self) -> Model:
         """The model for long stories (`models/steady.py`)."""
@@ -84,9 +134,10 @@ class LoadedModel:
         tokenizer = self.model.tokenizer
         return len(tokenise(text) if tokenizer is None else tokenizer.encode(text))
 
-    def usual_samples(self, sampler: str = DEFAULT) -> int:
-        """How many samples `fill` draws where nobody says otherwise."""
-        return settings_for(self.sampler(sampler)[0], self.model.sampling_defaults, {}).samples
+    def usual_samples(self, sampler: str = DEFAULT, candidates: int = 1) -> int:
+        """How many samples `fill` draws for so many candidates where nobody says otherwise."""
+        settings, *_ = resolve(self.sampler(sampler)[0], self.model.sampling_defaults, {"candidates": candidates})
+        return settings.samples
 
     def settings(self) -> dict[str, dict[str, Any]]:
         """The settings that apply where nobody says otherwise, for every sampler that this model can run.
@@ -112,10 +163,3 @@ class LoadedModel:
             raise UserError(f"{name} is for models with latents; use {others}", field="sampler")
         what = f"a model without latents ({self.checkpoint.kind}) cannot run {name}"
         return able[0], (f"{what}: reranked left-to-right samples instead",)
-
-
-def check_seed(seed: int) -> int:
-    number = whole_number("seed", seed)
-    if not -(2**63) <= number < 2**63:
-        raise UserError(f"seed must be a number of 64 bits, not {number}"[:100], field="seed")
-    return number

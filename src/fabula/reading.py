@@ -3,51 +3,32 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Sequence
 
 import numpy as np
 import torch
 
 from fabula.corpus.states import UNKNOWN, Arc
-from fabula.corpus.taggers.names import NEUTRAL, neutral
-from fabula.corpus.taggers.protocol import faults, parts_of
+from fabula.corpus.taggers.protocol import faults
 from fabula.corpus.vocabulary import UNK
 from fabula.errors import UserError
-from fabula.loaded import LoadedModel, check_seed
+from fabula.loaded import LoadedModel
 from fabula.metrics.bound import Weighed, shared_draws, weigh
 from fabula.metrics.fit import fits
 from fabula.models.batch import Batch
 from fabula.models.scaffold import clamp
 from fabula.results import Criticism, Explanation, Posterior, Reasons, Score, Tagging
-from fabula.sampling.batch import InfillBatch, evidence, flatten
+from fabula.sampling.batch import evidence, flatten
 from fabula.sampling.context import Mentions, mentions
 from fabula.sampling.latents import draw_latents
 from fabula.sampling.noise import Noise, seeded
-from fabula.sampling.settings import whole_number
+from fabula.sampling.settings import check_seed, whole_number
 from fabula.sampling.task import Task, partial_task, story_task
 
 EXPLAIN_WORDS, EXPLAIN_SAMPLES = 700, (8, 16)
 """`explain` draws Z so often that words of the story x draws are about `EXPLAIN_WORDS`, between `EXPLAIN_SAMPLES`."""
 POSTERIOR_SAMPLES = 200
 """Draws of a posterior where nobody says otherwise."""
-
-
-class Reading(NamedTuple):
-    """What is read off one sentence."""
-
-    tag: str | None
-    """The mood."""
-    shares: Mapping[str, float]
-    """The probability of each mood; empty where the tagger does not say."""
-    factors: Mapping[str, str]
-    """The labels of further factors by name."""
-
-
-def _reading(shares: dict[str, dict[str, float]], mood: str) -> Reading:
-    """The likeliest label of each factor."""
-    labels = {name: max(row, key=row.__getitem__) for name, row in shares.items()}
-    return Reading(labels.pop(mood), shares[mood], labels)
 
 
 class StoryReader(LoadedModel):
@@ -74,34 +55,6 @@ class StoryReader(LoadedModel):
         tags, shares, others = zip(*readings, strict=True)
         tags = tuple(tag or self.labels[0] for tag in tags)
         return Tagging(_whole(task), tags, shares, self.name, notes, others if any(others) else ())
-
-    @torch.inference_mode()
-    def read_tags(self, stories: Sequence[Sequence[str]], factors: Sequence[Collection[str]]) -> list[list[Reading]]:
-        """The tags that sentences of whole stories have: what `tag` answers, and what `fill` shows beside each line.
-
-        Names are left out (`corpus/taggers/names.py`). `factors` are those to read of each story although they need a
-        parser.
-        """
-        if not self.can_tag:
-            return [[Reading(None, {}, {})] * len(story) for story in stories]
-        if not self.model.has_tags:
-            return [self._read_by_tagger(story, names) for story, names in zip(stories, factors, strict=True)]
-        free, people = (UNKNOWN,) * len(self.states.factors), self.checkpoint.people.names
-        known = NEUTRAL in self.vocabulary.index
-        plain = [tuple(neutral(text, people) if known else text for text in story) for story in stories]
-        batch = InfillBatch.join([self.text.encode(Task(story, (free,) * len(story))) for story in plain])
-        q = self.model.log_q_S(flatten(batch.X, batch.lengths)).exp().tolist()
-        return [
-            [_reading(row, self.mood) for row in self.states.marginals(shares[: len(story)])]
-            for shares, story in zip(q, stories, strict=True)
-        ]
-
-    def _read_by_tagger(self, texts: Sequence[str], factors: Collection[str]) -> list[Reading]:
-        """By the corpus's tagger; shares of the mood where the tagger says how sure it is."""
-        sure = getattr(parts_of(self.tagger)[0], "shares", lambda _: None)(list(texts))
-        shares = [dict(zip(self.labels, row, strict=True)) for row in sure] if sure else [{}] * len(texts)
-        named = [self.states.named(values) for values in self.read_values(texts, factors)]
-        return [Reading(tag, row, others) for (tag, others), row in zip(named, shares, strict=True)]
 
     @torch.inference_mode()
     def score(self, sentences: Sequence[str], *, samples: int = 100, seed: int = 0) -> Score:

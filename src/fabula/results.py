@@ -1,7 +1,7 @@
 """What the api answers: plain records.
 
-Each has `to_json`, which the command line prints and HTTP sends (four decimals; schema/ says its form), `to_dict` with
-every digit, and `rows` for a table: `pandas.DataFrame(filling.rows())`.
+Each has `to_json`, the text that the command line prints and HTTP sends (four decimals; schema/ says its form),
+`to_dict` with every digit, and `rows` for a table: `pandas.DataFrame(filling.rows())`.
 
 >>> given, written = Sentence("Tom was sad.", False, "negative", -9.5), Sentence("He smiled.", True, "positive", -7.25)
 >>> candidate = Candidate((given, written), -3.0)
@@ -15,8 +15,9 @@ every digit, and `rows` for a table: `pandas.DataFrame(filling.rows())`.
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
@@ -27,13 +28,13 @@ FACTORS, ASKED_FACTORS = "factors", "asked_factors"
 class Answer:
     """What all answers can do."""
 
-    def to_json(self) -> dict[str, Any]:
-        """Plain values to four decimals, no times: the same seed gives the same bytes."""
-        return plain(self, decimals=4)
+    def to_json(self) -> str:
+        """The text that the command line prints: four decimals, no times, the same bytes for the same seed."""
+        return json.dumps(self.to_dict(decimals=4), ensure_ascii=False, indent=1)
 
-    def to_dict(self) -> dict[str, Any]:
-        """The fields as plain values, numbers as they are; lists for tuples."""
-        return plain(self)
+    def to_dict(self, decimals: int | None = None) -> dict[str, Any]:
+        """The fields as plain values, lists for tuples; numbers as they are, or rounded."""
+        return plain(self, decimals)
 
     def rows(self) -> list[dict[str, Any]]:
         """A row for every sentence, as a table takes them."""
@@ -308,26 +309,3 @@ def _flat(sentence: Sentence) -> dict[str, Any]:
     row = asdict(sentence)
     factors, asked = row.pop(FACTORS), row.pop(ASKED_FACTORS)
     return {**row, **factors, **{f"asked_{name}": label for name, label in asked.items()}}
-
-
-def many_rows(results: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """What `fill_many` gives as a table: a row for every sentence of every candidate, one for a story that failed.
-
-    >>> story = {"row": 1, "id": "a", "candidates": [{"sentences": ["Tom left."], "tags": ["neutral"], "score": -2.5}]}
-    >>> [list(row.values()) for row in many_rows([story, {"row": 2, "id": "b", "error": "no list `sentences`"}])]
-    [[1, 'a', 1, -2.5, 1, 'Tom left.', 'neutral', None], [2, 'b', None, None, None, None, None, 'no list `sentences`']]
-    """
-    rows = []
-    for result in results:
-        about = {"row": result["row"], "id": result["id"]}
-        if result.get("error") is not None:
-            empty = dict.fromkeys(("candidate", "score", "sentence", "text", "tag"))
-            rows.append({**about, **empty, "error": result["error"]})
-            continue
-        for number, candidate in enumerate(result["candidates"], start=1):
-            pairs = zip(candidate["sentences"], candidate["tags"], strict=True)
-            for i, (text, tag) in enumerate(pairs, start=1):
-                row = {"candidate": number, "score": candidate["score"], "sentence": i, "text": text, "tag": tag}
-                further = candidate[FACTORS][i - 1] if candidate.get(FACTORS) else {}
-                rows.append({**about, **row, "error": None, **further})
-    return rows

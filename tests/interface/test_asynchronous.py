@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 import fabula
 from fabula import AsyncStoryModel, StoryModel, UserError
@@ -22,9 +23,9 @@ def texts(filling: fabula.Filling) -> list[str]:
     return [candidate.text for candidate in filling.candidates]
 
 
-def words(result: dict[str, Any]) -> Any:
+def words(result: fabula.FilledRow) -> Any:
     """Of a result of `fill_many`, without figures: their last bit may differ."""
-    return result.get("error") or [candidate["sentences"] for candidate in result["candidates"]]
+    return result.error or [candidate.text for candidate in result.candidates]
 
 
 def test_answers_are_those_of_the_narrator(random_models: Path) -> None:
@@ -60,9 +61,30 @@ def test_the_loop_goes_on_while_the_model_works(random_models: Path) -> None:
     run_alone(main())
 
 
+def test_a_cancelled_call_ends(random_models: Path) -> None:
+    """Work that never ends by itself: the next call has its turn only if cancelling ends it."""
+    begun = threading.Event()
+
+    def endless() -> None:
+        begun.set()
+        while True:
+            torch.zeros(1)
+
+    async def main() -> None:
+        async with await AsyncStoryModel.load(random_models / "default") as model:
+            working = asyncio.create_task(model.run(endless))
+            await asyncio.to_thread(begun.wait, 60)
+            working.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await working
+            assert await asyncio.wait_for(model.run(lambda: 3), 60) == 3
+
+    run_alone(main())
+
+
 def test_nothing_of_the_narrator_is_missing() -> None:
     """All but what answers at once, and `fill_together`, which is the servers' way in."""
-    quick = {"count_tokens", "usual_samples", "settings", "sampler", "read_values", "fill_together"}
+    quick = {"count_tokens", "usual_samples", "settings", "sampler", "read_values", "read_tags", "fill_together"}
     public = {name for name in dir(StoryModel) if not name.startswith("_")}
     assert {name for name in public - quick if callable(getattr(StoryModel, name))} <= set(dir(AsyncStoryModel))
     assert (
@@ -77,7 +99,6 @@ def test_many_results_are_a_table(random_models: Path) -> None:
     assert all(row.keys() == rows[0].keys() for row in rows)
     assert all(isinstance(value, str | int | float | None) for row in rows for value in row.values())
     assert len(rows) == 3 * 2 * 3 + 1
-    assert rows[0] | {"score": 0, "tag": ""} == {
-        "row": 1, "id": 0, "candidate": 1, "score": 0, "sentence": 1, "text": STORY[0], "tag": "", "error": None,
-    }  # fmt: skip
+    assert rows[0].keys() == {"row", "id", *model.fill(STORY, samples=1).rows()[0], "error"}
+    assert (rows[0]["id"], rows[0]["text"], rows[0]["error"]) == (0, STORY[0], None)
     assert (rows[-1]["id"], rows[-1]["text"], rows[-1]["error"]) == ("bad", None, "no list `sentences`")

@@ -168,7 +168,7 @@ def test_a_story_from_a_file_and_from_a_paragraph(tmp_path: Path, capsys: pytest
 def test_write_takes_its_length_from_the_arc(capsys: pytest.CaptureFixture[str]) -> None:
     run(write, "--arc=--.++.+", "--samples", "3", "--json")
     (candidate,) = json.loads(capsys.readouterr().out)["candidates"]
-    tags = [sentence["tag"] for sentence in candidate["sentences"]]
+    tags = [sentence["asked"] for sentence in candidate["sentences"]]
     assert tags == ["negative", "negative", "neutral", "positive", "positive", "neutral", "positive"]
     assert all(sentence["written"] for sentence in candidate["sentences"])
     with pytest.raises(UserError, match="2 to 64"):

@@ -37,7 +37,7 @@ def test_the_five_tools_with_their_schemas_and_a_fill(random_models: Path) -> No
     assert not any(answer.is_error for answer in answers)
     filled, written, tagged, scored, explained = (answer.structured_content for answer in answers)
     model = fabula.load(random_models / "default")
-    assert filled == model.fill(STORY, arc=[None, "positive", None], seed=7).to_json()
+    assert filled == model.fill(STORY, arc=[None, "positive", None], seed=7).to_dict(4)
     lengths = len(written["candidates"][0]["sentences"]), len(tagged["tags"]), len(explained["sentences"])
     assert lengths == (3, 3, 3)
     assert scored["kind"] == "bound"

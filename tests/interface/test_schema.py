@@ -31,12 +31,12 @@ def test_the_files_are_up_to_date() -> None:
 
 def test_every_answer_fits(random_models: Path) -> None:
     narrator = fabula.load(random_models / "default")
-    fits("filling", narrator.fill([STORY[0], None, STORY[2]], samples=3).to_json())
-    fits("filling", narrator.write(3, samples=2, sampler="gibbs").to_json())
-    fits("tagging", narrator.tag(STORY).to_json())
-    fits("score", narrator.score(STORY, samples=2).to_json())
-    fits("explanation", narrator.explain(STORY, arc="- ? +").to_json())
-    fits("posterior", narrator.posterior([STORY[0], None], samples=2).to_json())
+    fits("filling", narrator.fill([STORY[0], None, STORY[2]], samples=3).to_dict(4))
+    fits("filling", narrator.write(3, samples=2, sampler="gibbs").to_dict(4))
+    fits("tagging", narrator.tag(STORY).to_dict(4))
+    fits("score", narrator.score(STORY, samples=2).to_dict(4))
+    fits("explanation", narrator.explain(STORY, arc="- ? +").to_dict(4))
+    fits("posterior", narrator.posterior([STORY[0], None], samples=2).to_dict(4))
     with pytest.raises(jsonschema.ValidationError):
         fits("filling", {"candidates": []})
 

@@ -83,7 +83,7 @@ def test_arcs_of_one_factor_or_both(
     numbers = ["--samples", "6", "--candidates", "3", "--seed", "4", "--sampler", sampler, "--json"]
     assert main(["fill", *GIVEN, *options, *numbers]) == 0
     by_command = json.loads(capsys.readouterr().out)
-    assert over_http.json() == by_command == json.loads(json.dumps(found.to_json()))
+    assert over_http.json() == by_command == json.loads(found.to_json())
 
 
 def test_a_model_that_cannot_read_tags_claims_none(models: Path) -> None:
@@ -102,7 +102,7 @@ def test_posterior_and_explanation_know_both_factors(narrator: Narrator, client:
     assert 0 < joy[1] < 1
     assert all(sum(row.values()) == pytest.approx(1) for row in posterior.tags)
     over_http = client.post("/api/posterior", json={"sentences": STORY, "arc": arc}).json()
-    told = json.loads(json.dumps(posterior.to_json()))
+    told = json.loads(posterior.to_json())
     assert (over_http["tags"], over_http["factors"]) == (told["tags"], told["factors"])
     story = ["Tom was sad.", "Tom ran home."]
     both = narrator.explain(story, arc="+/joy ?", samples=2).sentences[0].fits_arc

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 
 from fabula.cli import add_command, options, show
+from fabula.sampling.task import fill_task
 
 EXAMPLES = """examples:
   fabula fill "Mia's car would not start." _ _ _ "Mia made it to work on time."
@@ -26,6 +27,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 def run(args: argparse.Namespace) -> int:
     sentences, chosen = options.story(args), options.chosen(args)
+    options.check(args, fill_task, sentences, chosen)
     model = options.load_model(args)
     filling = show.watch(model.fill_iter(sentences, at_once=True, **chosen), quiet=args.json)
     show.print_filling(filling, args, options.factors(model, chosen["arc"]))

@@ -5,14 +5,14 @@ from __future__ import annotations
 import argparse
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 from fabula.cli import Parser
 from fabula.errors import UserError
-from fabula.models.defaults import sampling_defaults
-from fabula.sampling.protocol import DEFAULT, samplers, settings_for
+from fabula.models.defaults import sampling_defaults, states_of_model
+from fabula.sampling.protocol import DEFAULT, resolve, sampler_named, samplers, settings_for
 from fabula.sampling.settings import CANDIDATES, WRITE_CANDIDATES, WRITE_SAMPLES, choices, declared, offered, types_of
 
 if TYPE_CHECKING:
@@ -46,11 +46,20 @@ def add_sampling(parser: argparse.ArgumentParser, write: bool = False) -> None:
     )  # fmt: skip
     text = "words that sentence N has to begin with"
     parser.add_argument("--starts", action="append", default=[], metavar='N:"WORDS"', help=text)
+    text = "somebody in the story, with a pronoun (he, she, they) and a description if you like; may be repeated"
+    parser.add_argument("--person", action="append", default=[], metavar="NAME[:PRONOUN[:ABOUT]]", help=text)
+    text = "a place or a fact that holds, and that no line says; may be repeated"
+    parser.add_argument("--note", action="append", default=[], metavar="SENTENCE", help=text)
     add_sampler(parser, write)
     text = "also print scores, diagnostics and factors that the arc leaves free"
     parser.add_argument("--verbose", action="store_true", help=text)
     text = "colours (auto: only in a terminal)"
     parser.add_argument("--color", choices=("auto", "always", "never"), default="auto", help=text)
+
+
+def people(args: argparse.Namespace) -> list[dict[str, str]]:
+    """`Nora:she:a shy baker` as a name, a pronoun and a description."""
+    return [dict(zip(("name", "pronoun", "about"), entry.split(":", 2), strict=False)) for entry in args.person]
 
 
 def add_sampler(parser: argparse.ArgumentParser, write: bool = False) -> None:
@@ -126,7 +135,20 @@ def _kind(hint: Any) -> dict[str, Any]:
 def chosen(args: argparse.Namespace) -> dict[str, Any]:
     """The arguments of `add_sampling` as `fill` and `write` of a model take them; None where nobody chose a value."""
     values = {key: getattr(args, key) for key in ("candidates", "sampler", "seed", *args.settings)}
-    return {**values, "arc": None if args.arc is None else ";".join(args.arc), "starts": starts(args)}
+    beside = {"starts": starts(args), "people": people(args), "notes": args.note}
+    return {**values, "arc": None if args.arc is None else ";".join(args.arc), **beside}
+
+
+def check(args: argparse.Namespace, make_task: Callable[..., Any], sentences: Any, options: Mapping[str, Any]) -> None:
+    """Say what is wrong with the options, the arc or the story before a model is loaded, which takes seconds."""
+    from fabula.sampling.context import read_context
+
+    sampler = sampler_named(options["sampler"])
+    keys = ("candidates", "seed", *offered(sampler.settings, "cli"))
+    resolve(sampler, sampling_defaults(args.model), {key: options[key] for key in keys})
+    read_context(options["people"], options["notes"])
+    if (states := states_of_model(args.model)) is not None:
+        make_task(sentences, states, options["arc"], options["starts"])
 
 
 def load_model(args: argparse.Namespace) -> StoryModel:

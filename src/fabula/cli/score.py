@@ -39,8 +39,8 @@ def run(args: argparse.Namespace) -> int:
     why = model.explain(sentences, seed=args.seed, **chosen).sentences if explained else ()
     verdict = model.judge(sentences) if args.critic else None
     if args.json:
-        answer = score.to_json() | ({"why": [plain(reasons, decimals=4) for reasons in why]} if args.words else {})
-        answer |= {} if verdict is None else {"critic": verdict.to_json()}
+        answer = score.to_dict(4) | ({"why": [plain(reasons, decimals=4) for reasons in why]} if args.words else {})
+        answer |= {} if verdict is None else {"critic": verdict.to_dict(4)}
         show.print_json(answer)
         return 0
     figures = args.words or args.verbose

@@ -27,7 +27,7 @@ def print_json(answer: Any) -> None:
 def print_filling(filling: Filling, args: argparse.Namespace, factors: Collection[str]) -> None:
     """As JSON, or as people read it, by the options `--json`, `--color` and `--verbose`."""
     if args.json:
-        print_json(filling.to_json())
+        print(filling.to_json())
     else:
         print(show_filling(filling, colour=coloured(args.color), verbose=args.verbose, factors=factors))
 

@@ -28,7 +28,7 @@ def run(args: argparse.Namespace) -> int:
     sentences = options.story(args)
     tagging = options.load_model(args).tag(sentences, factors=[name for name in args.factors.split(",") if name])
     if args.json:
-        show.print_json(tagging.to_json())
+        print(tagging.to_json())
         return 0
     colour = show.coloured("auto")
     factors = tagging.factors or ({},) * len(tagging.tags)

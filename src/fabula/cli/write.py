@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 
 from fabula.cli import add_command, options, show
+from fabula.sampling.task import write_task
 
 EXAMPLES = """examples:
   fabula write --sentences 7
@@ -24,6 +25,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 def run(args: argparse.Namespace) -> int:
     chosen = options.chosen(args)
+    options.check(args, write_task, args.sentences, chosen)
     model = options.load_model(args)
     stories = (model.write(args.sentences, **chosen) for _ in range(1))
     story = show.watch(stories, quiet=args.json, doing="writing")

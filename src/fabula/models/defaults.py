@@ -10,8 +10,12 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
+
+from fabula.corpus.states import StateSpace
+from fabula.errors import UserError
 
 PACKAGED = Path(__file__).parents[1] / "data"
 SAMPLING: dict[str, dict[str, Any]] = {
@@ -36,13 +40,31 @@ def with_critic(sampling: Mapping[str, Mapping[str, Any]], critic: bool) -> dict
 
 def sampling_defaults(name: str) -> dict[str, dict[str, Any]]:
     """Those of an installed model or a checkpoint's folder; none where there is no such model."""
+    folder, config = _config(name)
+    sampling = config.get("sampling")
+    if (folder / "adapter.safetensors").is_file():
+        return with_critic(sampling or SAMPLING, (folder / "critic" / "adapter.safetensors").is_file())
+    return sampling if isinstance(sampling, dict) else {}
+
+
+def states_of_model(name: str) -> StateSpace | None:
+    """The states of such a model, so that an arc can be checked before it is loaded; None where there is none."""
+    _, config = _config(name)
+    tagger = config.get("tagger", "vader")
+    try:
+        if config.get("factors"):
+            return StateSpace.from_record(config["factors"])
+        return StateSpace.single(tagger if isinstance(tagger, str) else tagger.get("tagger", "vader"), config["labels"])
+    except (AttributeError, KeyError, TypeError, UserError):
+        return None  # what is damaged is said when the model is loaded
+
+
+def _config(name: str) -> tuple[Path, dict[str, Any]]:
+    """The folder of a model and its config.json; an empty one where there is no such model."""
     models = Path(os.environ.get("FABULA_MODELS") or Path.home() / ".cache" / "fabula" / "models")
     for folder in (PACKAGED / name, models / name, Path(name)):
-        try:
-            sampling = json.loads((folder / "config.json").read_text(encoding="utf-8")).get("sampling")
-        except (OSError, ValueError, AttributeError):
-            continue
-        if (folder / "adapter.safetensors").is_file():
-            return with_critic(sampling or SAMPLING, (folder / "critic" / "adapter.safetensors").is_file())
-        return sampling if isinstance(sampling, dict) else {}
-    return {}
+        with suppress(OSError, ValueError):
+            config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+            if isinstance(config, dict):
+                return folder, config
+    return Path(name), {}

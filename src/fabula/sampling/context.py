@@ -103,7 +103,7 @@ class Mentions:
     people: tuple[Person, ...]
     places: tuple[str, ...]
 
-    def to_json(self) -> dict[str, Any]:
+    def to_dict(self, decimals: int | None = None) -> dict[str, Any]:
         return {"people": [asdict(person) for person in self.people], "places": list(self.places)}
 
 

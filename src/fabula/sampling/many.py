@@ -12,12 +12,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import islice
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from fabula.corpus.read import MAX_CHARACTERS, MAX_SENTENCES, MIN_SENTENCES
 from fabula.errors import UnavailableError, UserError
-from fabula.results import Filling, Sentence
+from fabula.results import FACTORS, Answer, Candidate, Filling
 from fabula.sampling.settings import whole_number
 
 TOGETHER = {"cpu": 32}
@@ -41,6 +42,54 @@ class Item(NamedTuple):
 
     def wrong(self, error: str) -> Item:
         return Item(self.number, self.id, None, error)
+
+
+@dataclass(frozen=True)
+class FilledRow(Answer):
+    """The answer to one row of `fill_many`: a filling, or what is wrong with the row.
+
+    >>> wrong = FilledRow(2, "b", None, "no list `sentences`")
+    >>> wrong.to_dict(), wrong.rows()
+    ({'row': 2, 'id': 'b', 'error': 'no list `sentences`'}, [{'row': 2, 'id': 'b', 'error': 'no list `sentences`'}])
+    """
+
+    row: int
+    """The row's place in the input, from 1."""
+    id: str | int | None
+    filling: Filling | None
+    error: str | None = None
+
+    @property
+    def candidates(self) -> tuple[Candidate, ...]:
+        """None where the row failed."""
+        return () if self.filling is None else self.filling.candidates
+
+    def to_dict(self, decimals: int | None = 4) -> dict[str, Any]:
+        """A line of a shard: of each candidate its sentences, and lists of what stands beside them."""
+        about: dict[str, Any] = {"row": self.row, "id": self.id}
+        if self.filling is None:
+            return {**about, "error": self.error}
+        candidates = []
+        for candidate in self.candidates:
+            sentences = candidate.sentences
+            columns = {"sentences": "text", "tags": "tag", "asked": "asked", "met": "met"}
+            told: dict[str, Any] = {name: [getattr(s, field) for s in sentences] for name, field in columns.items()}
+            told["score"] = candidate.score if decimals is None else round(candidate.score, decimals)
+            factors = [dict(sentence.factors) for sentence in sentences]
+            candidates.append({**told, FACTORS: factors} if any(factors) else told)
+        return {**about, "candidates": candidates, "notes": list(self.filling.notes)}
+
+    def rows(self) -> list[dict[str, Any]]:
+        """A row for every sentence of every candidate, or one with the error."""
+        about = {"row": self.row, "id": self.id}
+        return [{**about, **row} for row in self.filling.rows()] if self.filling else [{**about, "error": self.error}]
+
+
+def many_rows(results: Iterable[FilledRow]) -> list[dict[str, Any]]:
+    """What `fill_many` gives as a table: a row for every sentence of every candidate, one for a story that failed."""
+    rows = [row for result in results for row in result.rows()]
+    columns = dict.fromkeys([*(name for row in rows for name in row), "error"])
+    return [{**columns, **row} for row in rows]
 
 
 @runtime_checkable
@@ -95,9 +144,9 @@ def checked(number: int, row: Any) -> Item:
 
 def fill_rows(
     narrator: FillsTogether, items: Sequence[Item], seed: int = 0, defaults: Mapping[str, Any] | None = None
-) -> list[dict[str, Any]]:
+) -> list[FilledRow]:
     """A result for every row of one group; `defaults` are arguments of `fill` for rows that do not say them."""
-    results: dict[int, dict[str, Any]] = {}
+    results: dict[int, FilledRow] = {}
     groups: dict[str, list[tuple[Item, dict[str, Any]]]] = {}
     for item in items:
         try:
@@ -109,13 +158,15 @@ def fill_rows(
             results[item.number] = _failed(item, error)
     for group in groups.values():
         for (item, _), answer in zip(group, _fill(narrator, [call for _, call in group]), strict=True):
-            results[item.number] = _failed(item, answer) if isinstance(answer, Exception) else _result(item, answer)
+            results[item.number] = (
+                _failed(item, answer) if isinstance(answer, Exception) else FilledRow(item.number, item.id, answer)
+            )
     return [results[item.number] for item in items]
 
 
 def fill_many(
     narrator: FillsTogether, rows: Iterable[Mapping[str, Any]], seed: int, defaults: Mapping[str, Any]
-) -> Iterator[dict[str, Any]]:
+) -> Iterator[FilledRow]:
     """Results as they come, in the order of the rows; no more rows are taken than a group."""
     items = (checked(number, row) for number, row in enumerate(rows, start=1))
     while group := list(islice(items, together(narrator.device))):
@@ -167,27 +218,6 @@ def _fill(narrator: FillsTogether, calls: Sequence[Mapping[str, Any]]) -> Sequen
     return [*_fill(narrator, calls[:half]), *_fill(narrator, calls[half:])]
 
 
-def _failed(item: Item, error: Exception) -> dict[str, Any]:
+def _failed(item: Item, error: Exception) -> FilledRow:
     crash = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
-    return {"row": item.number, "id": item.id, "error": str(error) if isinstance(error, UserError) else crash}
-
-
-def further(sentences: Sequence[Sentence]) -> dict[str, Any]:
-    """The factors after the first, a mapping for each sentence; nothing where the model has none."""
-    factors = [dict(sentence.factors) for sentence in sentences]
-    return {"factors": factors} if any(factors) else {}
-
-
-def _result(item: Item, filling: Filling) -> dict[str, Any]:
-    candidates = [
-        {
-            "sentences": [sentence.text for sentence in candidate.sentences],
-            "tags": [sentence.tag for sentence in candidate.sentences],
-            "asked": [sentence.asked for sentence in candidate.sentences],
-            "met": [sentence.met for sentence in candidate.sentences],
-            "score": round(candidate.score, 4),
-            **further(candidate.sentences),
-        }
-        for candidate in filling.candidates
-    ]
-    return {"row": item.number, "id": item.id, "candidates": candidates, "notes": list(filling.notes)}
+    return FilledRow(item.number, item.id, None, str(error) if isinstance(error, UserError) else crash)

@@ -19,13 +19,16 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 from fabula.errors import UserError
 from fabula.registry import Registry
 from fabula.sampling.settings import (
+    CANDIDATES,
     FillSettings,
     GibbsSettings,
     RerankSettings,
     ServedSettings,
     SMCSettings,
+    check_seed,
     choose,
     offered,
+    whole_number,
 )  # fmt: skip
 
 if TYPE_CHECKING:
@@ -117,6 +120,19 @@ def settings_for(sampler: Sampler, defaults: Defaults, chosen: Mapping[str, Any]
     preferred = {ALIASES.get(name, name): settings for name, settings in defaults.items()}.get(sampler.name, {})
     kept = {key: value for key, value in preferred.items() if (key, value) not in REMOVED}
     return choose(sampler.name, sampler.settings, {**kept, **values})
+
+
+def resolve(sampler: Sampler, defaults: Defaults, options: Mapping[str, Any]) -> tuple[FillSettings, int, int]:
+    """The settings, the candidates and the seed of a call, checked.
+
+    Where nobody chose how many samples to draw, they are enough for the candidates: twice as many as those, at least.
+    """
+    chosen = {key: value for key, value in options.items() if key not in ("candidates", "sampler", "seed")}
+    candidates = whole_number("candidates", options.get("candidates", CANDIDATES), at_least=1)
+    settings, seed = settings_for(sampler, defaults, chosen), check_seed(options.get("seed", 0))
+    if chosen.get("samples") is None and settings.samples < 2 * candidates:
+        settings = settings_for(sampler, defaults, {**chosen, "samples": 2 * candidates})
+    return settings, candidates, seed
 
 
 def shown_settings(sampler: Sampler, defaults: Defaults) -> dict[str, Any]:

@@ -123,7 +123,10 @@ class FillSettings:
         shown="temperature",
     )  # fmt: skip
     """At 1 lines are as long as people's; low temperatures otherwise make them short."""
-    max_words: int = setting(30, "words of a written sentence, its end among them, at most", at_least=3)
+    max_words: int = setting(
+        30, "words of a written sentence, its end among them, at most; parts of words where a model has such tokens",
+        at_least=3, doors=("cli", "python"),
+    )  # fmt: skip
     """The authors' code: 30."""
     bf16: bool = setting(False, "whether the decoder's products run in bf16, on CUDA")
     """Latents and log-probabilities stay in single precision."""
@@ -322,6 +325,13 @@ def whole_number(name: str, value: Any, at_least: int | None = None) -> int:
         raise UserError(f"{name} must be a whole number, not {value!r}", field=name)
     if at_least is not None and number < at_least:
         raise UserError(f"{name} must be at least {at_least}, not {number}", field=name)
+    return number
+
+
+def check_seed(seed: Any) -> int:
+    number = whole_number("seed", seed)
+    if not -(2**63) <= number < 2**63:
+        raise UserError(f"seed must be a number of 64 bits, not {number}"[:100], field="seed")
     return number
 
 

@@ -15,7 +15,6 @@ from fabula.corpus.taggers.protocol import build_tagger, faults, named
 from fabula.corpus.vocabulary import SPECIALS, Vocabulary
 from fabula.errors import UserError
 from fabula.filling import attempt, read_call
-from fabula.loaded import check_seed
 from fabula.models.batch import Batch
 from fabula.models.critic import Critic
 from fabula.models.decoders.bases import find_base
@@ -27,7 +26,7 @@ from fabula.reading import StoryReader
 from fabula.results import Candidate, Filling, Movement, Parts, Sentence
 from fabula.sampling.protocol import DEFAULT, Sampler, sampler_named, settings_for, shown_settings
 from fabula.sampling.samples import different_texts
-from fabula.sampling.settings import CANDIDATES, ServedSettings, whole_number
+from fabula.sampling.settings import CANDIDATES, ServedSettings, check_seed, whole_number
 from fabula.sampling.task import Task, fill_task
 from fabula.served.client import client_of
 from fabula.served.writer import Line, Story, Writer

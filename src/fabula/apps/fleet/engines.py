@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 
 from fabula.apps.fleet.shards import Shard, encode
 from fabula.errors import UserError
-from fabula.sampling.many import FillsTogether, Item, fill_rows
+from fabula.sampling.many import FilledRow, FillsTogether, Item, fill_rows
 
 MAX_DEATHS = 20
 """A chunk at which so many workers die stops the job: it needs more memory or fewer workers."""
@@ -56,7 +56,7 @@ class Filler:
         self.model, self.together, self.seed, self.defaults, self.format = load(), together, seed, defaults, format
 
     def fill(self, chunk: Chunk) -> Shard:
-        results: list[dict[str, Any]] = []
+        results: list[FilledRow] = []
         for first in range(0, len(chunk.items), self.together):
             results += fill_rows(self.model, chunk.items[first : first + self.together], self.seed, self.defaults)
         return encode(results, self.format)

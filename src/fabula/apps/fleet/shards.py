@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 from fabula.apps.fleet.rows import NEEDS_PYARROW
 from fabula.corpus.folder import write_errors_for_user, write_whole
 from fabula.errors import UserError
+from fabula.sampling.many import FilledRow
 
 MANIFEST, JOURNAL, LOCK = "manifest.json", "shards.jsonl", ".lock"
 
@@ -33,7 +34,8 @@ class Shard(NamedTuple):
     errors: int
 
 
-def encode(results: Sequence[Mapping[str, Any]], format: str) -> Shard:
+def encode(rows: Sequence[FilledRow], format: str) -> Shard:
+    results = [row.to_dict() for row in rows]
     errors = sum("error" in result for result in results)
     if format == "jsonl":
         data = "".join(json.dumps(result, ensure_ascii=False) + "\n" for result in results).encode("utf-8", "replace")

@@ -119,7 +119,7 @@ class FillBody(Sampling):
         """The keyword arguments of this model's `fill`."""
         arguments = self.arguments()
         if self.samples is None:
-            arguments["samples"] = min(model.usual_samples(arguments["sampler"]), USUAL_SAMPLES)
+            arguments["samples"] = min(model.usual_samples(arguments["sampler"], self.candidates), USUAL_SAMPLES)
         return arguments
 
 

@@ -165,7 +165,7 @@ class Answer:
             model = models.get(self.model)
         except UserError as error:
             raise RefusedError(404, str(error), field=error.field) if error.field == "model" else error from error
-        settings: dict[str, Any] = {"samples": min(model.usual_samples(), USUAL_SAMPLES)}
+        settings: dict[str, Any] = {"samples": min(model.usual_samples(candidates=body.n or 1), USUAL_SAMPLES)}
         if body.temperature is not None:
             settings |= {"top_k": 1} if body.temperature < GREEDY else {"temperature": body.temperature}
         stop = [body.stop] if isinstance(body.stop, str) else body.stop or []

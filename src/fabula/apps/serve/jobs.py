@@ -17,35 +17,19 @@ from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
 
-from torch.overrides import TorchFunctionMode
-
 from fabula.apps.web.errors import RefusedError
+from fabula.interrupt import Interruptible
 
 SLICE_SECONDS = 0.1  # how often a job looks whether another one needs its turn more
 SHORT_SECONDS = 3.0
 """A job that has used less time than this is not preempted: time-slicing short jobs delays all of them."""
 LEVELS_PER_WAITING_SECOND = 0.02
 """Priority levels gained per second of waiting. A minute outweighs one doubling of the used time."""
-OPERATIONS_PER_CHECK = 16  # operations on tensors between two checks: a check costs more than a small operation
 _thread = threading.local()  # `_thread.job` is the job that this thread runs.
 
 
 class ClientLeftError(Exception):
     """The client of this job has left."""
-
-
-class Interruptible(TorchFunctionMode):
-    """Calls `check` at operations on tensors, whatever the model does."""
-
-    operations = 0
-
-    def __torch_function__(
-        self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
-        self.operations += 1
-        if self.operations % OPERATIONS_PER_CHECK == 0:
-            check()
-        return func(*args, **(kwargs or {}))
 
 
 def check() -> None:
@@ -84,7 +68,7 @@ class Job:
         _thread.job, self.cpu_start = self, time.thread_time()
         last: tuple[str, Any] = ("end", None)
         try:
-            with Interruptible():
+            with Interruptible(check):
                 for answer in self.work():
                     self.send("answer", answer)
                     check()

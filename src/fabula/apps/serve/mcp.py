@@ -50,7 +50,7 @@ def create_mcp_server(model: str = "default", device: str = "cpu", threads: int 
     def answer(call: Callable[[StoryModel], Any]) -> dict[str, Any]:
         with lock:
             try:
-                content: dict[str, Any] = call(loaded()).to_json()
+                content: dict[str, Any] = call(loaded()).to_dict(4)
             except UserError as error:
                 raise ToolError(str(error)) from error
         return content

@@ -60,7 +60,7 @@ def fill_work(models: ModelCache, body: FillBody, *, at_once: bool = False) -> C
     def run() -> Iterator[dict[str, Any]]:
         model = models.get(body.model)
         for answer in model.fill_iter(at_once=at_once, **body.arguments_for(model)):
-            yield answer.to_json()
+            yield answer.to_dict(4)
 
     return run
 
@@ -119,7 +119,7 @@ def router(models: ModelCache, pool: WorkerPool) -> APIRouter:
 
         async def route(request: Request, body: Any) -> JSONResponse:
             def work() -> Iterator[dict[str, Any]]:
-                content = getattr(models.get(body.model), name)(**body.arguments()).to_json()
+                content = getattr(models.get(body.model), name)(**body.arguments()).to_dict(4)
                 yield {key: value for key, value in content.items() if fields is None or key in fields}
 
             return await last_answer(request, pool.submit(work))
