@@ -65,7 +65,6 @@ def test_results_are_those_of_fill_by_the_seed_of_the_row(tmp_path: Path, capsys
 
 
 BAD: dict[str, tuple[Any, str]] = {
-    "no id": ({"sentences": STORY}, "no id"),
     "doubled id": ({"id": "r0", "sentences": STORY}, "the id stands already in row 1"),
     "65 sentences": ({"id": "x", "sentences": ["Tom was sad.", *[None] * 64]}, "a story has 2 to 64 sentences, not 65"),
     "all missing": ({"id": "x", "sentences": [None, None]}, "every sentence is missing"),
@@ -93,7 +92,7 @@ def test_a_bad_row_has_its_error_and_the_rest_is_done(tmp_path: Path) -> None:
     lines += [b'{"id": "u", "sentences": ["Tom \xff was sad.", null]}', b'{"id": "t", "sentences": ["Tom']
     wrong += ["not valid UTF-8 at byte 32 of the row", "not valid JSON"]
     (tmp_path / "in.jsonl").write_bytes(b"\n".join([*lines, json.dumps(rows(4)[3]).encode()]))
-    assert run(tmp_path / "in.jsonl", "--out", tmp_path / "out") == 0
+    assert run(tmp_path / "in.jsonl", "--out", tmp_path / "out") == 3
     found = list(read_results(tmp_path / "out"))
     assert len(found) == len(good) + len(wrong) + 1
     assert all("error" not in result for result in (*found[:3], found[-1]))
@@ -108,7 +107,7 @@ def test_csv_holds_sentences_in_columns_or_as_json(tmp_path: Path) -> None:
     wide = b'id,sentence1,sentence2,sentence3,arc\na,Tom was sad.,,"The dog, glad.",-?+\nb,Mia \xff,,x,\nc,one\n'
     (tmp_path / "wide.csv").write_bytes(wide)
     (tmp_path / "json.csv").write_text('id,sentences,settings\nd,"[""Tom was sad."", null]","{""samples"": 2}"\n')
-    assert run(tmp_path / "wide.csv", tmp_path / "json.csv", "--out", tmp_path / "out") == 0
+    assert run(tmp_path / "wide.csv", tmp_path / "json.csv", "--out", tmp_path / "out") == 3
     a, b, c, d = read_results(tmp_path / "out")
     assert a["candidates"][0]["sentences"][::2] == ["Tom was sad.", "The dog, glad."]
     assert a["candidates"][0]["asked"] == ["negative", None, "positive"]
@@ -133,7 +132,7 @@ def test_parquet_in_and_out_and_what_a_cut_file_says(tmp_path: Path) -> None:
     hurt[first : first + column.total_compressed_size] = b"\xff" * column.total_compressed_size
     (tmp_path / "hurt.parquet").write_bytes(hurt)
     files = [tmp_path / f"{name}.parquet" for name in ("cut", "in", "hurt")]
-    assert run(*files, "--out", tmp_path / "out", "--format", "parquet") == 0
+    assert run(*files, "--out", tmp_path / "out", "--format", "parquet") == 3
     cut, *good, double, damaged, last = read_results(tmp_path / "out")
     assert "cut.parquet cannot be read as Parquet" in cut["error"]
     assert [result["id"] for result in good] == [f"p{i}" for i in range(4)]
@@ -149,20 +148,25 @@ def test_a_job_goes_on_with_the_shards_that_are_missing(
     source, out = write(tmp_path / "in.jsonl", rows(23)), tmp_path / "out"
     assert run(source, "--out", out, "--batch-size", 8) == 0
     whole = {path.name: path.read_bytes() for path in out.glob("part-*")}
-    assert sorted(whole) == [f"part-00000{n}.jsonl" for n in range(3)]
-    kept = (out / "part-000002.jsonl").stat().st_mtime_ns
-    (out / "part-000001.jsonl").unlink()
-    (out / ".part-000001.jsonl.77.tmp").write_text("half")
+    assert sorted(whole) == [f"part-0000{n}.jsonl" for n in ("00", "08", "16")]
+    kept = (out / "part-000016.jsonl").stat().st_mtime_ns
+    (out / "part-000008.jsonl").unlink()
+    (out / ".part-000008.jsonl.77.tmp").write_text("half")
     (out / "shards.jsonl").write_text('{"shard": 0, "ro')
     capsys.readouterr()
     assert run(source, "--out", out, "--batch-size", 8, "--json") == 0
     told = json.loads(capsys.readouterr().out)
     assert (told["rows"], told["already"], told["shards"]) == (23, 15, 3)
     assert {path.name: path.read_bytes() for path in out.glob("part-*")} == whole
-    assert (out / "part-000002.jsonl").stat().st_mtime_ns == kept
+    assert (out / "part-000016.jsonl").stat().st_mtime_ns == kept
     assert not list(out.glob(".part*"))
     # Rows are filled in by the four, however many a shard has.
     assert run(source, "--out", tmp_path / "wide", "--batch-size", 20) == 0
+    assert list(read_results(tmp_path / "wide")) == list(read_results(out))
+    # The batch size may change when a job goes on: what is missing is cut anew.
+    (out / "part-000008.jsonl").unlink()
+    assert run(source, "--out", out, "--batch-size", 4) == 0
+    assert len(list(out.glob("part-*"))) == 4
     assert list(read_results(tmp_path / "wide")) == list(read_results(out))
 
 
@@ -172,8 +176,8 @@ def test_a_job_goes_on_with_the_shards_that_are_missing(
         (["--seed", "1"], "holds a job with another seed"),
         (["--samples", "9"], "holds a job with another settings"),
         (["--model", "./lds"], "holds a job with another model, model_hash"),
-        (["--batch-size", "64"], "holds a job with another batch_size"),
-        (["--batch-size", "33"], "batch-size must be a multiple of 32"),
+        (["--batch-size", "33"], "batch-size must be a multiple of 4"),
+        (["--id-column", "name"], "holds a job with another id_column"),
         (["--limit", "0"], "limit must be at least 1"),
         (["--workers", "2"], "workers are for local and ray"),
         (["--address", "auto"], "use --engine ray"),
@@ -208,3 +212,48 @@ def test_a_fault_of_ours_in_one_story_does_not_touch_the_others(monkeypatch: pyt
     monkeypatch.setattr(fabula.Narrator, "fill_together", failing)
     results = list(narrator.fill_many(rows(4), samples=2))
     assert [result.error for result in results] == [None, None, "RuntimeError: a bug", None]
+
+
+def test_a_small_job_has_small_shards(tmp_path: Path) -> None:
+    """So that a kill costs four stories, not 256."""
+    assert run(write(tmp_path / "in.jsonl", rows(9)), "--out", tmp_path / "out") == 0
+    assert sorted(path.name[5:11] for path in (tmp_path / "out").glob("part-*")) == ["000000", "000004", "000008"]
+
+
+def test_rows_that_fail_show_in_the_exit_code_and_stop_the_job(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = write(tmp_path / "in.jsonl", [{"sentence": "?"}] * 20)
+    assert run(source, "--out", tmp_path / "all") == 3
+    told = capsys.readouterr()
+    assert "20 rows, 20 of them with an error" in told.out
+    assert "row 1: unknown key 'sentence'" in told.err
+    assert run(source, "--out", tmp_path / "few", "--max-errors", 3) == 3
+    assert "stopped, because more than 3 rows failed" in capsys.readouterr().err
+    manifest = json.loads((tmp_path / "few" / "manifest.json").read_text())
+    assert (manifest["finished"], manifest["rows"]) == (False, 4)
+    assert run(source, "--out", tmp_path / "few") == 3  # it goes on
+    assert json.loads((tmp_path / "few" / "manifest.json").read_text())["rows"] == 20
+
+
+def test_ids_come_from_a_column_the_corpus_or_the_row(tmp_path: Path) -> None:
+    header = "storyid;storytitle;sentence1;sentence2;sentence3"
+    (tmp_path / "roc.csv").write_text(f"{header}\ns1;A dog;Tom was sad.;;The dog, glad.\n")
+    (tmp_path / "named.csv").write_text("name,sentence1,sentence2\nn1,Tom was sad.,\n")
+    ids = {}
+    for name, words in {"roc.csv": [], "named.csv": ["--id-column", "name"]}.items():
+        assert run(tmp_path / name, "--out", tmp_path / f"{name}.out", *words) == 0
+        (result,) = read_results(tmp_path / f"{name}.out")
+        ids[name] = result["id"]
+    assert ids == {"roc.csv": "s1", "named.csv": "n1"}
+    source = write(tmp_path / "bare.jsonl", [{"sentences": STORY}, {"id": "", "sentences": STORY}])
+    assert run(source, "--out", tmp_path / "bare") == 0
+    assert [result["id"] for result in read_results(tmp_path / "bare")] == [1, 2]
+    assert [row.id for row in fabula.load("./default").fill_many([{"sentences": STORY}], samples=1)] == [1]
+
+
+def test_the_manifest_has_every_setting_that_applied(tmp_path: Path) -> None:
+    assert run(write(tmp_path / "in.jsonl", rows(1)), "--out", tmp_path / "out", "--top-k", 7) == 0
+    settings = json.loads((tmp_path / "out" / "manifest.json").read_text())["job"]["settings"]
+    chosen = {"candidates": 2, "samples": 4, "top_k": 7, "sampler": "smc", "temperature": 0.9, "fluency": 3.0}
+    assert {name: settings[name] for name in chosen} == chosen

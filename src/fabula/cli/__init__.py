@@ -1,6 +1,6 @@
 """The command line: one thin file per command, each parsing, calling the library and printing.
 
-Exit codes: 0 done, 2 the user's mistake (one clear line, no traceback), 1 ours.
+Exit codes: 0 done, 2 the user's mistake (one clear line, no traceback), 3 rows of fill-many failed, 1 ours.
 """
 
 from __future__ import annotations

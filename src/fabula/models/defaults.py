@@ -62,7 +62,8 @@ def states_of_model(name: str) -> StateSpace | None:
 def _config(name: str) -> tuple[Path, dict[str, Any]]:
     """The folder of a model and its config.json; an empty one where there is no such model."""
     models = Path(os.environ.get("FABULA_MODELS") or Path.home() / ".cache" / "fabula" / "models")
-    for folder in (PACKAGED / name, models / name, Path(name)):
+    named = (PACKAGED / name, models / name) if Path(name).name == name else ()  # a path is nobody's name
+    for folder in (*named, Path(name)):
         with suppress(OSError, ValueError):
             config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
             if isinstance(config, dict):

@@ -1,7 +1,8 @@
 """Many rows, each a story with blanks and settings of its own: checked one by one, filled in together.
 
-A row is a mapping with `id` and `sentences`, and if it likes with other arguments of `Narrator.fill` (`KEYS`) and with
-`settings`, those of the sampler. What is wrong with a row is said in its result, and the others are done.
+A row is a mapping with `sentences`, and if it likes with `id` (else its number in the input), other arguments of
+`StoryModel.fill` (`KEYS`) and `settings`, those of the sampler. What is wrong with a row is said in its result, and the
+others are done.
 
 A story's draws come from (seed, id) alone. Its log-probabilities are sums of floats, whose last bit may differ with the
 matrices' sizes; so rows are filled in by the group, `TOGETHER` of them by their place in the input, and a group is made
@@ -119,7 +120,7 @@ def checked(number: int, row: Any) -> Item:
         return Item(number, None, None, 'not an object like {"id": ..., "sentences": [..., null, ...]}')
     id = row.get("id")
     if id is None or id == "":
-        return Item(number, None, None, "no id")
+        id, row = number, {**row, "id": number}
     if isinstance(id, bool) or not isinstance(id, str | int):
         return Item(number, None, None, f"the id is a text or a whole number, not {str(id)[:50]!r}")
     if len(str(id)) > MAX_ID:

@@ -18,16 +18,20 @@ if TYPE_CHECKING:
     from fabula.apps.fleet.job import Job
 
 DESCRIPTION = """\
-Fill in the stories of files, batched, into numbered shards in DIR. A row has "id" and "sentences" (null where one is
-missing), and may have "arc", "starts", "people", "notes", "candidates", "sampler", "seed" and "settings". In CSV the
-sentences are columns sentence1, sentence2, ...; an empty cell is missing. A row that is wrong has its "error" in the
-output. Stopped anywhere and run again, it goes on, and every row is there once. The same seed and id give the same
+Fill in the stories of files, batched, into numbered shards in DIR. A row has "sentences" (null where one is missing),
+and may have "id", "arc", "starts", "people", "notes", "candidates", "sampler", "seed" and "settings". In CSV the
+sentences are columns sentence1, sentence2, ...; an empty cell is missing, and the columns of ROCStories are known. A
+row without an id is called by its number. A row that is wrong has its "error" in the output, and then the exit code
+is 3. Stopped anywhere and run again, it goes on, and every row is there once. The same seed and id give the same
 story on every engine, with any number of workers and any batch size.
 """
+ROWS_FAILED = 3
+"""The exit code of a job of which rows failed."""
 ABOUT = "fill in the stories of a file, millions if need be"
 EXAMPLES = """examples:
   fabula fill-many stories.jsonl --out filled
   fabula fill-many stories.jsonl --out filled --engine local --workers 2 --samples 16
+  fabula fill-many stories.csv --out filled --id-column name --max-errors 10
   fabula fill-many a.parquet b.parquet --out filled --format parquet --engine ray --address auto --device cuda
 """
 
@@ -42,7 +46,10 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     add("--engine", default="inline", choices=("inline", "local", "ray"), help=about)
     add("--workers", type=int, metavar="N", help="of local and ray (one for each core, or GPU)")
     add("--address", metavar="HOST:PORT", help="of a Ray cluster; without it one is started here")
-    about = "rows of a shard, which a worker takes at once (256; on a GPU 4096)"
+    about = "the column of the ids (id or storyid; without one, the row's number)"
+    add("--id-column", metavar="NAME", help=about)
+    add("--max-errors", type=int, metavar="N", help="stop when more than N rows have failed; go on by the same command")
+    about = "rows of a shard, which a worker takes at once (256, of small jobs 4; on a GPU 4096)"
     add("--batch-size", type=int, metavar="N", help=about)
     add("--limit", type=int, metavar="N", help="read so many rows at most")
     options.add_sampler(parser)
@@ -71,27 +78,29 @@ def run(args: argparse.Namespace) -> int:
         from fabula.served.client import client_of
 
         manifest["usage"] = dict(client_of(find_server(args.model.removeprefix(PREFIX))).usage)
-        print(
-            args.model, ", ".join(f"{n:,} {name}" for name, n in manifest["usage"].items()), sep=": ", file=sys.stderr
-        )
+        used = ", ".join(f"{n:,} {name}" for name, n in manifest["usage"].items())
+        print(f"{args.model}: {used}", file=sys.stderr)
+    errors = manifest["errors"]
     if args.json:
         print(json.dumps(manifest))
-        return 0
-    wrong = f", {manifest['errors']:,} of them with an error" if manifest["errors"] else ""
-    print(f"{args.out}: {manifest['rows']:,} rows{wrong}; {manifest['rows_per_second']:.2f} rows/s")
-    return 0
+    else:
+        wrong = f", {errors:,} of them with an error" if errors else ""
+        print(f"{args.out}: {manifest['rows']:,} rows{wrong}; {manifest['rows_per_second']:.2f} rows/s")
+    if manifest["first_error"]:
+        print(f"fabula fill-many: {manifest['first_error']}", file=sys.stderr)
+    if not manifest["finished"]:
+        print(f"fabula fill-many: stopped, because more than {args.max_errors} rows failed", file=sys.stderr)
+    return ROWS_FAILED if errors else 0
 
 
 def confirm(job: Job) -> None:
     """Say about what a model on a server will cost, by the first 100 rows, and go on only if a person agrees."""
-    from fabula.apps.fleet.rows import check_files, estimated_rows, read_items
+    from fabula.apps.fleet.rows import read_items
     from fabula.sampling.settings import ServedSettings
 
-    check_files(job.files)
     window = find_server(job.model.removeprefix(PREFIX)).window
     stories = [item.row["sentences"] for item in islice(read_items(job.files), 100) if item.row is not None]
-    rows = min(sum(map(estimated_rows, job.files)), job.limit or sys.maxsize)
-    each = rows * (job.defaults.get("samples") or ServedSettings().samples) / max(1, len(stories))
+    each = job.rows * (job.defaults.get("samples") or ServedSettings().samples) / max(1, len(stories))
     requests = each * sum(-(-story.count(None) // window) for story in stories)
     tokens = each * sum(300 + 70 * story.count(None) + len(" ".join(filter(None, story))) / 4 for story in stories)
     cost = f"about {requests:,.0f} requests and {tokens:,.0f} tokens, more where lines miss"

@@ -40,7 +40,7 @@ ATTEMPTS = 3
 
 
 class Chunk(NamedTuple):
-    """Consecutive rows of the input; `number` is that of their shard."""
+    """Consecutive rows of the input; `number` is that of their shard: how many rows stand before them."""
 
     number: int
     items: Sequence[Item]

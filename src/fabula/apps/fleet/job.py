@@ -7,10 +7,10 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import partial
+from dataclasses import asdict, dataclass, field
+from functools import cached_property, partial
 from importlib import metadata
-from itertools import islice
+from itertools import count, islice
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +21,16 @@ from fabula.apps.fleet.engines import Chunk, Filler, Start, run_inline, run_loca
 from fabula.apps.fleet.rows import check_files, estimated_rows, fingerprint, read_items
 from fabula.apps.fleet.shards import Output, Shard
 from fabula.errors import UserError
+from fabula.models.defaults import sampling_defaults
 from fabula.sampling.many import FillsTogether, together
+from fabula.sampling.protocol import DEFAULT, resolve, sampler_named
 from fabula.sampling.settings import whole_number
 from fabula.servers import PREFIX, find_server
 
 BATCHES = 8
-"""Batches of rows in a shard by default: a shard takes about a minute, which is what a kill can cost."""
+"""Groups of rows in a shard by default: a shard takes about a minute, which is what a kill can cost."""
+SMALL_JOB, SMALL_GROUP = 256, 4
+"""Rows of a small job on a CPU, and of its groups and shards: there a kill costs seconds."""
 
 
 def cores() -> int:
@@ -48,9 +52,13 @@ class Job:
     """Arguments of `fill` for rows that do not say them."""
     format: str = "jsonl"
     batch_size: int | None = None
-    """Rows of a shard, a multiple of the rows that are filled in together."""
+    """Rows of a shard, a multiple of the rows that are filled in together; it may differ when a job goes on."""
     limit: int | None = None
     """Read so many rows at most."""
+    id_column: str | None = None
+    """The column, or the key, of the rows' ids where it is not `id` or `storyid`."""
+    max_errors: int | None = None
+    """Stop when more rows than this have failed."""
     engine: str = "inline"
     workers: int | None = None
     address: str | None = None
@@ -66,39 +74,73 @@ class Job:
             raise UserError("an address is of a Ray cluster; use --engine ray", field="address")
         if self.workers is not None and self.engine == "inline":
             raise UserError("inline is this process alone; workers are for local and ray", field="workers")
-        if self.rows_of_a_shard() % together(self.device) or self.rows_of_a_shard() < 1:
-            rows = f"{together(self.device)}, the rows that are filled in together on {self.device}"
+        if self.max_errors is not None:
+            whole_number("max-errors", self.max_errors, at_least=0)
+        check_files(self.files)
+        if self.rows_of_a_shard % self.group or self.rows_of_a_shard < 1:
+            rows = f"{self.group}, the rows of this job that are filled in together on {self.device}"
             raise UserError(f"batch-size must be a multiple of {rows}, not {self.batch_size}", field="batch_size")
 
+    @cached_property
+    def rows(self) -> int:
+        """About how many rows are to be read."""
+        return min(sum(map(estimated_rows, self.files)), self.limit or sys.maxsize)
+
+    @property
+    def is_small(self) -> bool:
+        return self.rows <= SMALL_JOB and self.device == "cpu"
+
+    @property
+    def group(self) -> int:
+        """Rows that are filled in together: by the input and the device alone, so that results never depend on more."""
+        return min(SMALL_GROUP, together(self.device)) if self.is_small else together(self.device)
+
+    @property
     def rows_of_a_shard(self) -> int:
-        return together(self.device) * BATCHES if self.batch_size is None else self.batch_size
+        return self.batch_size or self.group * (1 if self.is_small else BATCHES)
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Every setting that applies to rows which choose none: those given, the model's, the sampler's."""
+        sampler = sampler_named(self.defaults.get("sampler", DEFAULT))
+        values, candidates, _ = resolve(sampler, sampling_defaults(self.model), {**self.defaults, "seed": self.seed})
+        return {"candidates": candidates, "sampler": sampler.name, **asdict(values)}
 
 
 def run(job: Job, load: Callable[[], FillsTogether] | None = None, bar: bool = False) -> dict[str, Any]:
     """Do what is left of a job; returns the manifest with the time that this run took."""
-    check_files(job.files)
     began = time.perf_counter()
-    size = job.rows_of_a_shard()
     facts = {
         "model": job.model, "model_hash": model_hash(job.model) if load is None else "", "device": job.device,
-        "seed": job.seed, "settings": dict(job.defaults), "format": job.format, "batch_size": size,
-        "together": together(job.device), "limit": job.limit, "input": [fingerprint(path) for path in job.files],
+        "seed": job.seed, "settings": job.settings, "format": job.format, "together": job.group, "limit": job.limit,
+        "id_column": job.id_column, "input": [fingerprint(path) for path in job.files],
     }  # fmt: skip
     output = Output(job.out, job.format)
     load = load or partial(load_model, job.model, job.device, job.threads)
-    start = partial(Filler, load, together(job.device), job.seed, job.defaults, job.format)
+    start = partial(Filler, load, job.group, job.seed, job.defaults, job.format)
+    first_error = ""
     with output.opened(facts):
         already = sum(rows for rows, _ in output.counts.values())
-        total = min(sum(map(estimated_rows, job.files)), job.limit or sys.maxsize) if bar else None
+        total, too_many = job.rows if bar else None, False
         with tqdm(desc="filling in", unit=" rows", disable=not bar, initial=already, total=total) as progress:
-            for chunk, shard in shards_of(job, start, chunks(job, output, size)):
+            for chunk, shard in shards_of(job, start, chunks(job, output)):
                 output.write(chunk.number, shard)
+                first_error = first_error or shard.first_error
                 progress.update(shard.rows)
+                too_many = job.max_errors is not None and output.errors > job.max_errors
+                if too_many:
+                    break
         seconds = time.perf_counter() - began
         made_with = {"fabula": __version__, "torch": metadata.version("torch"), "python": sys.version.split()[0]}
-        manifest = output.describe(facts, finished=True, made_with=made_with)
+        manifest = output.describe(facts, finished=not too_many, made_with=made_with)
     rate = (manifest["rows"] - already) / seconds
-    return {**manifest, "already": already, "seconds": round(seconds, 3), "rows_per_second": round(rate, 3)}
+    return {
+        **manifest,
+        "first_error": first_error,
+        "already": already,
+        "seconds": round(seconds, 3),
+        "rows_per_second": round(rate, 3),
+    }
 
 
 def shards_of(job: Job, start: Start, chunks: Iterator[Chunk]) -> Iterator[tuple[Chunk, Shard]]:
@@ -112,14 +154,20 @@ def shards_of(job: Job, start: Start, chunks: Iterator[Chunk]) -> Iterator[tuple
     return run_on_ray(start, chunks, job.workers or cores(), job.address, gpus=int(on_gpu))
 
 
-def chunks(job: Job, output: Output, size: int) -> Iterator[Chunk]:
-    """The chunks without a shard, read when they are needed."""
-    items = islice(read_items(job.files, output.folder), job.limit)
-    number = 0
-    while rows := list(islice(items, size)):
-        if number not in output.counts:
-            yield Chunk(number, rows)
-        number += 1
+def chunks(job: Job, output: Output) -> Iterator[Chunk]:
+    """The rows without a result, group by group, in chunks of at most a shard; read when they are needed."""
+    items = islice(read_items(job.files, output.folder, job.id_column), job.limit)
+    done = {row for first, (rows, _) in output.counts.items() for row in range(first, first + rows, job.group)}
+    chunk = Chunk(0, [])
+    for first in count(0, job.group):
+        group = list(islice(items, job.group))
+        if chunk.items and (not group or first in done or len(chunk.items) >= job.rows_of_a_shard):
+            yield chunk
+            chunk = Chunk(first, [])
+        if not group:
+            return
+        if first not in done:
+            chunk = Chunk(chunk.number if chunk.items else first, [*chunk.items, *group])
 
 
 def load_model(name: str, device: str, threads: int | None) -> FillsTogether:

@@ -11,8 +11,9 @@ import json
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, suppress
+from itertools import chain
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 from fabula.errors import UserError
 from fabula.sampling.many import Item, checked
@@ -64,18 +65,34 @@ def estimated_rows(path: Path) -> int:
     return round(beginning.count(b"\n") * path.stat().st_size / max(1, len(beginning)))
 
 
-def read_items(files: Sequence[Path], folder: Path | None = None) -> Iterator[Item]:
+class Broken(NamedTuple):
+    """A row that cannot be read."""
+
+    error: str
+    id: Any = None
+
+
+def read_items(files: Sequence[Path], folder: Path | None = None, id_column: str | None = None) -> Iterator[Item]:
     """Every row of the files, numbered through from 1; an id that came before is an error of the later row.
 
-    The ids are remembered in a file in `folder`, without one not at all.
+    The ids are remembered in a file in `folder`, without one not at all. A row without an id is called by its number.
     """
     rows = (row for path in files for row in READERS[format_of(path)](path))
-    items = (row._replace(number=number) for number, row in enumerate(rows, start=1))
+    items = (_numbered(number, row, id_column) for number, row in enumerate(rows, start=1))
     return items if folder is None else _first_of_each_id(items, folder)
 
 
-def _broken(error: str, id: Any = None) -> Item:
-    return Item(0, id, None, error)
+def _numbered(number: int, row: Any, id_column: str | None) -> Item:
+    """A row in its place, by the names that `fill` has: the columns of ROCStories are storyid and storytitle."""
+    if isinstance(row, Broken):
+        return Item(number, row.id, None, row.error)
+    if isinstance(row, dict):
+        row = {("id" if name == "storyid" else name): row[name] for name in row if name != "storytitle"}
+        if id_column is not None and id_column not in row:
+            return Item(number, None, None, f"no column {id_column!r} for the id")
+        if id_column is not None:
+            row["id"] = row.pop(id_column)
+    return checked(number, row)
 
 
 def _lines(stream: BinaryIO) -> Iterator[bytes | None]:
@@ -89,40 +106,45 @@ def _lines(stream: BinaryIO) -> Iterator[bytes | None]:
             yield line
 
 
-def _read_jsonl(path: Path) -> Iterator[Item]:
+def _read_jsonl(path: Path) -> Iterator[Any]:
     with path.open("rb") as stream:
         for number, line in enumerate(_lines(stream)):
             if line is None:
-                yield _broken(f"the row has more than {LINE_BYTES:,} bytes")
+                yield Broken(f"the row has more than {LINE_BYTES:,} bytes")
                 continue
             if not line.strip():
                 continue
             try:
-                yield checked(0, json.loads(line.decode("utf-8-sig" if number == 0 else "utf-8")))
+                yield json.loads(line.decode("utf-8-sig" if number == 0 else "utf-8"))
             except UnicodeDecodeError as error:
-                yield _broken(f"not valid UTF-8 at byte {error.start + 1} of the row", _id_of(line))
+                yield Broken(f"not valid UTF-8 at byte {error.start + 1} of the row", _id_of(line))
             except (ValueError, RecursionError) as error:
-                yield _broken(f"not valid JSON: {str(error)[:200]}")
+                yield Broken(f"not valid JSON: {str(error)[:200]}")
 
 
 def _id_of(line: bytes) -> Any:
     """The id of a row that is not valid UTF-8, if it can be read."""
     try:
-        item = checked(0, json.loads(line.decode("utf-8", errors="replace")))
-    except (ValueError, RecursionError):
+        id = json.loads(line.decode("utf-8", errors="replace"))["id"]
+    except (KeyError, TypeError, ValueError, RecursionError):
         return None
-    return None if "\ufffd" in str(item.id) else item.id
+    return None if "\ufffd" in str(id) else id
 
 
-def _read_csv(path: Path) -> Iterator[Item]:
-    """Columns id, sentence1 ... sentenceN (empty where missing) or `sentences` as a JSON list, and those of a row."""
+def _read_csv(path: Path) -> Iterator[Any]:
+    """Columns id, sentence1 ... sentenceN (empty where missing) or `sentences` as a JSON list, and those of a row.
+
+    Between commas, semicolons or tabs, whichever the header has most of.
+    """
     csv.field_size_limit(LINE_BYTES)
     with path.open("rb") as stream:
         texts = (
             ("" if line is None else line.decode("utf-8-sig" if n == 0 else "utf-8", errors="surrogateescape"))
             for n, line in enumerate(_lines(stream))
         )
-        reader = csv.reader(texts, strict=True)
+        first = next(texts, "")
+        delimiter = max(",;\t", key=first.count)  # of equal counts the comma
+        reader = csv.reader(chain([first], texts), strict=True, delimiter=delimiter)
         header: list[str] | None = None
         while True:
             try:
@@ -130,17 +152,17 @@ def _read_csv(path: Path) -> Iterator[Item]:
             except StopIteration:
                 return
             except csv.Error as error:
-                yield _broken(f"not valid CSV: {error}")
+                yield Broken(f"not valid CSV: {error}")
                 continue
             if header is None:
                 header = [name.strip() for name in cells]
             elif cells and len(cells) == len(header):
                 yield _item(header, cells, lambda cell: cell.encode("utf-8", "surrogateescape").decode() or None)
             elif cells:
-                yield _broken(f"{len(cells)} cells under {len(header)} columns")
+                yield Broken(f"{len(cells)} cells under {len(header)} columns")
 
 
-def _item(names: Sequence[str], cells: Sequence[Any], value: Callable[[Any], Any]) -> Item:
+def _item(names: Sequence[str], cells: Sequence[Any], value: Callable[[Any], Any]) -> dict[str, Any] | Broken:
     """The row of these cells: sentence1 ... sentenceN make `sentences`, and text that holds JSON is read as such."""
     row: dict[str, Any] = {}
     sentences = []
@@ -148,8 +170,8 @@ def _item(names: Sequence[str], cells: Sequence[Any], value: Callable[[Any], Any
         try:
             content = value(cell)
         except UnicodeDecodeError:
-            return _broken(f"not valid UTF-8 in column {name}", row.get("id"))
-        if name.startswith("sentence") and name[8:].isdecimal():
+            return Broken(f"not valid UTF-8 in column {name}", row.get("id"))
+        if name.lower().startswith("sentence") and name[8:].isdecimal():
             sentences.append(None if content is None or not str(content).strip() else content)
         elif content is not None:
             row[name] = content
@@ -159,10 +181,10 @@ def _item(names: Sequence[str], cells: Sequence[Any], value: Callable[[Any], Any
         if isinstance(row.get(name), str):
             with suppress(ValueError, RecursionError):  # reported when the row is checked: the type is wrong
                 row[name] = json.loads(row[name])
-    return checked(0, row)
+    return row
 
 
-def _read_parquet(path: Path) -> Iterator[Item]:
+def _read_parquet(path: Path) -> Iterator[Any]:
     """Row group by row group: one that is damaged is one item with an error, and the next is read."""
     try:
         import pyarrow
@@ -172,7 +194,7 @@ def _read_parquet(path: Path) -> Iterator[Item]:
     try:
         file = parquet.ParquetFile(path, memory_map=False)
     except (pyarrow.ArrowException, OSError) as error:
-        yield _broken(f"{path.name} cannot be read as Parquet: {_one_line(error)}")
+        yield Broken(f"{path.name} cannot be read as Parquet: {_one_line(error)}")
         return
     with file:
         for group in range(file.num_row_groups):
@@ -182,7 +204,7 @@ def _read_parquet(path: Path) -> Iterator[Item]:
                         yield _item(batch.schema.names, cells, lambda cell: cell.as_py())
             except (pyarrow.ArrowException, OSError) as error:
                 rows = file.metadata.row_group(group).num_rows
-                yield _broken(f"{path.name}, row group {group} (of {rows:,} rows) is damaged: {_one_line(error)}")
+                yield Broken(f"{path.name}, row group {group} (of {rows:,} rows) is damaged: {_one_line(error)}")
 
 
 def _one_line(error: Exception) -> str:

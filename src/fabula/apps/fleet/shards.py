@@ -2,6 +2,7 @@
 
     DIR/manifest.json          settings, model hash, input, counts; `finished` when every row has its result
     DIR/part-000000.jsonl      results of the first chunk of rows, in the order of the input; or .parquet
+    DIR/part-000032.jsonl      those of the chunk that has 32 rows before it
     DIR/shards.jsonl           rows and errors of each shard, so that a resumed run need not read them
 
 A shard is written under another name, flushed to the disk and renamed. So a file with a shard's name is complete, and a
@@ -32,14 +33,17 @@ class Shard(NamedTuple):
     data: bytes
     rows: int
     errors: int
+    first_error: str = ""
+    """What is wrong with the first row that failed."""
 
 
 def encode(rows: Sequence[FilledRow], format: str) -> Shard:
     results = [row.to_dict() for row in rows]
-    errors = sum("error" in result for result in results)
+    wrong = [f"row {row.row}: {row.error}" for row in rows if row.error is not None]
+    errors, first = len(wrong), wrong[0] if wrong else ""
     if format == "jsonl":
         data = "".join(json.dumps(result, ensure_ascii=False) + "\n" for result in results).encode("utf-8", "replace")
-        return Shard(data, len(results), errors)
+        return Shard(data, len(results), errors, first)
     try:
         import pyarrow
         from pyarrow import parquet
@@ -56,7 +60,7 @@ def encode(rows: Sequence[FilledRow], format: str) -> Shard:
     table = [{**result, "id": None if result["id"] is None else str(result["id"])} for result in results]
     sink = io.BytesIO()
     parquet.write_table(pyarrow.Table.from_pylist(table, schema), sink, compression="zstd")
-    return Shard(sink.getvalue(), len(results), errors)
+    return Shard(sink.getvalue(), len(results), errors, first)
 
 
 class Output:
@@ -65,7 +69,7 @@ class Output:
     def __init__(self, folder: Path, format: str) -> None:
         self.folder, self.format = folder, format
         self.counts: dict[int, tuple[int, int]] = {}
-        """Rows and errors of each shard that is done."""
+        """Rows and errors of each shard that is done, by the number of rows before it."""
 
     def path(self, number: int) -> Path:
         return self.folder / f"part-{number:06d}.{self.format}"
@@ -128,10 +132,15 @@ class Output:
             # The newline comes first, so that half a line of a killed run does not spoil this one.
             stream.write("\n" + json.dumps({"shard": number, "rows": shard.rows, "errors": shard.errors}))
 
+    @property
+    def errors(self) -> int:
+        """Rows that failed, of all shards that are done."""
+        return sum(errors for _, errors in self.counts.values())
+
     def describe(self, job: Mapping[str, Any], finished: bool, **more: Any) -> dict[str, Any]:
         """Write the manifest."""
-        rows, errors = (sum(count[i] for count in self.counts.values()) for i in (0, 1))
-        counts = {"rows": rows, "errors": errors, "shards": len(self.counts)}
+        rows = sum(rows for rows, _ in self.counts.values())
+        counts = {"rows": rows, "errors": self.errors, "shards": len(self.counts)}
         manifest = {"finished": finished, **counts, "job": dict(job), **more}
         with write_errors_for_user(self.folder / MANIFEST):
             write_whole(self.folder / MANIFEST, (json.dumps(manifest, ensure_ascii=False, indent=1) + "\n").encode())
