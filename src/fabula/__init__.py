@@ -18,19 +18,21 @@ if TYPE_CHECKING:
     from fabula.asynchronous import AsyncNarrator, AsyncStoryModel
     from fabula.completion import Completion, Passage, complete, complete_iter
     from fabula.results import *  # noqa: F403
+    from fabula.workflow import evaluate, prepare, train
 
 __version__ = "0.2.0"
 __all__ = [  # noqa: F405, RUF022 (by module)
     "StoryModel", "Narrator", "installed", "load", "AsyncStoryModel", "AsyncNarrator", "Completion", "Passage",
-    "complete", "complete_iter", "UserError", "Candidate", "Criticism", "Explanation", "FilledRow", "Filling",
-    "Movement", "Parts", "Posterior", "Reasons", "Score", "Sentence", "Tagging", "Word", "many_rows", "__version__",
+    "complete", "complete_iter", "prepare", "train", "evaluate", "UserError", "Candidate", "Criticism",
+    "Explanation", "FilledRow", "Filling", "Movement", "Parts",
+    "Posterior", "Reasons", "Score", "Sentence", "Tagging", "Word", "many_rows", "__version__",
 ]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:
     """A public name is looked up when it is used, because importing fabula must not wait for torch."""
     if name in __all__:
-        for module in ("results", "api", "asynchronous", "completion"):
+        for module in ("results", "api", "asynchronous", "completion", "workflow"):
             home = import_module(f"fabula.{module}")
             if hasattr(home, name):
                 return getattr(home, name)

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import torch
 
+import fabula
 from fabula.cli import main
 from fabula.corpus.dataset import Corpus
 from fabula.corpus.prepare import prepare
@@ -377,3 +378,32 @@ def test_raw_stories_are_read_in_the_models_words(
     assert record["n"] == 2
     assert record.keys() >= REQUIRED
     assert record["characters"] == len("Tom was zorbled.He was glad.Mia cried.She ran.She fell.")
+
+
+def test_a_recipe_for_more_stories_is_refused_with_what_to_set(
+    recipe: dict[str, Any], toy_corpus: Path, refused: Refused, tmp_path: Path, to_toml: Callable[[Any], str]
+) -> None:
+    """216 stories in batches of 512 are a step an epoch, and the warm-up would never end; the advice is enough."""
+    file = tmp_path / "large.toml"
+    file.write_text(to_toml({**recipe, "train": {"epochs": 3, "batch": 512, "warmup_steps": 200, "average": 0.998}}))
+    words = ["train", file, "--data", toy_corpus, "--device", "cpu", "--out"]
+    line = refused(*words, tmp_path / "run")
+    assert "216 stories make 3 steps, of which the rates would rise for 200" in line
+    advice = line[line.index("--set") :].split()
+    assert main([*map(str, words), str(tmp_path / "run"), "--quiet", *advice]) == 0
+    train_settings = load(tmp_path / "run").recipe["train"]
+    assert (train_settings["batch"], train_settings["warmup_steps"], train_settings["average"]) == (8, 8, 0.8765)
+    assert "unknown setting train.bach" in refused(*words, tmp_path / "x", "--set", "train.bach=3")
+    assert "--set wants KEY=VALUE" in refused(*words, tmp_path / "x", "--set", "train.batch")
+
+
+def test_prepare_train_and_evaluate_are_functions_too(
+    recipe: dict[str, Any], tmp_path: Path, to_toml: Callable[[Any], str]
+) -> None:
+    (tmp_path / "least.toml").write_text(to_toml(recipe))
+    report = fabula.prepare(toy=40, out=tmp_path / "toy", seed=1, jobs=1)
+    figures = fabula.train(tmp_path / "least.toml", tmp_path / "toy", tmp_path / "run", settings={"train.batch": 16})
+    record = fabula.evaluate(tmp_path / "run", data=tmp_path / "toy", split="valid", samples=2)
+    assert (report.splits["valid"].stories, figures["epoch"], record["n"]) == (2, 1, 2)
+    with pytest.raises(fabula.UserError, match="already holds a run"):
+        fabula.train(tmp_path / "least.toml", tmp_path / "toy", tmp_path / "run")

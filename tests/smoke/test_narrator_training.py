@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import os
 import signal
@@ -13,6 +14,7 @@ import numpy as np
 import pytest
 import torch
 
+from fabula.cli import main
 from fabula.corpus.read import Story, read_stories
 from fabula.corpus.taggers.sentiment import VaderTagger
 from fabula.errors import UserError
@@ -134,3 +136,19 @@ def test_rates_rise_and_fall_to_a_twentieth(data: Path, recipe: NarratorRecipe) 
     assert rates[0] < rates[1]
     assert rates[2] > 0.98
     assert rates[3] == pytest.approx(0.05)
+
+
+def test_training_goes_on_from_a_narrator(
+    data: Path, recipe: NarratorRecipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a recipe by the model's own rank, scale and tagger; its people and its critic come along."""
+    monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path / "cache"))
+    train_adapter(recipe, data, tmp_path / "first", bar=False)
+    facts = json.loads((tmp_path / "first" / "stories.json").read_text())
+    (tmp_path / "first" / "stories.json").write_text(json.dumps({**facts, "people": {"he": ["Tom"], "she": []}}))
+    words = ["train", "--from", str(tmp_path / "first"), "--data", str(data), "--out", str(tmp_path / "second")]
+    changes = ["--set", f"base={recipe.base}", "--set", "batch=4", "--set", "epochs=1"]
+    assert main([*words, *changes, "--device", "cpu", "--quiet"]) == 0
+    log = [json.loads((tmp_path / run / "log.jsonl").read_text().splitlines()[0]) for run in ("first", "second")]
+    assert log[1]["valid_nll"] < log[0]["valid_nll"]
+    assert json.loads((tmp_path / "second" / "stories.json").read_text())["people"]["he"] == ["Tom"]

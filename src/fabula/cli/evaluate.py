@@ -39,13 +39,12 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 
 def run(args: argparse.Namespace) -> int:
-    from fabula.catalogue import find
     from fabula.device import use_threads
-    from fabula.metrics.measure import measure_likelihood
+    from fabula.workflow import evaluate
 
     use_threads(args.threads)
-    record = measure_likelihood(
-        find(args.model), stories=args.stories, data=args.data, split=args.split, samples=args.samples, seed=args.seed,
+    record = evaluate(
+        args.model, stories=args.stories, data=args.data, split=args.split, samples=args.samples, seed=args.seed,
         limit=args.limit, device=args.device, bar=not args.json and sys.stderr.isatty(),
     )  # fmt: skip
     print(json.dumps(record, ensure_ascii=False) if args.json else table(record))

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from fabula.corpus.prepare import Report
     from fabula.corpus.taggers.protocol import Tagger
 
-HOLD_OUT = 0.05
-"""Share of the stories to validate on where nobody names any: training needs some to know when to stop."""
 SHOWN_LABELS = 12
 
 DESCRIPTION = f"""\
@@ -72,23 +70,18 @@ def run(args: argparse.Namespace) -> int:
         raise UserError("give story files, or --toy N", field="files")
     if args.toy is not None and (args.valid or args.test or args.paragraphs or args.format or args.tags == "own"):
         raise UserError("--toy makes its own splits and tags: leave out the options that are about files", field="toy")
-    from fabula.corpus.prepare import prepare, prepare_stories
-    from fabula.corpus.toy import toy_splits
+    from fabula.workflow import prepare
 
     named = {name: getattr(args, name) for name in ("cutoff", "smoothing")}
     settings = {name: value for name, value in named.items() if value is not None}
     settings |= {"tagger": tagger(args), "force": args.force, "progress": not args.json and sys.stderr.isatty()}
     previous = signal.signal(signal.SIGTERM, _interrupt)
     try:
-        if args.toy is not None:
-            provenance = {"toy": args.toy, "seed": args.seed}
-            report = prepare_stories(toy_splits(args.toy, args.seed), args.out, provenance=provenance, **settings)
-        else:
+        if args.toy is None:
             own_tags = False if args.tagger is not None else {"auto": None, "vader": False, "own": True}[args.tags]
-            report = prepare(
-                args.files, args.out, valid=args.valid, test=args.test, paragraphs=args.paragraphs, format=args.format,
-                hold_out=HOLD_OUT, seed=args.seed, own_tags=own_tags, **settings,
-            )  # fmt: skip
+            settings |= {"valid": args.valid, "test": args.test, "own_tags": own_tags}
+            settings |= {"paragraphs": args.paragraphs, "format": args.format}
+        report = prepare(args.files, args.out, toy=args.toy, seed=args.seed, **settings)
     finally:
         signal.signal(signal.SIGTERM, previous)
     print(report.to_json() if args.json else render(report))

@@ -5,24 +5,20 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import replace
+import tomllib
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fabula.cli import add_command, options
 from fabula.errors import UserError
-
-if TYPE_CHECKING:
-    from fabula.models.io import Checkpoint
-    from fabula.training.recipe import Recipe
 
 EXAMPLES = """examples:
   fabula train recipes/slds.toml --data prepared/roc --out runs/slds --device cuda
   fabula train recipes/slds.toml --data prepared/roc --out runs/slds --resume
   fabula train --from small --data prepared/mine --out runs/mine
+  fabula train --from default --data mine --out runs/stories          a folder with train.csv and valid.csv
   fabula train recipes/narrator.toml --base tinyllama.gguf --data FOLDER --out runs/mine
+  fabula train recipes/slds.toml --data prepared/mine --out runs/few --set train.batch=16 --set train.warmup_steps=20
 """
 
 
@@ -35,6 +31,8 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     begin = "begin from this model's weights, on stories of your own; without RECIPE.toml, by its own recipe"
     parser.add("--from", begin, dest="start", metavar="NAME|RUN")
     parser.add("--base", "of a narrator: the base to adapt, a GGUF file or a Hugging Face folder", metavar="FILE")
+    change = "a setting in place of the recipe's, such as train.batch=16; may be repeated"
+    parser.add("--set", change, action="append", default=[], metavar="KEY=VALUE")
     options.add_device(parser, "auto")
     parser.add_flag("--resume", "continue the run in RUN, exactly where it stopped")
     parser.add_flag("--force", "start again over a run that is already in RUN")
@@ -47,52 +45,18 @@ def run(args: argparse.Namespace) -> int:
     for name in ("recipe", "data", "out"):
         if getattr(args, name) is None and not (name == "recipe" and args.start is not None):
             raise UserError(f"{'RECIPE.toml' if name == 'recipe' else '--' + name} is missing; see fabula train --help")
-    from fabula.device import pick_device, use_threads
-    from fabula.training.loop import train_adapter
-    from fabula.training.recipe import AdapterRecipe, read_any_recipe
+    from fabula.device import use_threads
+    from fabula.workflow import train
 
     use_threads(args.threads)
-    pick_device(args.device)  # before anything of an earlier run is touched
-    recipe = read_any_recipe(args.recipe) if args.recipe is not None else None
-    if args.base is not None:
-        if not isinstance(recipe, AdapterRecipe):
-            raise UserError("--base is for a narrator's recipe", field="base")
-        recipe = replace(recipe, base=args.base)
-    how = {"device": args.device, "resume": args.resume, "bar": not args.quiet}
-    how["report"] = None if args.quiet else report
-    if isinstance(recipe, AdapterRecipe):
-        check_free(args)
-        with run_folder(args.out, fresh=not args.resume):
-            figures = train_adapter(recipe, args.data, args.out, **how)
-        outcome = ", ".join(f"{name} {value}" for name, value in figures.items())
-        figures = {"recipe": recipe.name, **figures}
-    else:
-        figures = train_on_corpus(args, recipe, how)
-        outcome = f"{figures['recipe']}, {figures['valid_nll']:.2f} nats a story on the validation split"
+    changes = settings(args.set) | ({} if args.base is None else {"base": args.base})
+    figures = train(
+        args.recipe, args.data, args.out, start=args.start, settings=changes, device=args.device,
+        resume=args.resume, force=args.force, bar=not args.quiet, report=None if args.quiet else report,
+    )  # fmt: skip
+    outcome = ", ".join(f"{name} {value}" for name, value in figures.items() if not isinstance(value, str))
     print(json.dumps(figures) if args.json else f"{args.out}: {outcome}")
     return 0
-
-
-def train_on_corpus(args: argparse.Namespace, recipe: Recipe | None, how: dict[str, Any]) -> dict[str, Any]:
-    """Train a model of a prepared corpus, begun from --from where that is given; what is printed of it."""
-    from fabula.corpus.dataset import Corpus
-    from fabula.device import pick_device
-    from fabula.metrics.measure import calibrate_run
-    from fabula.training.loop import train
-    from fabula.training.recipe import recipe_from
-
-    start = starting_point(args.start) if args.start is not None else None
-    if recipe is None:
-        assert start is not None
-        recipe = recipe_from(start.recipe, trained=True)
-    corpus = Corpus.open(args.data)
-    check_free(args)
-    for split in ("train", "valid"):
-        corpus.split(split)
-    with run_folder(args.out, fresh=not args.resume):
-        checkpoint = train(recipe, corpus, args.out, start=start, **how)
-        calibrate_run(args.out, checkpoint, corpus, pick_device(args.device))
-    return {"recipe": recipe.name, "corpus_hash": corpus.hash, **checkpoint.figures}
 
 
 def report(entry: dict[str, Any]) -> None:
@@ -102,44 +66,15 @@ def report(entry: dict[str, Any]) -> None:
     print(f"epoch {entry['epoch']}: valid nll {entry['valid_nll']:.2f} nats a story, {rate}{best}", file=sys.stderr)
 
 
-def check_free(args: argparse.Namespace) -> None:
-    """A run that is there, finished or stopped however early, is not begun again unless that is asked for."""
-    if args.resume or args.force:
-        return
-    if (args.out / "config.json").exists():
-        raise UserError(f"{args.out} already holds a run; continue it with --resume or replace it with --force")
-    if (args.out / "resume" / "state.json").exists():
-        raise UserError(f"{args.out} holds a run that was stopped; go on with --resume or start anew with --force")
-
-
-def starting_point(name: str) -> Checkpoint:
-    """The model that training begins from; the narrator has its own way."""
-    from fabula.catalogue import find
-    from fabula.models.io import adapts_base, load
-
-    folder = find(name)
-    if adapts_base(folder):
-        raise UserError("a narrator is trained by a narrator's recipe; begin from small, or a run", field="from")
-    return load(folder)
-
-
-@contextmanager
-def run_folder(out: Path, *, fresh: bool) -> Iterator[None]:
-    """The folder of a run, without the log of an earlier one where it is to be fresh.
-
-    Folders that were made for it and in which nothing came to lie are gone at the end.
-    """
-    missing = [folder for folder in (out, *out.parents) if not folder.exists()]
-    try:
+def settings(entries: list[str]) -> dict[str, Any]:
+    """`train.batch=16` as a path and a value of TOML; what is no TOML is a text."""
+    chosen: dict[str, Any] = {}
+    for entry in entries:
+        key, equals, text = entry.partition("=")
+        if not key or not equals:
+            raise UserError(f"--set wants KEY=VALUE, not {entry!r}", field="set")
         try:
-            out.mkdir(parents=True, exist_ok=True)
-            if fresh:
-                for old in ("log.jsonl", "resume/state.json"):
-                    (out / old).unlink(missing_ok=True)
-        except OSError as error:
-            raise UserError(f"cannot write into {out}: {error.strerror}", field="out") from error
-        yield
-    finally:
-        for folder in missing:
-            with suppress(OSError):
-                folder.rmdir()
+            chosen[key.strip()] = tomllib.loads(f"value = {text}")["value"]
+        except tomllib.TOMLDecodeError:
+            chosen[key.strip()] = text
+    return chosen

@@ -7,7 +7,10 @@ the pretrained base are flat and name their `kind`: narrator or critic.
 from __future__ import annotations
 
 import dataclasses
+import json
+import math
 import tomllib
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -191,6 +194,8 @@ class CriticRecipe(AdapterRecipe):
             raise UserError("a recipe of kind critic adds to a narrator: give the folder `narrator`", field="narrator")
 
 
+STEPS_PER_EPOCH = 20
+"""At least so many are advised where stories are few."""
 ADAPTERS: dict[str, type[AdapterRecipe]] = {
     "narrator": NarratorRecipe, "critic": CriticRecipe,
 }  # fmt: skip
@@ -204,21 +209,54 @@ def read_recipe(path: Path) -> Recipe:
     return recipe
 
 
-def read_any_recipe(path: Path) -> Recipe | AdapterRecipe:
-    """A recipe of any kind from its file; a mistake in it is named by its path."""
+def read_any_recipe(path: Path, settings: Mapping[str, Any] | None = None) -> Recipe | AdapterRecipe:
+    """A recipe of any kind from its file, with changed settings by path; a mistake in it is named by its path."""
     try:
         content = tomllib.loads(Path(path).read_text(encoding="utf-8"))
     except OSError as error:
         raise UserError(f"cannot read the recipe {path}: {error.strerror}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise UserError(f"{path} is not valid TOML: {error}") from error
-    content.setdefault("name", Path(path).stem)
+    content = changed({"name": Path(path).stem, **content}, settings or {})
     if "kind" not in content:
         return recipe_from(content)
     if content["kind"] not in ADAPTERS:
         kinds = f"there are {', '.join(ADAPTERS)}; a recipe of the paper's models names none"
         raise UserError(f"{path} is of kind {content['kind']}: {kinds}", field="recipe")
     return parse(ADAPTERS[content["kind"]], content, "")
+
+
+def changed(content: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:
+    """A recipe's plain data with other values: `{"train.batch": 16}`."""
+    copy: dict[str, Any] = json.loads(json.dumps(content))
+    for path, value in settings.items():
+        *tables, key = path.split(".")
+        table = copy
+        for name in tables:
+            table = table.setdefault(name, {}) if isinstance(table, dict) else {}
+        if not isinstance(table, dict):
+            raise UserError(f"setting {path}: {'.'.join(tables)} is no table", field="set")
+        table[key] = value
+    return copy
+
+
+def check_steps(recipe: Recipe, stories: int) -> None:
+    """Refuse a recipe for far more stories than there are: its warm-up would not end, or take half of the run."""
+    settings = recipe.train
+    steps = settings.epochs * math.ceil(stories / settings.batch)
+    if 2 * settings.warmup_steps <= steps:
+        return
+    batch = min(settings.batch, max(8, 2 ** int(math.log2(max(1, stories / STEPS_PER_EPOCH)))))
+    better = settings.epochs * math.ceil(stories / batch)
+    advice = {"train.batch": batch, "train.warmup_steps": min(settings.warmup_steps, better // 10)}
+    if settings.average:
+        advice["train.average"] = min(settings.average, round(1 - 10 / better, 4))
+    words = " ".join(f"--set {key}={value}" for key, value in advice.items())
+    raise UserError(
+        f"{stories:,} stories make {steps:,} steps, of which the rates would rise for {settings.warmup_steps:,}: "
+        f"the recipe is for more stories. For {better:,} steps add {words}",
+        field="recipe",
+    )
 
 
 def recipe_from(content: Any, *, trained: bool = False) -> Recipe:
