@@ -122,6 +122,21 @@ def complete_iter(
         yield Completion(tuple(passages), prompt_tokens, filling)
 
 
+def complete_story_iter(
+    model: StoryModel, sentences: Sequence[str | None], *, max_tokens: int | None = None, stop: Sequence[str] = (),
+    **options: Any,
+) -> Iterator[Completion]:  # fmt: skip
+    """A story with blanks, whole: each passage is the complete story. The other arguments are those of `fill`."""
+    most = None if max_tokens is None else whole_number("max_tokens", max_tokens, at_least=1)
+    prompt_tokens = sum(model.count_tokens(sentence) for sentence in sentences if sentence)
+    for filling in model.fill_iter(sentences, **options):
+        passages = []
+        for story in filling.candidates:
+            first, *others = (sentence.text for sentence in story.sentences)
+            passages.append(_ended(model, [first, *(f" {text}" for text in others)], story.sentences, most, stop))
+        yield Completion(tuple(passages), prompt_tokens, filling)
+
+
 def _passage(
     model: StoryModel, gap: Gap, story: Candidate, prompt: str, suffix: str, most: int | None, stop: Sequence[str]
 ) -> Passage:
@@ -136,6 +151,13 @@ def _passage(
     pieces = [first, *(f" {text}" for text in texts[1:])]
     if suffix and not suffix[0].isspace():
         pieces[-1] += " "
+    return _ended(model, pieces, written, most, stop)
+
+
+def _ended(
+    model: StoryModel, pieces: list[str], sentences: tuple[Sentence, ...], most: int | None, stop: Sequence[str]
+) -> Passage:
+    """The pieces as far as the first of the `stop` strings, and as `most` tokens."""
     finish: Literal["stop", "length"] = "stop"
     ends = [place for mark in stop if mark and (place := "".join(pieces).find(mark)) >= 0]
     if ends:
@@ -143,7 +165,7 @@ def _passage(
     if most is not None and model.count_tokens("".join(pieces)) > most:
         pieces, finish = _cut(pieces, _length_of(model, "".join(pieces), most)), "length"
     text = "".join(pieces)
-    return Passage(text, tuple(pieces), written, finish, model.count_tokens(text))
+    return Passage(text, tuple(pieces), sentences, finish, model.count_tokens(text))
 
 
 def _cut(pieces: Sequence[str], length: int) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import runpy
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -15,6 +16,7 @@ import fabula
 
 llm = pytest.importorskip("llm")
 ROOT = Path(__file__).parents[2] / "plugins" / "llm-fabula"
+DOCS = Path(__file__).parents[2] / "docs"
 STORY = ["Tom was sad.", None, None, "Tom was glad."]
 
 
@@ -60,3 +62,13 @@ def test_the_wheel_is_found_by_llm(random_models: Path, tmp_path: Path) -> None:
     listed = subprocess.run(listing, env=environment, capture_output=True, text=True, check=True, timeout=120).stdout
     assert "Fabula: fabula/default (aliases: fabula)" in listed
     assert "ending" in listed
+    # The command that the docs print, as they print it.
+    line = next(line for line in (DOCS / "programs.md").read_text().splitlines() if " llm -m fabula" in line)
+    variable, command, *words = shlex.split(line)
+    del environment["LLM_LOAD_PLUGINS"]
+    environment |= {variable.partition("=")[0]: variable.partition("=")[2]}
+    assert command == "llm"
+    called = [sys.executable, "-m", "llm", *words]
+    written = subprocess.run(called, env=environment, capture_output=True, text=True, check=False, timeout=300)
+    assert (written.returncode, written.stderr) == (0, "")
+    assert written.stdout.strip()

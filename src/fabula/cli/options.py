@@ -189,7 +189,7 @@ def add_story(parser: argparse.ArgumentParser, blanks: bool) -> None:
 
 def story(args: argparse.Namespace) -> list[str]:
     """The sentences, from the arguments, a file or standard input."""
-    from fabula.sampling.task import is_blank
+    from fabula.sampling.task import is_blank, split_story
 
     if args.file is not None and args.sentences:
         raise UserError("sentences and --file were both given; use one", field="file")
@@ -211,12 +211,7 @@ def story(args: argparse.Namespace) -> list[str]:
     if "_" in lines and not args.blanks:
         fault = f"_ is a sentence that is missing, and fabula {args.command} reads whole stories: fill it in first"
         raise UserError(fault, field="sentences")
-    if not args.paragraph:
-        return lines
-    from fabula.corpus.tokenize import split_paragraph
-
-    parts = re.split(r"(?:(?<=\s)|^)(_+)(?=\s|$)", " ".join(lines))
-    return [sentence for part in parts for sentence in (["_"] if is_blank(part) else split_paragraph(part))]
+    return ["_" if line is None else line for line in split_story(" ".join(lines))] if args.paragraph else lines
 
 
 def _read(path: Path | None) -> str:

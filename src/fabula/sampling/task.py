@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from fabula.corpus.read import MAX_CHARACTERS, MAX_SENTENCES, MAX_WORDS, MIN_SENTENCES
 from fabula.corpus.states import Arc, StateSpace, Values
+from fabula.corpus.tokenize import split_paragraph
 from fabula.errors import UserError
 from fabula.sampling.settings import whole_number
 
@@ -96,6 +98,16 @@ def _stated(sentences: Sequence[str | None], fewest: int = MIN_SENTENCES) -> tup
 def is_blank(text: str) -> bool:
     """Whether a person means a missing sentence by this: `_`, or several of them."""
     return text.strip() != "" and not text.strip().strip(BLANK)
+
+
+def split_story(text: str) -> list[str | None]:
+    """Running text as sentences by rule, None for every `_` between two of them.
+
+    >>> split_story("Tom was sad. _ __ Tom smiled.")
+    ['Tom was sad.', None, None, 'Tom smiled.']
+    """
+    parts = re.split(r"(?:(?<=\s)|^)(_+)(?=\s|$)", text)
+    return [sentence for part in parts for sentence in ([None] if is_blank(part) else split_paragraph(part))]
 
 
 def _check_count(N: int, fewest: int = MIN_SENTENCES) -> None:

@@ -11,9 +11,9 @@ from pydantic import Field
 from starlette.middleware.cors import CORSMiddleware
 
 from fabula import __version__
-from fabula.apps.serve import completions, writing
+from fabula.apps.serve import chat, completions, writing
 from fabula.apps.serve.jobs import WorkerPool
-from fabula.apps.serve.models import ModelCache
+from fabula.apps.serve.models import ModelCache, Models
 from fabula.apps.serve.settings import ServerSettings
 from fabula.apps.web import errors, guard
 from fabula.device import use_threads
@@ -72,7 +72,19 @@ def create_server(
         facts = {"status": "ok", "version": __version__, "model": settings.model, "jobs": pool.counts}
         return JSONResponse(facts)
 
+    @app.get(
+        "/api/models",
+        tags=["server"],
+        summary="The models",
+        response_model=Models,
+        responses=errors.responses(401, 403),
+    )
+    def list_models() -> JSONResponse:
+        """What a request may name as its model."""
+        return JSONResponse({"models": models.listed()})
+
     app.include_router(completions.router(models, pool))
+    app.include_router(chat.router(models, pool))
     app.include_router(writing.router(models, pool))
     app.state.error_shapes = {"/v1/": completions.converted}
     errors.install(app)

@@ -18,8 +18,9 @@ EXAMPLES = """examples:
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     description = (
-        "Serve /v1/completions and /v1/models as OpenAI's clients ask for them (prompt: the opening, suffix: the "
-        "ending), and Fabula's own routes below /api, without a page: on this machine only, unless a token is given."
+        "Serve /v1/chat/completions (the last message: a story with _ where a sentence is missing), /v1/completions "
+        "(prompt: the opening, suffix: the ending) and /v1/models as OpenAI's clients ask for them, and Fabula's own "
+        "routes below /api, without a page: on this machine only, unless a token is given."
     )
     parser = add_command(subparsers, "serve", description, EXAMPLES, ABOUT)
     add_server(parser, port=8001)
@@ -36,5 +37,14 @@ def run(args: argparse.Namespace) -> int:
         from fabula.apps.web.serve import prepare, serve
     origins = frozenset(origin.rstrip("/") for origin in args.allow_origin)
     settings = ServerSettings(**prepare(args), origins=origins)
-    serve(create_server(settings), args.host, args.port, settings.token, name="Fabula")
+    app = create_server(settings)
+
+    @app.get("/", include_in_schema=False)
+    def beginning() -> dict[str, str]:
+        """What stands at the address that is printed: where to go on."""
+        return {name: f"/v1/{name}" for name in ("chat/completions", "completions", "models")} | {
+            "routes": "/api/openapi.json"
+        }
+
+    serve(app, args.host, args.port, settings.token, name="Fabula")
     return 0

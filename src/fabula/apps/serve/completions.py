@@ -15,11 +15,13 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import closing
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter
+from fastapi import Request as HTTPRequest
 from fastapi.responses import Response
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from sse_starlette import ServerSentEvent
 
+from fabula.api import StoryModel
 from fabula.apps.serve.bodies import Arc, sentence_fits
 from fabula.apps.serve.jobs import Job, WorkerPool
 from fabula.apps.serve.models import ModelCache
@@ -58,34 +60,60 @@ class Extra(BaseModel):
     arc: Arc = Field(default=None, description="A mood for each sentence that is written.")
 
 
-class CompletionBody(BaseModel):
-    """A request as OpenAI's clients send it."""
+class Request(BaseModel):
+    """What requests for completions and for chats share."""
 
     model_config = ConfigDict(extra="allow", strict=True, allow_inf_nan=False)
 
     model: str | None = Field(None, max_length=200, description="A name of /v1/models; null: this server's own.")
-    prompt: Prose | Annotated[list[Prose], Field(min_length=1, max_length=1)] = Field(
-        "", description="How the story begins; a sentence that is not ended is gone on with."
-    )
-    suffix: Prose | None = Field(None, description="How the story ends.")
     n: int | None = Field(None, ge=1, le=CANDIDATES, description="How many texts; null: 1.")
     stream: bool | None = None
     seed: int | None = Field(None, ge=0, le=SEEDS, description="null: another one each time, told in the answer.")
     temperature: float | None = Field(None, ge=0, le=5, description="null: the model's own; 0 is greedy.")
     max_tokens: int | None = Field(None, ge=1, le=100_000, description="null: as long as its sentences are.")
     stop: str | Annotated[list[str], Field(max_length=16)] | None = None
-    echo: bool | None = Field(None, description="Whether the prompt comes back before the text.")
     stream_options: dict[str, Any] | None = None
     fabula: Extra = Extra()
-
-    @property
-    def beginning(self) -> str:
-        return self.prompt if isinstance(self.prompt, str) else self.prompt[0]
 
     @property
     def ignored(self) -> list[str]:
         """The names of parameters that were sent and mean nothing here."""
         return sorted(str(name)[:100] for name, value in (self.model_extra or {}).items() if value is not None)[:50]
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Arguments of `fill` and of the completions."""
+        settings: dict[str, Any] = {"arc": self.fabula.arc, "candidates": self.n or 1, "max_tokens": self.max_tokens}
+        if self.temperature is not None:
+            settings |= {"top_k": 1} if self.temperature < GREEDY else {"temperature": self.temperature}
+        return {**settings, "stop": [self.stop] if isinstance(self.stop, str) else self.stop or []}
+
+    def complete(self, model: StoryModel, **options: Any) -> Iterator[Completion]:
+        """The completions, each at least as good as the one before."""
+        raise NotImplementedError
+
+
+class CompletionBody(Request):
+    """A request as OpenAI's clients send it."""
+
+    prompt: Prose | Annotated[list[Prose], Field(min_length=1, max_length=1)] = Field(
+        "", description="How the story begins; a sentence that is not ended is gone on with."
+    )
+    suffix: Prose | None = Field(None, description="How the story ends.")
+    echo: bool | None = Field(None, description="Whether the prompt comes back before the text.")
+
+    @property
+    def before(self) -> str:
+        """What comes back before the text."""
+        return self.beginning if self.echo else ""
+
+    @property
+    def beginning(self) -> str:
+        return self.prompt if isinstance(self.prompt, str) else self.prompt[0]
+
+    def complete(self, model: StoryModel, **options: Any) -> Iterator[Completion]:
+        sentences = self.fabula.sentences
+        return complete_iter(model, self.beginning, self.suffix or "", sentences=sentences, **self.options, **options)
 
 
 class Choice(BaseModel):
@@ -150,29 +178,29 @@ class OpenAIError(BaseModel):
 class Answer:
     """The answer to one request: its fields, whole or as events."""
 
-    def __init__(self, body: CompletionBody, model: str) -> None:
+    prefix, kind, chunk_kind = "cmpl", "text_completion", "text_completion"
+
+    def __init__(self, body: Request, model: str) -> None:
         self.body, self.model = body, model
         self.seed = secrets.randbelow(SEEDS) if body.seed is None else body.seed
-        self.head = {
-            "id": f"cmpl-{secrets.token_hex(12)}", "object": "text_completion", "created": int(time.time()),
-            "model": model,
-        }  # fmt: skip
+        self.head = {"id": f"{self.prefix}-{secrets.token_hex(12)}", "created": int(time.time()), "model": model}
 
     def completions(self, models: ModelCache) -> Iterator[Completion]:
         """The completions, each at least as good as the one before."""
-        body = self.body
         try:
             model = models.get(self.model)
         except UserError as error:
             raise RefusedError(404, str(error), field=error.field) if error.field == "model" else error from error
-        settings: dict[str, Any] = {"samples": min(model.usual_samples(candidates=body.n or 1), USUAL_SAMPLES)}
-        if body.temperature is not None:
-            settings |= {"top_k": 1} if body.temperature < GREEDY else {"temperature": body.temperature}
-        stop = [body.stop] if isinstance(body.stop, str) else body.stop or []
-        yield from complete_iter(
-            model, body.beginning, body.suffix or "", sentences=body.fabula.sentences, arc=body.fabula.arc,
-            candidates=body.n or 1, max_tokens=body.max_tokens, stop=stop, seed=self.seed, **settings,
-        )  # fmt: skip
+        samples = min(model.usual_samples(candidates=self.body.n or 1), USUAL_SAMPLES)
+        yield from self.body.complete(model, samples=samples, seed=self.seed)
+
+    def choice(self, text: str, finish: str) -> dict[str, Any]:
+        """A whole text."""
+        return {"text": getattr(self.body, "before", "") + text, "finish_reason": finish}
+
+    def piece(self, text: str, finish: str | None) -> dict[str, Any]:
+        """A part of a text, in a stream."""
+        return {"text": text, "finish_reason": finish}
 
     def usage(self, completion: Completion) -> dict[str, int]:
         written = sum(passage.tokens for passage in completion.passages)
@@ -187,34 +215,33 @@ class Answer:
         return {"seed": self.seed, **columns, "notes": list(completion.filling.notes), "ignored": self.body.ignored}
 
     def whole(self, completion: Completion) -> dict[str, Any]:
-        before = self.body.beginning if self.body.echo else ""
         choices = [
-            {"text": before + passage.text, "index": i, "logprobs": None, "finish_reason": passage.finish}
+            {"index": i, "logprobs": None, **self.choice(passage.text, passage.finish)}
             for i, passage in enumerate(completion.passages)
         ]
         more = {"choices": choices, "usage": self.usage(completion), "fabula": self.extra(completion)}
-        return {**self.head, **more}
+        return {**self.head, "object": self.kind, **more}
 
     async def events(self, job: Job) -> AsyncIterator[ServerSentEvent]:
         """The chosen texts sentence by sentence, then `[DONE]`."""
+        head, before = {**self.head, "object": self.chunk_kind}, getattr(self.body, "before", "")
 
         def event(data: Any) -> ServerSentEvent:
             return ServerSentEvent(json.dumps(data, ensure_ascii=False), sep="\n")
 
         def chunk(text: str, index: int, finish: str | None = None, **more: Any) -> ServerSentEvent:
-            choice = {"text": text, "index": index, "logprobs": None, "finish_reason": finish}
-            return event({**self.head, "choices": [choice], **more})
+            return event({**head, "choices": [{"index": index, "logprobs": None, **self.piece(text, finish)}], **more})
 
         with closing(job):
             try:
                 completion: Completion = await job.last()
                 for index, passage in enumerate(completion.passages):
-                    for text in (*([self.body.beginning] if self.body.echo else []), *passage.pieces):
+                    for text in (*([before] if before else []), *passage.pieces):
                         yield chunk(text, index)
                     is_last = index == len(completion.passages) - 1
                     yield chunk("", index, passage.finish, **({"fabula": self.extra(completion)} if is_last else {}))
                 if (self.body.stream_options or {}).get("include_usage"):
-                    yield event({**self.head, "choices": [], "usage": self.usage(completion)})
+                    yield event({**head, "choices": [], "usage": self.usage(completion)})
             except Exception as error:
                 yield event(converted(errors.of(error))[1])
             yield ServerSentEvent("[DONE]", sep="\n")
@@ -244,20 +271,24 @@ def router(models: ModelCache, pool: WorkerPool) -> APIRouter:
         "/completions", summary="The text between a prompt and a suffix", response_model=CompletionAnswer,
         responses={200: streamed},
     )  # fmt: skip
-    async def completions(request: Request, body: CompletionBody) -> Response:
+    async def completions(http: HTTPRequest, body: CompletionBody) -> Response:
         """As OpenAI's legacy completions: `prompt` is the opening, `suffix` the ending, `n` candidates, best first."""
-        answer = Answer(body, models.default if body.model is None else body.model)
-        if body.stream:
-            job = pool.submit(lambda: answer.completions(models))
-            return event_stream(job, answer.events(job))
-
-        def work() -> Iterator[dict[str, Any]]:
-            *_, last = answer.completions(models)
-            yield answer.whole(last)
-
-        return await last_answer(request, pool.submit(work))
+        return await respond(http, Answer(body, models.default if body.model is None else body.model), models, pool)
 
     return routes
+
+
+async def respond(http: HTTPRequest, answer: Answer, models: ModelCache, pool: WorkerPool) -> Response:
+    """The answer whole, or as a stream where the request wants one."""
+    if answer.body.stream:
+        job = pool.submit(lambda: answer.completions(models))
+        return event_stream(job, answer.events(job))
+
+    def work() -> Iterator[dict[str, Any]]:
+        *_, last = answer.completions(models)
+        yield answer.whole(last)
+
+    return await last_answer(http, pool.submit(work))
 
 
 def converted(body: dict[str, Any]) -> tuple[int, dict[str, Any]]:

@@ -6,12 +6,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from fastapi import FastAPI
-from fastapi.responses import JSONResponse
 
 from fabula.apps.serve.app import create_server
 from fabula.apps.serve.settings import CANDIDATES, CHARACTERS, SAMPLES, SENTENCES, WORDS, ServerSettings
 from fabula.apps.studio import stories
-from fabula.apps.studio.document import BRANCHES, SNAPSHOTS, Limits, Models
+from fabula.apps.studio.document import BRANCHES, SNAPSHOTS, Limits
 from fabula.apps.studio.store import Store
 from fabula.apps.web import errors, static
 from fabula.apps.web.database import default_path
@@ -32,11 +31,6 @@ def create_app(settings: StudioSettings) -> FastAPI:
     store = Store(settings.db)  # last: a mistake leaves no new file behind
     app.state.resources.callback(store.close)
     refusals = errors.responses(401, 403)
-
-    @app.get("/api/models", tags=["studio"], summary="The models", response_model=Models, responses=refusals)
-    def models() -> JSONResponse:
-        """What a request may name as its model."""
-        return JSONResponse({"models": app.state.models.listed()})
 
     @app.get("/api/limits", tags=["studio"], summary="The limits", response_model=Limits, responses=refusals)
     async def limits() -> Limits:

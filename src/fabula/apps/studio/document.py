@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, Field
 
 from fabula.apps.serve.bodies import Body, Model, PersonBody, Seed, Tag
 from fabula.apps.serve.settings import CANDIDATES, CHARACTERS, SEEDS, SENTENCES
@@ -89,37 +89,6 @@ class BranchChange(Body):
     name: Name | None = Field(None, description="null: as it was.")
     state: State
     revision: Id = Field(description="The revision that this one follows: a stale one is refused with 409.")
-
-
-class FactorFacts(Answer):
-    name: str
-    labels: list[str]
-    meanings: dict[str, str] | None = Field(None, description="What labels stand for: of verb classes their members.")
-
-
-class ModelFacts(BaseModel):
-    """What `fabula models` says of a model."""
-
-    model_config = ConfigDict(extra="allow")
-
-    name: str
-    loaded: bool
-    default: bool
-    recipe: str | None = None
-    kind: str | None = None
-    labels: list[str] | None = Field(None, description="Of the mood, the first factor of the state.")
-    factors: list[FactorFacts] | None = Field(None, description="Every factor of the state, where there are several.")
-    words: int | None = None
-    bytes: int | None = None
-    figures: dict[str, Any] | None = None
-    settings: dict[str, dict[str, Any]] | None = Field(
-        None, description="The settings that apply where a request does not say them, by sampler."
-    )
-    damaged: str | None = Field(None, description="Why it cannot be used, if so.")
-
-
-class Models(Answer):
-    models: list[ModelFacts]
 
 
 class Limits(Answer):
