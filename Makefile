@@ -17,7 +17,7 @@ SHAPES := --jaxtyping-packages=fabula,beartype.beartype
 MATHS  := tests/exact tests/parity
 CODE   := src paper tests benchmarks plugins schema docs
 
-.PHONY: demo test test-system test-cuda coverage lint types docs wheel install browser scorers clean help large
+.PHONY: demo picture test test-system test-cuda coverage lint types docs wheel install browser scorers clean help large
 
 help:
 	@echo "make demo         install the core into .venv and fill in a story"
@@ -26,6 +26,7 @@ help:
 	@echo "make test-system  wheels, documents, clusters, kills, reports, the rest of the browser tests"
 	@echo "make test-cuda    compare the CPU with a GPU (needs a GPU)"
 	@echo "make coverage     list the branches that no test takes"
+	@echo "make picture      write the demo's story anew: README, its picture, docs/story.json"
 	@echo "make docs         build the documentation: docs/_build/index.html"
 	@echo "make wheel        build and check the wheels and source distributions in dist/"
 
@@ -60,6 +61,10 @@ scorers:
 	@perl -MXML::Parser -MDB_File -e 1 2>/dev/null && command -v java >/dev/null || { echo "Installing libxml-parser-perl, Java ..."; \
 	  $(SUDO) apt-get update -qq && $(SUDO) apt-get install -y -qq --no-install-recommends libxml-parser-perl default-jre-headless >/dev/null; } \
 	  || echo "fabula: the paper's ROUGE and METEOR need Perl's XML::Parser and Java; their tests are skipped"
+
+# After a change of the default model or the demo's prompt: the demo's story in README, its picture and docs/story.json.
+picture: $(ALL)
+	$(BIN)/python docs/picture.py
 
 demo: $(CORE)
 	@$(BIN)/python -m fabula demo
