@@ -50,5 +50,7 @@ def test_a_notebook_runs(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("PYTHONPATH", str(Path(fabula.__file__).parents[1]))
     notebook = nbformat.read(path, as_version=4)
     nbformat.validate(notebook)
-    assert not any(cell.get("outputs") for cell in notebook.cells), "kept without outputs"
+    shown = [output for cell in notebook.cells for output in cell.get("outputs", ())]
+    assert shown, "kept with outputs: python docs/notebooks/run.py"
+    assert (path.stem == "inside") == any("image/png" in output.get("data", ()) for output in shown)
     nbclient.NotebookClient(notebook, timeout=300, resources={"metadata": {"path": str(tmp_path)}}).execute()
