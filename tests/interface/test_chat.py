@@ -57,7 +57,7 @@ def test_the_answer_is_the_story_that_fill_gives(client: openai.OpenAI, random_m
     begun = ask(client, [{"role": "user", "content": "Tom was sad. He was"}], extra_body={"fabula": {"sentences": 2}})
     assert begun.choices[0].message.content.startswith("Tom was sad. He was")
     cut = ask(client, [USER], max_completion_tokens=3)
-    assert (cut.choices[0].message.content, cut.choices[0].finish_reason) == ("Tom was sad", "length")
+    assert (cut.choices[0].message.content, cut.choices[0].finish_reason) == ("Tom was", "length")
 
 
 @pytest.mark.parametrize(

@@ -106,7 +106,7 @@ def test_a_change_for_one_system_is_that_systems_alone(toy: Path, tmp_path: Path
         ([], "--data is missing"),
         (["--data", "nowhere"], "nowhere does not exist"),
         (["--small", "--only", "trian"], "neither a stage"),
-        (["--small", "--set", "train.epoch=3"], "no recipe has a setting train.epoch"),
+        (["--small", "--set", "train.epoch=3"], "unknown setting train.epoch"),
         (["--small", "--set", "train.epochs=0"], "epochs must be above 0"),
         (["--small", "--set", "slsd:train.epochs=2"], "no such system"),
         (["--small", "--set", "epochs"], "--set wants KEY=VALUE"),

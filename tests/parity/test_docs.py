@@ -87,14 +87,3 @@ def test_links_and_named_files_lead_somewhere(page: Path) -> None:
             assert (page.parent / target).exists(), target
     for name in re.findall(r"`([\w./-]+\.(?:py|toml|md))`", text):
         assert any((base / name).exists() for base in (ROOT, PACKAGE, ROOT / "docs", ROOT / "paper" / "src")), name
-
-
-def test_the_first_python_example_runs(
-    random_models: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("FABULA_MODELS", str(random_models))
-    monkeypatch.setattr("fabula.catalogue.PACKAGED", random_models / "none")
-    example, *_ = blocks(README, "python")  # the others ask a server: tests/interface/test_completions.py
-    exec(compile(example, "README.md", "exec"), {})
-    printed = capsys.readouterr().out.splitlines()
-    assert [line[0] for line in printed] == [" ", ">", ">", " "]

@@ -98,7 +98,6 @@ def test_a_language_that_the_model_does_not_write_is_said() -> None:
     model = fabula.load("small")
     for lines in (
         ["Der Hund lief nach Hause."],
-        ["Tom perdeu a sua carteira."],
         ["狗跑回家了。"],
         ["Она была счастлива."],
     ):

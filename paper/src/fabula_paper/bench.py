@@ -14,13 +14,12 @@ from torch import Tensor
 
 from fabula.corpus.dataset import Corpus, Stories
 from fabula.device import pick_device
-from fabula.errors import UserError
 from fabula.metrics.lookahead import choose_stories
 from fabula.metrics.measure import check_same_corpus
 from fabula.models.decoders.words import WordTokenizer
 from fabula.models.io import Checkpoint, load, read_config
 from fabula.sampling.rules import WordRules
-from fabula.training.recipe import Recipe, read_recipe, recipe_from
+from fabula.training.recipe import Recipe, changed, read_recipe, recipe_from
 from fabula_paper.plan import BY_NAME, FULL, SENTENCES, Scale, System, Unit
 from fabula_paper.records import Records
 
@@ -95,9 +94,7 @@ class Bench:
 
     def recipe(self, system: System) -> Recipe:
         """The system's recipe, changed."""
-        content = read_recipe(self.job.recipes / system.recipe).to_dict()
-        for path, value in self.changes(system).items():
-            change(content, path, value)
+        content = changed(read_recipe(self.job.recipes / system.recipe).to_dict(), self.changes(system))
         content["name"] = system.name if system.changes else content["name"]
         return recipe_from(content)
 
@@ -130,14 +127,3 @@ class Bench:
 def weights_of(folder: Path) -> str:
     """The beginning of the weights' digests."""
     return ",".join(sorted(entry["sha256"][:12] for entry in read_config(folder)["weights"].values()))
-
-
-def change(content: dict[str, Any], path: str, value: Any) -> None:
-    """Set one setting of a recipe by its path."""
-    *parents, last = path.split(".")
-    table = content
-    for parent in parents:
-        table = table.get(parent, {})
-    if not isinstance(table, dict) or last not in table:
-        raise UserError(f"no recipe has a setting {path}", field="set")
-    table[last] = value

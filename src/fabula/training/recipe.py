@@ -231,11 +231,11 @@ def changed(content: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str
     copy: dict[str, Any] = json.loads(json.dumps(content))
     for path, value in settings.items():
         *tables, key = path.split(".")
-        table = copy
+        table: Any = copy
         for name in tables:
-            table = table.setdefault(name, {}) if isinstance(table, dict) else {}
+            table = table.setdefault(name, {}) if isinstance(table, dict) else None
         if not isinstance(table, dict):
-            raise UserError(f"setting {path}: {'.'.join(tables)} is no table", field="set")
+            raise UserError(f"no recipe has a setting {path}", field="set")
         table[key] = value
     return copy
 

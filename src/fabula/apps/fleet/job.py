@@ -132,15 +132,9 @@ def run(job: Job, load: Callable[[], FillsTogether] | None = None, bar: bool = F
                     break
         seconds = time.perf_counter() - began
         made_with = {"fabula": __version__, "torch": metadata.version("torch"), "python": sys.version.split()[0]}
-        manifest = output.describe(facts, finished=not too_many, made_with=made_with)
-    rate = (manifest["rows"] - already) / seconds
-    return {
-        **manifest,
-        "first_error": first_error,
-        "already": already,
-        "seconds": round(seconds, 3),
-        "rows_per_second": round(rate, 3),
-    }
+        manifest = output.describe(facts, finished=not too_many, made_with=made_with, first_error=first_error)
+    took = {"already": already, "seconds": round(seconds, 3)}
+    return {**manifest, **took, "rows_per_second": round((manifest["rows"] - already) / seconds, 3)}
 
 
 def shards_of(job: Job, start: Start, chunks: Iterator[Chunk]) -> Iterator[tuple[Chunk, Shard]]:

@@ -7,7 +7,7 @@ A message without a blank is how the story begins; one that is a JSON object has
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated, Any, Literal
+from typing import Any
 
 from fastapi import APIRouter
 from fastapi import Request as HTTPRequest
@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from fabula.api import StoryModel
 from fabula.apps.serve.bodies import Arc, Blanks, Body, Cast, Notes
-from fabula.apps.serve.completions import EVENT, Answer, FabulaFields, OpenAIError, Prose, Request, Usage, respond
+from fabula.apps.serve.completions import REFUSAL, STREAMED, Answer, Prose, Request, respond
 from fabula.apps.serve.jobs import WorkerPool
 from fabula.apps.serve.models import ModelCache
 from fabula.completion import Completion, Gap, complete_story_iter
@@ -24,22 +24,17 @@ from fabula.errors import UserError
 from fabula.sampling.task import split_story
 
 
-class Part(BaseModel):
-    model_config = ConfigDict(extra="allow")
-
-    type: str
-    text: Prose = ""
-
-
 class Message(BaseModel):
     model_config = ConfigDict(extra="allow")
 
     role: str
-    content: Prose | Annotated[list[Part], Field(max_length=64)] | None = None
+    content: Prose | list[dict[str, Any]] | None = Field(None, description="A text, or parts with a `text` each.")
 
     @property
     def text(self) -> str:
-        return self.content if isinstance(self.content, str) else " ".join(p.text for p in self.content or ())
+        if self.content is None or isinstance(self.content, str):
+            return self.content or ""
+        return " ".join(str(part.get("text", "")) for part in self.content)
 
 
 class Structured(Body):
@@ -90,28 +85,6 @@ class ChatBody(Request):
         return complete_story_iter(model, chosen.pop("sentences"), **chosen)
 
 
-class ChatMessage(BaseModel):
-    role: Literal["assistant"]
-    content: str
-
-
-class ChatChoice(BaseModel):
-    index: int
-    logprobs: None = None
-    message: ChatMessage
-    finish_reason: Literal["stop", "length"]
-
-
-class ChatCompletion(BaseModel):
-    id: str
-    object: Literal["chat.completion"]
-    created: int
-    model: str
-    choices: list[ChatChoice]
-    usage: Usage
-    fabula: FabulaFields
-
-
 class ChatAnswer(Answer):
     prefix, kind, chunk_kind = "chatcmpl", "chat.completion", "chat.completion.chunk"
 
@@ -124,14 +97,9 @@ class ChatAnswer(Answer):
 
 def router(models: ModelCache, pool: WorkerPool) -> APIRouter:
     """The route over these models and this queue."""
-    routes = APIRouter(prefix="/v1", tags=["completions"])
-    refusal: dict[int | str, dict[str, Any]] = {"default": {"model": OpenAIError, "description": "A mistake"}}
-    streamed = {"content": {"text/event-stream": {"schema": EVENT}}, "description": "An answer, or events"}
+    routes = APIRouter(prefix="/v1", tags=["completions"], responses=REFUSAL)
 
-    @routes.post(
-        "/chat/completions", summary="A story with blanks, filled in", response_model=ChatCompletion,
-        responses={**refusal, 200: streamed},
-    )  # fmt: skip
+    @routes.post("/chat/completions", summary="A story with blanks, filled in", responses={200: STREAMED})
     async def chat(http: HTTPRequest, body: ChatBody) -> Response:
         """As OpenAI's chat completions: the last user message is the story, the answer the whole of it."""
         return await respond(http, ChatAnswer(body, models.default if body.model is None else body.model), models, pool)

@@ -175,6 +175,10 @@ class OpenAIError(BaseModel):
     error: OpenAIFault
 
 
+REFUSAL: dict[int | str, dict[str, Any]] = {"default": {"model": OpenAIError, "description": "A mistake"}}
+STREAMED = {"content": {"text/event-stream": {"schema": EVENT}}, "description": "An answer, or events"}
+
+
 class Answer:
     """The answer to one request: its fields, whole or as events."""
 
@@ -249,8 +253,7 @@ class Answer:
 
 def router(models: ModelCache, pool: WorkerPool) -> APIRouter:
     """The routes over these models and this queue."""
-    refusal: dict[int | str, dict[str, Any]] = {"default": {"model": OpenAIError, "description": "A mistake"}}
-    routes = APIRouter(prefix="/v1", tags=["completions"], responses=refusal)
+    routes = APIRouter(prefix="/v1", tags=["completions"], responses=REFUSAL)
     started = int(time.time())
 
     @routes.get("/models", summary="The models")
@@ -265,11 +268,9 @@ def router(models: ModelCache, pool: WorkerPool) -> APIRouter:
                 return entry
         raise RefusedError(404, f"no model is called {name!r} here", field="model")
 
-    streamed = {"content": {"text/event-stream": {"schema": EVENT}}, "description": "An answer, or events"}
-
     @routes.post(
         "/completions", summary="The text between a prompt and a suffix", response_model=CompletionAnswer,
-        responses={200: streamed},
+        responses={200: STREAMED},
     )  # fmt: skip
     async def completions(http: HTTPRequest, body: CompletionBody) -> Response:
         """As OpenAI's legacy completions: `prompt` is the opening, `suffix` the ending, `n` candidates, best first."""

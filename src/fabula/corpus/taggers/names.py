@@ -75,5 +75,5 @@ class NamesLeftOut:
 
 def without_names(tagger: Tagger, names: Collection[str]) -> Tagger:
     """The tagger, or each of several, with names left out."""
-    parts = tuple(NamesLeftOut(part, names) for part in parts_of(tagger))
+    parts = tuple(NamesLeftOut(part, frozenset(names)) for part in parts_of(tagger))
     return Taggers(parts) if isinstance(tagger, Taggers) else parts[0]
