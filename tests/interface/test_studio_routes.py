@@ -91,7 +91,7 @@ def test_writing_routes_answer(client: httpx.Client) -> None:
     assert [s["text"] for s in filled["candidates"][0]["sentences"]][::2] == STORY[::2]
     assert (len(filled["candidates"]), filled["samples"], filled["sampler"]) == (2, 4, "smc")
     written = client.post("/api/write", json={"sentences": 3, "arc": ["negative", None, "positive"]}).json()
-    assert [s["tag"] for s in written["candidates"][0]["sentences"]][::2] == ["negative", "positive"]
+    assert [s["asked"] for s in written["candidates"][0]["sentences"]][::2] == ["negative", "positive"]
     assert len(client.post("/api/tag", json={"sentences": TOLD}).json()["tags"]) == 2
     named = client.post("/api/mentions", json={"sentences": ["She went to Oslo with Zelda."]}).json()
     assert named == {"people": [{"name": "Zelda", "pronoun": "she", "about": ""}], "places": ["Oslo"]}

@@ -94,7 +94,7 @@ def test_the_decoder(package: Path, capsys: pytest.CaptureFixture[str]) -> None:
         texts = [sentence["text"] for sentence in candidate["sentences"]]
         assert (texts[0], texts[2]) == ("Tom ran.", "Tom was glad.")
         assert re.fullmatch(r"\S.*[.!?]", texts[1])
-        assert candidate["sentences"][1]["tag"] == "positive"
+        assert candidate["sentences"][1]["asked"] == "positive"
     assert main(score) == 0
     found = json.loads(capsys.readouterr().out)
     from letters import END, LetterTokenizer  # type: ignore[import-not-found]
@@ -124,7 +124,7 @@ def test_the_tagger(package: Path, capsys: pytest.CaptureFixture[str]) -> None:
     capsys.readouterr()
     assert main(fill) == 0
     answer = json.loads(capsys.readouterr().out)
-    assert {candidate["sentences"][1]["tag"] for candidate in answer["candidates"]} == {"pronoun"}
+    assert {candidate["sentences"][1]["asked"] for candidate in answer["candidates"]} == {"pronoun"}
 
 
 def test_the_sampler(package: Path, capsys: pytest.CaptureFixture[str]) -> None:

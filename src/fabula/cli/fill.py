@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 
 from fabula.cli import add_command, options, show
-from fabula.sampling.task import fill_task
 
 EXAMPLES = """examples:
   fabula fill "Mia's car would not start." _ _ _ "Mia made it to work on time."
@@ -26,6 +25,8 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 
 def run(args: argparse.Namespace) -> int:
+    from fabula.sampling.task import fill_task
+
     sentences, chosen = options.story(args), options.chosen(args)
     options.check(args, fill_task, sentences, chosen)
     model = options.load_model(args)

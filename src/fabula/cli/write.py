@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 
 from fabula.cli import add_command, options, show
-from fabula.sampling.task import write_task
 
 EXAMPLES = """examples:
   fabula write --sentences 7
@@ -24,6 +23,8 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 
 def run(args: argparse.Namespace) -> int:
+    from fabula.sampling.task import write_task
+
     chosen = options.chosen(args)
     options.check(args, write_task, args.sentences, chosen)
     model = options.load_model(args)

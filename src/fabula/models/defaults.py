@@ -12,10 +12,12 @@ import os
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from fabula.corpus.states import StateSpace
 from fabula.errors import UserError
+
+if TYPE_CHECKING:
+    from fabula.corpus.states import StateSpace
 
 PACKAGED = Path(__file__).parents[1] / "data"
 SAMPLING: dict[str, dict[str, Any]] = {
@@ -49,6 +51,8 @@ def sampling_defaults(name: str) -> dict[str, dict[str, Any]]:
 
 def states_of_model(name: str) -> StateSpace | None:
     """The states of such a model, so that an arc can be checked before it is loaded; None where there is none."""
+    from fabula.corpus.states import StateSpace
+
     _, config = _config(name)
     tagger = config.get("tagger", "vader")
     try:
