@@ -62,7 +62,7 @@ def load(name_or_path: str | Path | None = "default", device: str = "cpu", threa
 class StoryModel(StoryReader):
     """A loaded model: it writes the missing sentences of stories, and reads stories."""
 
-    answers, answers_together = filling.answers, filling.answers_together
+    _answers, _answers_together = filling.answers, filling.answers_together
 
     @with_settings
     def fill(
@@ -96,7 +96,7 @@ class StoryModel(StoryReader):
         """
         call = {"sentences": sentences, "arc": arc, "starts": starts, "people": people, "notes": notes}
         options = {"candidates": candidates, "sampler": sampler, "seed": seed, **settings}
-        *_, last = self.answers({**call, **options}, at_once=True)
+        *_, last = self._answers({**call, **options}, at_once=True)
         return last
 
     @partial(with_settings, like=fill)
@@ -105,7 +105,7 @@ class StoryModel(StoryReader):
 
         With `at_once` nothing is done for the sake of an early answer, so that the last one comes sooner.
         """
-        return self.answers({"sentences": sentences, **options}, at_once=at_once)
+        return self._answers({"sentences": sentences, **options}, at_once=at_once)
 
     def fill_together(
         self, calls: Sequence[Mapping[str, Any]], at_once: bool = False
@@ -114,7 +114,7 @@ class StoryModel(StoryReader):
 
         Each call has the arguments of `fill` by name. One that is wrong has its error in place of its answers.
         """
-        return self.answers_together(calls, at_once)
+        return self._answers_together(calls, at_once)
 
     @with_settings
     def fill_many(
@@ -145,7 +145,7 @@ class StoryModel(StoryReader):
         if samples is None:
             samples = max(self.write_samples, 2 * whole_number("candidates", candidates, at_least=1))
         call = {"sentences": sentences, "candidates": candidates, "samples": samples}
-        *_, last = self.answers({**call, **options}, write_task, at_once=True)
+        *_, last = self._answers({**call, **options}, write_task, at_once=True)
         return last
 
 

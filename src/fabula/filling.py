@@ -222,11 +222,11 @@ def _candidate(
     columns = zip(
         texts, readings, task.missing[hidden:], task.arc[hidden:], story.log_p[hidden:].tolist(), strict=False
     )
-    sentences = tuple(_sentence(states, *column) for column in columns)
+    sentences = tuple(sentence_of(states, *column) for column in columns)
     return Candidate(sentences, story.score, _parts(task, story, hidden))
 
 
-def _sentence(
+def sentence_of(
     states: StateSpace, text: str, reading: Reading, written: bool, values: Sequence[int], log_p: float
 ) -> Sentence:
     """A sentence with what was asked of it (`values` of the arc), and what the text has."""

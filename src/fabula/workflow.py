@@ -32,10 +32,10 @@ def prepare(
     """Story files, or so many stories of the toy grammar, into a prepared folder, as `fabula prepare` makes it.
 
     `tagger` is a tagger or the names of some, joined by commas. Other settings: `valid` and `test` (files),
-    `paragraphs`, `format`, `own_tags`, `cutoff`, `smoothing`, `jobs`, `force` (`corpus/prepare.py`).
+    `paragraphs`, `format`, `own_tags`, `cutoff`, `smoothing`, `force` (`corpus/prepare.py`).
 
     >>> import tempfile
-    >>> report = fabula.prepare(toy=40, out=f"{tempfile.mkdtemp()}/toy", jobs=1)
+    >>> report = fabula.prepare(toy=40, out=f"{tempfile.mkdtemp()}/toy")
     >>> report.splits["train"].stories
     36
     """
@@ -78,6 +78,7 @@ def _recipe(
     recipe: str | Path | None, start: str | Path | None, settings: Mapping[str, Any]
 ) -> tuple[Recipe | AdapterRecipe, Path | None]:
     """The recipe with its changes, and the folder of the model that training begins from."""
+    from fabula.models.decoders.bases import need_base
     from fabula.models.io import adapts_base, load
     from fabula.models.io.pretrained import read_facts
     from fabula.training.recipe import AdapterRecipe, NarratorRecipe, changed, read_any_recipe, recipe_from
@@ -99,18 +100,19 @@ def _recipe(
         chosen = NarratorRecipe(**{**own, **settings})
     if not isinstance(chosen, AdapterRecipe):
         raise UserError("a narrator is trained by a narrator's recipe; begin from small, or a run", field="from")
-    return replace(chosen, start=str(folder)), folder
+    return replace(chosen, start=str(folder), base=chosen.base or str(need_base(config.base_sha256))), folder
 
 
 def _keep_of_start(start: Path, out: Path) -> None:
-    """What training does not make anew of a narrator: the names of people, and the critic."""
+    """What training does not make anew of a narrator: the names of people, and a critic of the base alone."""
     from fabula.models.io import write_file
+    from fabula.models.io.pretrained import CRITIC, read_adapter_config
 
     before, after = (json.loads((folder / "stories.json").read_text(encoding="utf-8")) for folder in (start, out))
     after["people"] = after.get("people") or before["people"]
     write_file(out / "stories.json", (json.dumps(after, ensure_ascii=False) + "\n").encode())
-    if (start / "critic").is_dir():
-        shutil.copytree(start / "critic", out / "critic", dirs_exist_ok=True)
+    if (start / CRITIC).is_dir() and not read_adapter_config(start / CRITIC).narrator_sha256:
+        shutil.copytree(start / CRITIC, out / CRITIC, dirs_exist_ok=True)
 
 
 def _train_on_corpus(recipe: Recipe, folder: Path | None, data: Path, out: Path, how: dict[str, Any]) -> dict[str, Any]:

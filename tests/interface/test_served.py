@@ -116,7 +116,7 @@ def test_log_probabilities_rank_where_they_are_given_and_are_never_made_up(serve
     assert ranked == sorted(ranked, reverse=True)
     serve()
     silent = fabula.load("served:fake").fill(["Tom left.", None], arc="? -")
-    assert silent.to_json()["candidates"][0]["sentences"][1]["log_p"] is None
+    assert silent.to_dict()["candidates"][0]["sentences"][1]["log_p"] is None
     assert "no log-probabilities" in silent.notes[0]
     assert main(["score", "Tom left.", "He ran.", "--model", "served:fake"]) == 2
 

@@ -401,7 +401,7 @@ def test_prepare_train_and_evaluate_are_functions_too(
     recipe: dict[str, Any], tmp_path: Path, to_toml: Callable[[Any], str]
 ) -> None:
     (tmp_path / "least.toml").write_text(to_toml(recipe))
-    report = fabula.prepare(toy=40, out=tmp_path / "toy", seed=1, jobs=1)
+    report = fabula.prepare(toy=40, out=tmp_path / "toy", seed=1)
     figures = fabula.train(tmp_path / "least.toml", tmp_path / "toy", tmp_path / "run", settings={"train.batch": 16})
     record = fabula.evaluate(tmp_path / "run", data=tmp_path / "toy", split="valid", samples=2)
     assert (report.splits["valid"].stories, figures["epoch"], record["n"]) == (2, 1, 2)

@@ -14,6 +14,7 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -78,13 +79,22 @@ class Client:
         return self.answered("chat", {**body, "messages": messages})
 
     def abilities(self) -> dict[str, Any]:
-        """What the server gives of what it is asked for, by one tiny request: fields of `Server`."""
+        """What the server gives that it is asked for, by one tiny request for each: fields of `Server`."""
+        works: dict[str, Any] = {"json_schema": False, "logprobs": False, "n": False}
         prompt = [{"role": "user", "content": 'Answer with this JSON object: {"1": "yes"}'}]
         schema = {"type": "object", "properties": {"1": {"type": "string"}}, "required": ["1"]}
-        how = {"seed": int.from_bytes(os.urandom(3)), "temperature": 0.5, "n": 2}  # a seed that the cache does not know
-        replies, whole = self.ask(prompt, schema, 1, how), self.left_out == 0
-        given = {"json_schema": '"1"' in replies[0].text, "logprobs": bool(replies[0].tokens), "n": len(replies) == 2}
-        return {ability: whole and there for ability, there in given.items()}
+        how = {"seed": int.from_bytes(os.urandom(3)), "temperature": 0.5}  # a seed that the cache does not know
+        for name in works:
+            trial = Client(replace(self.server, json_schema=name == "json_schema", logprobs=name == "logprobs"))
+            replies = trial.ask(prompt, schema, 1, {**how, "n": 2 if name == "n" else 1})
+            given = {
+                "json_schema": '"1"' in replies[0].text,
+                "logprobs": bool(replies[0].tokens),
+                "n": len(replies) == 2,
+            }
+            works[name] = given[name] and not trial.left_out
+            self.usage += trial.usage
+        return works
 
     def answered(self, api: str, body: Mapping[str, Any]) -> Sequence[Reply]:
         """From the cache, else from the server; what it does not know is left out of the request."""

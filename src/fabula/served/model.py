@@ -14,7 +14,7 @@ from fabula.corpus.people import People
 from fabula.corpus.taggers.protocol import build_tagger, faults, named
 from fabula.corpus.vocabulary import SPECIALS, Vocabulary
 from fabula.errors import UserError
-from fabula.filling import attempt, read_call
+from fabula.filling import attempt, read_call, sentence_of
 from fabula.models.batch import Batch
 from fabula.models.critic import Critic
 from fabula.models.decoders.bases import find_base
@@ -23,7 +23,7 @@ from fabula.models.io.pretrained import CRITIC, adapts_base, load_critic, load_d
 from fabula.models.protocol import Model
 from fabula.models.scaffold import Scaffold
 from fabula.reading import StoryReader
-from fabula.results import Candidate, Filling, Movement, Parts, Sentence
+from fabula.results import Candidate, Filling, Movement, Parts
 from fabula.sampling.protocol import DEFAULT, Sampler, sampler_named, settings_for, shown_settings
 from fabula.sampling.samples import different_texts
 from fabula.sampling.settings import CANDIDATES, ServedSettings, check_seed, whole_number
@@ -90,7 +90,7 @@ class ServedReader(StoryReader):
             raise UserError(f"{name} draws from networks of our own; a model on a server has served", field="sampler")
         return sampler_named("served"), ()
 
-    def answers(self, call: Call, make_task: Callable[..., Task] = fill_task, *, at_once: bool) -> Iterator[Filling]:
+    def _answers(self, call: Call, make_task: Callable[..., Task] = fill_task, *, at_once: bool) -> Iterator[Filling]:
         last: Filling | UserError | None = None
         for (last,) in self._rounds([self._story(call, make_task)], at_once):
             if isinstance(last, Filling):
@@ -98,7 +98,7 @@ class ServedReader(StoryReader):
         if isinstance(last, UserError):
             raise last
 
-    def answers_together(self, calls: Sequence[Call], at_once: bool) -> Iterator[list[Filling | UserError]]:
+    def _answers_together(self, calls: Sequence[Call], at_once: bool) -> Iterator[list[Filling | UserError]]:
         stories = [attempt(self._story, call) for call in calls]
         good = [story for story in stories if isinstance(story, Story)]
         for fillings in self._rounds(good, at_once) if good else [[]]:
@@ -167,10 +167,8 @@ class ServedReader(StoryReader):
         harm = {i + 1: verdict.lines[i] for i in written if i and verdict.lines[i] < 0} if verdict else {}
         weakest = min(harm, key=harm.__getitem__, default=None)
         parts = Parts(verdict.whole if verdict else None, None, log_p / words, weakest)
-        read = self.read_values(texts, self.states.spoken(story.task.arc))
-        values = map(self.states.named, read)
-        rows = zip(draft, story.task.missing, values, strict=True)
-        sentences = tuple(
-            Sentence(line.text, missing, tag, line.log_p, others) for line, missing, (tag, others) in rows
-        )
+        (read,) = self.read_tags([texts], [self.states.spoken(story.task.arc)])
+        log_ps = [line.log_p for line in draft]
+        rows = zip(texts, read, story.task.missing, story.task.arc, log_ps, strict=True)
+        sentences = tuple(sentence_of(self.states, *row) for row in rows)
         return Candidate(sentences, score - story.settings.arc_weight * sum(line.misses for line in draft), parts)

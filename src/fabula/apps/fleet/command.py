@@ -8,14 +8,11 @@ import json
 import sys
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 from fabula.cli import add_command, options
 from fabula.errors import UserError
 from fabula.servers import PREFIX, find_server
-
-if TYPE_CHECKING:
-    from fabula.apps.fleet.job import Job
 
 DESCRIPTION = """\
 Fill in the stories of files, batched, into numbered shards in DIR. A row has "sentences" (null where one is missing),
@@ -93,7 +90,7 @@ def run(args: argparse.Namespace) -> int:
     return ROWS_FAILED if errors else 0
 
 
-def confirm(job: Job) -> None:
+def confirm(job: Any) -> None:
     """Say about what a model on a server will cost, by the first 100 rows, and go on only if a person agrees."""
     from fabula.apps.fleet.rows import read_items
     from fabula.sampling.settings import ServedSettings

@@ -54,7 +54,7 @@ def run(args: argparse.Namespace) -> int:
         model, began = load(name), time.perf_counter()
         results = list(model.fill_many(rows, candidates=1, seed=args.seed, samples=args.samples))
         seconds = (time.perf_counter() - began) / len(rows)
-        written[name] = {str(r["id"]): r["candidates"][0]["sentences"] for r in results if "candidates" in r}
+        written[name] = {str(r.id): [s.text for s in r.candidates[0].sentences] for r in results if r.candidates}
         tokens = model.client.usage["tokens"] if hasattr(model, "client") else None
         figures[name] = dict(zip(FIGURES, (*measure(judge, rows, written[name]), seconds, tokens), strict=True))
     write(args.out, rows, written, args.seed)
