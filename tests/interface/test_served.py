@@ -116,7 +116,7 @@ def test_log_probabilities_rank_where_they_are_given_and_are_never_made_up(serve
     assert ranked == sorted(ranked, reverse=True)
     serve()
     silent = fabula.load("served:fake").fill(["Tom left.", None], arc="? -")
-    assert silent.to_dict()["candidates"][0]["sentences"][1]["log_p"] is None
+    assert silent.to_dict(4)["candidates"][0]["sentences"][1]["log_p"] is None
     assert "no log-probabilities" in silent.notes[0]
     assert main(["score", "Tom left.", "He ran.", "--model", "served:fake"]) == 2
 
@@ -247,7 +247,7 @@ def test_the_doors_take_a_named_server_and_nobody_else_says_where_it_is(serve: S
     with TestClient(app, base_url="http://127.0.0.1") as client:
         assert not server.seen
         filled = client.post("/api/fill", json=body)
-        assert filled.json() == fabula.load("served:fake").fill(STORY, seed=3, **ONE).to_json()
+        assert filled.json() == fabula.load("served:fake").fill(STORY, seed=3, **ONE).to_dict(4)
         listed = client.get("/api/models").text
         assert [text in listed for text in ('"served:fake"', KEY, server.address)] == [True, False, False]
         for wrong in ({"model": "served:other"}, {"address": "http://evil"}, {"model": "served:http://evil/v1"}):
