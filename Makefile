@@ -93,6 +93,7 @@ test: lint types browser
 	$(PYTEST) -m "not system" tests $(MATHS:%=--ignore=%)
 
 test-system: $(ALL) browser scorers
+	@$(UV) -e '.[compare]'
 	$(PYTEST) -m system tests
 
 # Fails where there is no GPU: a run that compared nothing must not look like one that passed.

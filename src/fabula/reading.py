@@ -16,7 +16,6 @@ from fabula.loaded import LoadedModel
 from fabula.metrics.bound import Weighed, shared_draws, weigh
 from fabula.metrics.fit import fits
 from fabula.models.batch import Batch
-from fabula.models.scaffold import clamp
 from fabula.results import Criticism, Explanation, Posterior, Reasons, Score, Tagging
 from fabula.sampling.batch import evidence, flatten
 from fabula.sampling.context import Mentions, mentions
@@ -24,6 +23,7 @@ from fabula.sampling.latents import draw_latents
 from fabula.sampling.noise import Noise, seeded
 from fabula.sampling.settings import check_seed, whole_number
 from fabula.sampling.task import Task, partial_task, story_task
+from fabula.statespace.markov import clamp
 
 EXPLAIN_WORDS, EXPLAIN_SAMPLES = 700, (8, 16)
 """`explain` draws Z so often that words of the story x draws are about `EXPLAIN_WORDS`, between `EXPLAIN_SAMPLES`."""

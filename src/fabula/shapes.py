@@ -15,8 +15,37 @@
 Whole-story variables are the paper's capitals S, Z, X; one step is lower case s, z, z_prev, z_next.
 """
 
-from jaxtyping import Bool, Float, Int
 from torch import Tensor
+
+try:
+    from jaxtyping import Bool, Float, Int
+except ImportError:  # fabula.statespace works with torch and numpy alone; shapes are then not named
+
+    class Bool:  # type: ignore[no-redef]
+        def __class_getitem__(cls, item: tuple[type, str]) -> type:
+            return item[0]
+
+    Float = Int = Bool
+
+__all__ = [
+    "Bool",
+    "Flags",
+    "Float",
+    "Int",
+    "Integers",
+    "Latent",
+    "Latents",
+    "Mask",
+    "PerSentence",
+    "PerState",
+    "PerStory",
+    "PerToken",
+    "Rows",
+    "Scores",
+    "Tags",
+    "Tokens",
+    "Words",
+]  # fmt: skip
 
 Integers = Int[Tensor, " batch"]
 """A token, a length or a state for every row."""

@@ -5,23 +5,23 @@ import torch
 from torch.distributions import MultivariateNormal
 from torch.nn import functional as F
 
-from fabula.models.dynamics import Dynamics
+from fabula.statespace.dynamics import LinearGaussian
 from small import random_dynamics
 
 K, D = 3, 4
 
 
 @pytest.fixture
-def made() -> Dynamics:
+def made() -> LinearGaussian:
     return random_dynamics(K, D, seed=0)
 
 
-def B(made: Dynamics) -> torch.Tensor:
+def B(made: LinearGaussian) -> torch.Tensor:
     """The noise factor of every state, written down from the parameters."""
     return torch.diag_embed(made.log_B.exp())
 
 
-def test_each_state_is_a_linear_gaussian_step(made: Dynamics) -> None:
+def test_each_state_is_a_linear_gaussian_step(made: LinearGaussian) -> None:
     z_prev, z = torch.randn(5, D, dtype=torch.float64), torch.randn(5, D, dtype=torch.float64)
     each = made.log_prob_each(z_prev, z)
     for k in range(K):
@@ -32,7 +32,7 @@ def test_each_state_is_a_linear_gaussian_step(made: Dynamics) -> None:
         torch.testing.assert_close(made(z_prev, hard).log_prob(z), expected, rtol=0, atol=1e-10)
 
 
-def test_a_soft_state_mixes_the_matrices(made: Dynamics) -> None:
+def test_a_soft_state_mixes_the_matrices(made: LinearGaussian) -> None:
     """A, bias and Sigma are mixed, not the densities: the paper's soft Gumbel-Softmax."""
     z_prev, z = torch.randn(5, D, dtype=torch.float64), torch.randn(5, D, dtype=torch.float64)
     s = torch.rand(5, K, dtype=torch.float64).softmax(-1)

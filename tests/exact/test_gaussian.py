@@ -4,31 +4,26 @@ import pytest
 import torch
 from torch.distributions import MultivariateNormal, kl_divergence
 
-from fabula.models.gaussian import Dense, Diagonal, Potential
+from fabula.statespace.gaussian import Diagonal, Information, Potential
 
 D = 3
-Pair = tuple[Diagonal | Dense, MultivariateNormal]
 
 
-@pytest.fixture(params=["diagonal", "dense"])
-def pair(request: pytest.FixtureRequest) -> Pair:
-    """A density and the same by torch."""
-    torch.manual_seed(1)
-    mean, variance = torch.randn(4, D).double(), torch.randn(4, D).double().exp()
-    if request.param == "diagonal":
-        return Diagonal(mean, variance), MultivariateNormal(mean, torch.diag_embed(variance))
-    factor = torch.randn(4, D, D).double().tril(-1) + torch.diag_embed(variance)
-    return Dense(mean, factor), MultivariateNormal(mean, precision_matrix=factor @ factor.transpose(-1, -2))
-
-
-def test_densities_and_draws_are_the_multivariate_normals(pair: Pair) -> None:
+@pytest.mark.parametrize("dense", [False, True], ids=["diagonal", "information"])
+def test_densities_and_draws_are_the_multivariate_normals(dense: bool) -> None:
     """Pushing the unit vectors through rsample gives the columns of a root of the covariance."""
-    ours, reference = pair
-    z = torch.randn(4, D, dtype=torch.float64)
-    torch.testing.assert_close(ours.log_prob(z), reference.log_prob(z), rtol=0, atol=1e-10)
-    unit = torch.eye(D, dtype=torch.float64)
-    root = torch.stack([ours.rsample(unit[d].expand(4, D)) - ours.mean for d in range(D)], -1)
-    torch.testing.assert_close(root @ root.transpose(-1, -2), reference.covariance_matrix, rtol=1e-9, atol=1e-9)
+    torch.manual_seed(1)
+    mean, variance, z = torch.randn(4, D).double(), torch.randn(4, D).double().exp(), torch.randn(4, D).double()
+    J = torch.randn(4, D, D).double().tril(-1) + torch.diag_embed(variance)
+    J = J @ J.mT if dense else torch.diag_embed(1 / variance)
+    reference = MultivariateNormal(mean, precision_matrix=J)
+    phi = Information(J, (J @ mean.unsqueeze(-1)).squeeze(-1), mean[:, 0])
+    ours = phi if dense else Diagonal(mean, variance)
+    log_p = phi.log(z) - phi.log_integral() if dense else Diagonal(mean, variance).log_prob(z)
+    torch.testing.assert_close(log_p, reference.log_prob(z), rtol=0, atol=1e-10)
+    torch.testing.assert_close(phi.moments()[1], reference.covariance_matrix, rtol=1e-9, atol=1e-9)
+    root = torch.stack([ours.rsample(unit.expand(4, D)) - mean for unit in torch.eye(D).double()], -1)
+    torch.testing.assert_close(root @ root.mT, reference.covariance_matrix, rtol=1e-9, atol=1e-9)
 
 
 def test_times_is_the_normalised_product_and_kl_the_closed_form() -> None:

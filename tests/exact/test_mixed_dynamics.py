@@ -10,11 +10,11 @@ from torch.distributions import Normal
 from fabula.corpus.states import Factor, StateSpace
 from fabula.errors import UserError
 from fabula.models.build import build
-from fabula.models.dynamics import Dynamics, MixedDynamics
-from fabula.models.scaffold import Scaffold, clamp
 from fabula.models.settings import DynamicsSettings, LanguageSettings, ModelSettings, RecognitionSettings
 from fabula.models.slds import SLDS
 from fabula.models.steady import RADIUS, steady
+from fabula.statespace.dynamics import LinearGaussian, MixedLinearGaussian
+from fabula.statespace.markov import MarkovChain, clamp
 
 SIZES, D, N = (2, 3), 4, 3
 K = 6
@@ -22,9 +22,9 @@ SPACE = StateSpace((Factor("a", ("0", "1")), Factor("b", ("0", "1", "2"))))
 
 
 @pytest.fixture
-def mixed() -> MixedDynamics:
+def mixed() -> MixedLinearGaussian:
     torch.manual_seed(0)
-    made = MixedDynamics(SIZES, D, primitives=4, rank=2).double()
+    made = MixedLinearGaussian(SIZES, D, primitives=4, rank=2).double()
     with torch.no_grad():
         for parameter in made.parameters():
             parameter.add_(0.3 * torch.randn_like(parameter))
@@ -34,7 +34,7 @@ def mixed() -> MixedDynamics:
 def test_with_one_factor_and_a_primitive_for_each_state_it_is_the_plain_model() -> None:
     """Exactly, in densities and in gradients."""
     torch.manual_seed(0)
-    plain, made = Dynamics(3, D).double(), MixedDynamics([3], D, primitives=3, rank=0).double()
+    plain, made = LinearGaussian(3, D).double(), MixedLinearGaussian([3], D, primitives=3, rank=0).double()
     with torch.no_grad():
         plain.log_B.add_(0.3 * torch.randn_like(plain.log_B))
         made.points[0].copy_(1000 * torch.eye(3))  # corners of the simplex, to the last bit
@@ -51,7 +51,7 @@ def test_with_one_factor_and_a_primitive_for_each_state_it_is_the_plain_model() 
     torch.testing.assert_close(made.log_B.grad, plain.log_B.grad, rtol=0, atol=1e-12)
 
 
-def law_of(mixed: MixedDynamics, values: tuple[int, ...]) -> tuple[Any, Any, Any]:
+def law_of(mixed: MixedLinearGaussian, values: tuple[int, ...]) -> tuple[Any, Any, Any]:
     """A, bias and variance of a state by its definition, factor by factor."""
     A, b, v = torch.zeros(D, D).double(), torch.zeros(D).double(), torch.zeros(D).double()
     for f, value in enumerate(values):
@@ -65,11 +65,13 @@ def law_of(mixed: MixedDynamics, values: tuple[int, ...]) -> tuple[Any, Any, Any
 
 
 @pytest.mark.parametrize("known", [[(-1, -1), (1, -1), (-1, 2)], [(0, 1), (-1, -1), (-1, -1)], [(-1, 0)] * 3])
-def test_the_sum_over_the_product_is_the_sum_over_all_paths(mixed: MixedDynamics, known: list[tuple[int, int]]) -> None:
+def test_the_sum_over_the_product_is_the_sum_over_all_paths(
+    mixed: MixedLinearGaussian, known: list[tuple[int, int]]
+) -> None:
     """log sum_S p(S) p(Z | S) over the states that partly known tags leave, against their enumeration."""
     torch.manual_seed(1)
     p_initial, p_next = torch.rand(K).softmax(0), torch.rand(K, K).softmax(1)
-    scaffold, Z = Scaffold(p_initial, p_next).double(), torch.randn(1, N, D).double()
+    scaffold, Z = MarkovChain(p_initial, p_next).double(), torch.randn(1, N, D).double()
     earlier = torch.cat([torch.zeros(1, 1, D).double(), Z[:, :-1]], 1)
     evidence = clamp(mixed.log_prob_each(earlier, Z), torch.from_numpy(SPACE.allowed([known])))
     found = scaffold.log_marginal(evidence, torch.ones(1, N, dtype=torch.bool))
@@ -103,8 +105,8 @@ def test_a_recipe_makes_it_and_long_stories_contract_it() -> None:
     flat = torch.full((K,), 1 / K), torch.full((K, K), 1 / K)
     model = build(small(), 20, *flat)
     assert isinstance(model, SLDS)
-    assert isinstance(model.dynamics, MixedDynamics)
-    own = sum(p.numel() for p in Dynamics(K, D).parameters())
+    assert isinstance(model.dynamics, MixedLinearGaussian)
+    own = sum(p.numel() for p in LinearGaussian(K, D).parameters())
     assert sum(p.numel() for p in model.dynamics.parameters()) != own
     with torch.no_grad():
         model.dynamics.a.mul_(3)

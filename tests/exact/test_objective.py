@@ -24,7 +24,8 @@ from fabula.models.build import build
 from fabula.models.protocol import Terms
 from fabula.models.recognition import Evidence
 from fabula.models.settings import DynamicsSettings, LanguageSettings, ModelSettings, RecognitionSettings
-from fabula.models.slds import SLDS, Draw
+from fabula.models.slds import SLDS
+from fabula.statespace.chain import Draw
 from fabula.training.losses.elbo import gumbel_softmax, kl_of_tags, terms
 from fabula.training.recipe import ObjectiveSettings
 

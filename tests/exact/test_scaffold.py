@@ -6,22 +6,22 @@ import pytest
 import torch
 
 from fabula.corpus.states import UNKNOWN
-from fabula.models.scaffold import Scaffold, allowed_states, clamp
+from fabula.statespace.markov import MarkovChain, allowed_states, clamp
 
 K, N = 3, 4
 
 
 @pytest.fixture
-def scaffold() -> Scaffold:
+def scaffold() -> MarkovChain:
     torch.manual_seed(0)
-    return Scaffold(torch.rand(K).softmax(-1), torch.rand(K, K).softmax(-1)).double()
+    return MarkovChain(torch.rand(K).softmax(-1), torch.rand(K, K).softmax(-1)).double()
 
 
 def paths(n: int) -> list[tuple[int, ...]]:
     return list(itertools.product(range(K), repeat=n))
 
 
-def log_joint(scaffold: Scaffold, evidence: torch.Tensor, path: tuple[int, ...]) -> torch.Tensor:
+def log_joint(scaffold: MarkovChain, evidence: torch.Tensor, path: tuple[int, ...]) -> torch.Tensor:
     initial, transition = scaffold.initial(), scaffold.transition()
     value = initial[path[0]] + evidence[0, path[0]]
     for i in range(1, len(path)):
@@ -46,7 +46,7 @@ def mask(states: list[list[int]]) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("states", ALLOWED.values(), ids=ALLOWED)
-def test_recursions_are_sums_over_all_allowed_paths(scaffold: Scaffold, states: list[list[int]]) -> None:
+def test_recursions_are_sums_over_all_allowed_paths(scaffold: MarkovChain, states: list[list[int]]) -> None:
     """log sum_S prod_i p(S_i|S_{i-1}) e_i(S_i), and p(S_i | e), for stories of 4 and of 2."""
     lengths = [N, 2]
     evidence = clamp(torch.randn(2, N, K, dtype=torch.float64), mask(states).expand(2, -1, -1))
@@ -65,7 +65,7 @@ def test_a_tag_allows_itself_and_an_unknown_one_all() -> None:
     assert allowed_states(torch.tensor([1, UNKNOWN]), K).tolist() == [[False, True, False], [True] * 3]
 
 
-def test_log_prob_of_a_path(scaffold: Scaffold) -> None:
+def test_log_prob_of_a_path(scaffold: MarkovChain) -> None:
     S = torch.tensor([[0, 2, 1, 1], [1, 1, -1, -1]])
     zero = torch.zeros(N, K, dtype=torch.float64)
     ours = scaffold.log_prob(S, present([4, 2]))
@@ -74,7 +74,7 @@ def test_log_prob_of_a_path(scaffold: Scaffold) -> None:
 
 
 @pytest.mark.parametrize("states", [ALLOWED["all"], ALLOWED["some states of each"]], ids=["all", "some"])
-def test_sampled_paths_follow_the_posterior(scaffold: Scaffold, states: list[list[int]]) -> None:
+def test_sampled_paths_follow_the_posterior(scaffold: MarkovChain, states: list[list[int]]) -> None:
     """20,000 exact draws of whole paths: 81 frequencies, |z| < 5.5 has a false-alarm rate below 4e-6."""
     generator = torch.Generator().manual_seed(3)
     evidence = clamp(torch.randn(1, N, K, dtype=torch.float64, generator=generator), mask(states)[None])
@@ -89,7 +89,7 @@ def test_sampled_paths_follow_the_posterior(scaffold: Scaffold, states: list[lis
     assert z.abs().max() < 5.5
 
 
-def test_a_story_beside_longer_ones_is_sampled_as_it_is_alone(scaffold: Scaffold) -> None:
+def test_a_story_beside_longer_ones_is_sampled_as_it_is_alone(scaffold: MarkovChain) -> None:
     """Its own last sentence has its own random number: none are drawn behind its end."""
     generator = torch.Generator().manual_seed(4)
     evidence = torch.randn(500, N, K, dtype=torch.float64, generator=generator)
@@ -100,6 +100,6 @@ def test_a_story_beside_longer_ones_is_sampled_as_it_is_alone(scaffold: Scaffold
     assert torch.equal(beside[:, :2], alone)
 
 
-def test_gradient_of_the_recursion(scaffold: Scaffold) -> None:
+def test_gradient_of_the_recursion(scaffold: MarkovChain) -> None:
     evidence = torch.randn(2, N, K, dtype=torch.float64, requires_grad=True)
     assert torch.autograd.gradcheck(lambda e: scaffold.log_marginal(e, present([4, 2])), (evidence,))

@@ -7,7 +7,6 @@ import torch
 
 from fabula.corpus.taggers.protocol import build_tagger
 from fabula.models.io.pretrained import scaffold_of
-from fabula.models.scaffold import clamp
 from fabula.sampling.context import NOTHING
 from fabula.sampling.settings import ServedSettings
 from fabula.sampling.task import fill_task
@@ -15,6 +14,7 @@ from fabula.served.client import Client
 from fabula.served.model import DefaultJudge
 from fabula.served.writer import Story, Writer
 from fabula.servers import Server
+from fabula.statespace.markov import clamp
 
 JUDGE = DefaultJudge()
 

@@ -6,29 +6,29 @@ import pytest
 import torch
 from torch import Tensor
 
-from fabula.models.dynamics import Dynamics
-from fabula.models.gaussian import Potential
-from fabula.models.scaffold import Scaffold, allowed_states
 from fabula.sampling import latents
 from fabula.sampling.noise import seeded
-from fabula.sampling.particles import systematic
-from fabula.sampling.samples import effective_size
+from fabula.statespace import samplers as tag_paths
+from fabula.statespace.diagnostics import effective_size, systematic
+from fabula.statespace.dynamics import LinearGaussian
+from fabula.statespace.gaussian import Potential
+from fabula.statespace.markov import MarkovChain, allowed_states
 from small import perturbed, prior_of
 
 D, K, N = 2, 3, 4
 
 
-def parts() -> tuple[Scaffold, Dynamics, Potential]:
+def parts() -> tuple[MarkovChain, LinearGaussian, Potential]:
     torch.manual_seed(2)
     p_next = torch.rand(K, K) + 0.1
-    scaffold = Scaffold(torch.tensor([0.5, 0.3, 0.2]), p_next / p_next.sum(1, keepdim=True)).double()
-    moves = perturbed(Dynamics(K, D).double().requires_grad_(False), 0.4)
+    scaffold = MarkovChain(torch.tensor([0.5, 0.3, 0.2]), p_next / p_next.sum(1, keepdim=True)).double()
+    moves = perturbed(LinearGaussian(K, D).double().requires_grad_(False), 0.4)
     phi = Potential(torch.randn(N, D).double(), 2 * torch.rand(N, D).double())
     phi.precision[1] = 0
     return scaffold, moves, phi
 
 
-def dense_log_evidence(moves: Dynamics, S: list[int], phi: Potential) -> Tensor:
+def dense_log_evidence(moves: LinearGaussian, S: list[int], phi: Potential) -> Tensor:
     """log of the integral of p(Z | S) phi(Z), from the joint covariance of all of Z."""
     mean, covariance = prior_of(moves, S)
     W = torch.diag(phi.precision.flatten())
@@ -79,10 +79,10 @@ def test_paths_run_over_the_states_that_are_allowed() -> None:
     assert table.stories == [0, 1, 2]
     for found, paths in zip(table.S.tolist(), expected, strict=True):
         assert [tuple(path) for path in found] == paths
-    assert latents.count_paths(allowed, present).tolist() == [6, 6, 6]
+    assert tag_paths.count_paths(allowed, present).tolist() == [6, 6, 6]
 
 
-def log_p_path(scaffold: Scaffold, moves: Dynamics, S: tuple[int, ...], phi: Potential) -> float:
+def log_p_path(scaffold: MarkovChain, moves: LinearGaussian, S: tuple[int, ...], phi: Potential) -> float:
     log_p = scaffold.initial()[S[0]] + sum(scaffold.transition()[a, b] for a, b in itertools.pairwise(S))
     return float(log_p + dense_log_evidence(moves, list(S), phi))
 
@@ -93,7 +93,7 @@ def test_path_weights_do_not_depend_on_where_the_job_is_cut(monkeypatch: pytest.
     present = torch.tensor([[True] * 4, [True] * 4, [True] * 4, [True, True, True, False]])
     wide = Potential(phi.mean.expand(4, -1, -1), phi.precision.expand(4, -1, -1))
     whole = latents.find_paths(scaffold, moves, allowed, wide, present, [])
-    monkeypatch.setattr(latents, "MATRICES_AT_ONCE", 6 * N * D * D * 5)
+    monkeypatch.setattr(tag_paths, "MATRICES_AT_ONCE", 6 * N * D * D * 5)
     for a, b in zip(whole, latents.find_paths(scaffold, moves, allowed, wide, present, []), strict=True):
         assert torch.allclose(a.log_weights, b.log_weights, atol=1e-12)
     for story in range(4):
@@ -105,12 +105,12 @@ def test_path_weights_do_not_depend_on_where_the_job_is_cut(monkeypatch: pytest.
         assert torch.allclose(alone.log_weights[0], table.log_weights[table.stories.index(story)], atol=1e-12)
 
 
-def many_states(noise_scale: float) -> tuple[Scaffold, Dynamics, Potential]:
+def many_states(noise_scale: float) -> tuple[MarkovChain, LinearGaussian, Potential]:
     """24 states over three sentences, 13,824 paths; with little noise Z all but determines S."""
     torch.manual_seed(5)
     p_next = torch.rand(24, 24) ** 3
-    scaffold = Scaffold(torch.rand(24).softmax(0), p_next / p_next.sum(1, keepdim=True)).double()
-    moves = Dynamics(24, D).double().requires_grad_(False)
+    scaffold = MarkovChain(torch.rand(24).softmax(0), p_next / p_next.sum(1, keepdim=True)).double()
+    moves = LinearGaussian(24, D).double().requires_grad_(False)
     for name, parameter in moves.named_parameters():
         parameter.add_(noise_scale if name == "log_B" else 0.5 * torch.randn_like(parameter))
     phi = Potential(
@@ -127,7 +127,7 @@ def test_sampled_paths_have_the_enumerated_posterior(noise_scale: float, monkeyp
     present, free = torch.ones(1, 3, dtype=torch.bool), torch.ones(1, 3, 24, dtype=torch.bool)
     free[0, 0, 12:] = False
     with monkeypatch.context() as patch:
-        patch.setattr(latents, "MAX_PATHS", 24**3)
+        patch.setattr(tag_paths, "MAX_PATHS", 24**3)
         (every,) = latents.find_paths(scaffold, moves, free, phi, present, [])
     assert not every.sampled
     assert every.S.shape[1] == 12 * 24 * 24
@@ -157,7 +157,7 @@ def test_sampled_paths_have_the_enumerated_posterior(noise_scale: float, monkeyp
 
 def test_sampled_paths_do_not_depend_on_neighbours(monkeypatch: pytest.MonkeyPatch) -> None:
     scaffold, moves, phi = parts()
-    monkeypatch.setattr(latents, "MAX_PATHS", 1)
+    monkeypatch.setattr(tag_paths, "MAX_PATHS", 1)
     present = torch.tensor([[True] * 4, [True, True, True, False]])
     allowed = torch.ones(2, 4, K, dtype=torch.bool)
     both = Potential(phi.mean.expand(2, -1, -1), phi.precision.expand(2, -1, -1))

@@ -8,7 +8,8 @@ import torch
 
 from fabula.metrics.bootstrap import difference
 from fabula.sampling.names import stand_ins
-from fabula.sampling.samples import Diagnostics, SampledStories, best_stories, split_r_hat
+from fabula.sampling.samples import Diagnostics, SampledStories, best_stories
+from fabula.statespace.diagnostics import split_r_hat
 from fabula.ties import first_best, ranking, tied, wins
 from fabula_paper.figures import cross_fitted
 from fabula_paper.scores.cloze import Cloze

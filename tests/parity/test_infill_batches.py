@@ -6,7 +6,6 @@ import torch
 from fabula.corpus.vocabulary import SPECIALS, Vocabulary
 from fabula.models.decoders.words import WordTokenizer
 from fabula.models.protocol import Model
-from fabula.models.scaffold import allowed_states
 from fabula.models.slds import SLDS
 from fabula.sampling import smc
 from fabula.sampling.batch import InfillBatch, infill_batch
@@ -15,6 +14,7 @@ from fabula.sampling.noise import Noise, seeded
 from fabula.sampling.rules import WordRules
 from fabula.sampling.samples import SampledStory
 from fabula.sampling.settings import FillSettings, GibbsSettings, RerankSettings, SMCSettings
+from fabula.statespace.markov import allowed_states
 from small import small_model
 
 VOCABULARY = Vocabulary((*SPECIALS, ".", "!", *(f"w{i}" for i in range(40))))

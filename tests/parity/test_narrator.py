@@ -18,10 +18,10 @@ from fabula.models.decoders.protocol import Given
 from fabula.models.decoders.rows import BOS, END, FIRST_MOOD, FREE, SPECIALS, header, row
 from fabula.models.decoders.transformer import Transformer
 from fabula.models.narrator import NarratorModel
-from fabula.models.scaffold import Scaffold
 from fabula.sampling.batch import infill_batch
 from fabula.sampling.noise import Noise, seeded
 from fabula.sampling.tags import tags_to_write
+from fabula.statespace.markov import MarkovChain
 from gguf_writer import HEADS, INNER, KEY_HEADS, LAYERS, WIDTH, write_tiny_base
 
 RANK, SCALE = 4, 2.0
@@ -179,7 +179,7 @@ def test_tokens_of_further_factors_are_read_as_the_training_network_reads_them(b
         told = row(story, [each[0] for each in ids], None, range(3), [each[1:] for each in ids])
         torch.testing.assert_close(-total[r], reference(network, *told), atol=1e-3, rtol=1e-4)
     # An arc that fixes some factors is written under just those: nothing is drawn for the others.
-    model = NarratorModel(decoder, Scaffold(torch.full((12,), 1 / 12), torch.full((12, 12), 1 / 12)))
+    model = NarratorModel(decoder, MarkovChain(torch.full((12,), 1 / 12), torch.full((12, 12), 1 / 12)))
     allowed = torch.from_numpy(states.allowed(arcs[0]))
     blanks = infill_batch([[story[0], None, None]], [allowed], end=END)
     S = tags_to_write(model, blanks, Noise([seeded(0)], [3], 4, blanks.device))

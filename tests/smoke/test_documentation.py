@@ -39,8 +39,8 @@ def test_the_site_builds_without_a_warning_and_has_every_public_name(tmp_path: P
     assert "POST /v1/completions" in routes
 
 
-def test_there_are_three_notebooks() -> None:
-    assert [path.stem for path in NOTEBOOKS] == ["fill-in", "inside", "own-labels"]
+def test_there_are_five_notebooks() -> None:
+    assert [path.stem for path in NOTEBOOKS] == ["fill-in", "inside", "oscillator", "own-decoder", "own-labels"]
 
 
 @pytest.mark.system
@@ -52,5 +52,5 @@ def test_a_notebook_runs(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyP
     nbformat.validate(notebook)
     shown = [output for cell in notebook.cells for output in cell.get("outputs", ())]
     assert shown, "kept with outputs: python docs/notebooks/run.py"
-    assert (path.stem == "inside") == any("image/png" in output.get("data", ()) for output in shown)
+    assert (path.stem in ("inside", "oscillator")) == any("image/png" in output.get("data", ()) for output in shown)
     nbclient.NotebookClient(notebook, timeout=300, resources={"metadata": {"path": str(tmp_path)}}).execute()

@@ -10,12 +10,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from fabula.models.dynamics import Dynamics
-from fabula.models.gaussian import Potential
-from fabula.models.scaffold import Scaffold
 from fabula.sampling import latents
 from fabula.sampling.gibbs import LatentConditional, sweep_Z
 from fabula.sampling.noise import Noise, seeded
+from fabula.statespace import samplers as tag_paths
+from fabula.statespace.dynamics import LinearGaussian
+from fabula.statespace.gaussian import Potential
+from fabula.statespace.markov import MarkovChain
 from small import perturbed, prior_of
 
 D, K, N, CHAINS = 2, 2, 4, 20_000
@@ -23,10 +24,10 @@ R = torch.tensor([0.5, 0.8])
 GIVEN = torch.tensor([True, False, False, True])
 
 
-def parts() -> tuple[Scaffold, Dynamics, Tensor]:
+def parts() -> tuple[MarkovChain, LinearGaussian, Tensor]:
     torch.manual_seed(5)
-    scaffold = Scaffold(torch.tensor([0.6, 0.4]), torch.tensor([[0.7, 0.3], [0.2, 0.8]]))
-    moves = perturbed(Dynamics(K, D).requires_grad_(False), 0.4)
+    scaffold = MarkovChain(torch.tensor([0.6, 0.4]), torch.tensor([[0.7, 0.3], [0.2, 0.8]]))
+    moves = perturbed(LinearGaussian(K, D).requires_grad_(False), 0.4)
     return scaffold, moves, torch.randn(N, D)
 
 
@@ -34,7 +35,7 @@ def evidence(X: Tensor, known: Tensor) -> Potential:
     return Potential(X, (1 / R).expand_as(X)).where(known)
 
 
-def exact(moves: Dynamics, S: tuple[int, ...], X: Tensor) -> tuple[Tensor, Tensor, float]:
+def exact(moves: LinearGaussian, S: tuple[int, ...], X: Tensor) -> tuple[Tensor, Tensor, float]:
     """Mean and covariance of Z given S and the given sentences, and log p(the given sentences | S)."""
     mean, covariance = prior_of(moves, S)
     seen = GIVEN.repeat_interleave(D).nonzero().squeeze(1)
@@ -91,7 +92,7 @@ def test_smc_draws_from_the_exact_posterior(way: str, monkeypatch: pytest.Monkey
     paths are three times as many as the draws, and worth more than 50,000: that makes the error larger by a fifth.
     """
     if way == "sampled":
-        monkeypatch.setattr(latents, "MAX_PATHS", 1)
+        monkeypatch.setattr(tag_paths, "MAX_PATHS", 1)
         monkeypatch.setattr(latents, "WAVE", CHAINS)
     most = 5 if way == "enumerated" else 6
     scaffold, moves, X = parts()

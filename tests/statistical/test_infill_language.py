@@ -16,7 +16,6 @@ from fabula.corpus.vocabulary import EOS, PAD, SPECIALS, Vocabulary
 from fabula.models.build import build
 from fabula.models.decoders.gru import GRUState
 from fabula.models.decoders.words import WordTokenizer
-from fabula.models.gaussian import Potential
 from fabula.models.settings import DynamicsSettings, LanguageSettings, ModelSettings, RecognitionSettings
 from fabula.models.slds import SLDS
 from fabula.sampling import smc
@@ -25,6 +24,7 @@ from fabula.sampling.latents import draw_latents
 from fabula.sampling.noise import Noise, seeded
 from fabula.sampling.rules import WordRules
 from fabula.sampling.settings import SMCSettings
+from fabula.statespace.gaussian import Potential
 
 VOCABULARY = Vocabulary((*SPECIALS, ".", "a", "b"))
 RULES = WordRules.of(WordTokenizer(VOCABULARY))

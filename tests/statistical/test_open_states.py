@@ -7,10 +7,10 @@ import torch
 from fabula.corpus.states import Factor, StateSpace
 from fabula.models.batch import Batch
 from fabula.models.protocol import Model
-from fabula.models.scaffold import Scaffold
 from fabula.sampling.batch import InfillBatch, evidence, infill_batch
 from fabula.sampling.noise import Noise, seeded
 from fabula.sampling.tags import infer_tags, tags_to_write
+from fabula.statespace.markov import MarkovChain
 from small import small_model
 
 STATES = StateSpace((Factor("sentiment", ("negative", "positive")), Factor("emotion", ("joy", "fear", "none"))))
@@ -20,12 +20,12 @@ K, CHAINS = STATES.K, 20_000
 class Tagged(Model):
     """A model without latents, of which only p(S) is asked."""
 
-    def __init__(self, scaffold: Scaffold | None) -> None:
+    def __init__(self, scaffold: MarkovChain | None) -> None:
         super().__init__()
         self.scaffold = scaffold
 
     @property
-    def p_S(self) -> Scaffold | None:
+    def p_S(self) -> MarkovChain | None:
         return self.scaffold
 
     def log_p_words(self, batch: Batch, Z: torch.Tensor | None = None) -> torch.Tensor:
@@ -51,7 +51,7 @@ def test_a_given_sentence_is_read_among_the_states_that_its_arc_allows() -> None
 def test_tags_that_are_open_in_part_are_drawn_from_the_scaffold_under_the_arc() -> None:
     """20,000 chains against enumeration: 6 + 3 frequencies at 5 standard errors, a false alarm below 6e-6."""
     torch.manual_seed(1)
-    scaffold = Scaffold(torch.rand(K).softmax(-1), (3 * torch.rand(K, K)).softmax(-1))
+    scaffold = MarkovChain(torch.rand(K).softmax(-1), (3 * torch.rand(K, K)).softmax(-1))
     model = Tagged(scaffold)
     arc = "+/? ? ?/fear -/joy"
     S = tags_to_write(model, *_batch_and_noise([arc]))

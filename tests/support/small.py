@@ -8,8 +8,8 @@ from torch import nn
 
 from fabula.corpus.vocabulary import SPECIALS, Vocabulary
 from fabula.models.build import build
-from fabula.models.dynamics import Dynamics
 from fabula.models.io import Checkpoint
+from fabula.statespace.dynamics import LinearGaussian
 from fabula.training.recipe import Recipe, recipe_from
 
 LABELS = ("negative", "neutral", "positive")
@@ -59,13 +59,13 @@ def perturbed(module: M, scale: float) -> M:
     return module
 
 
-def random_dynamics(K: int, D: int, seed: int, scale: float = 0.4) -> Dynamics:
+def random_dynamics(K: int, D: int, seed: int, scale: float = 0.4) -> LinearGaussian:
     """Dynamics in float64 whose states differ."""
     torch.manual_seed(seed)
-    return perturbed(Dynamics(K, D).double(), scale)
+    return perturbed(LinearGaussian(K, D).double(), scale)
 
 
-def prior_of(dynamics: Dynamics, S: Sequence[int]) -> tuple[torch.Tensor, torch.Tensor]:
+def prior_of(dynamics: LinearGaussian, S: Sequence[int]) -> tuple[torch.Tensor, torch.Tensor]:
     """Mean and covariance of p(Z | S), all sentences in one vector, in float64."""
     D, n = dynamics.D, len(S) * dynamics.D
     A, bias, Sigma = dynamics.A.double(), dynamics.bias.double(), dynamics.Sigma().double()

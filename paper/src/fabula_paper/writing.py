@@ -12,7 +12,6 @@ from torch import Tensor
 from fabula.metrics.control import sentences_of, write_along
 from fabula.models.decoders.words import WordTokenizer
 from fabula.models.protocol import Model
-from fabula.models.scaffold import allowed_states
 from fabula.sampling.batch import InfillBatch, infill_batch
 from fabula.sampling.cast import Cast
 from fabula.sampling.driver import Answer, fill_batch
@@ -20,6 +19,7 @@ from fabula.sampling.noise import Noise, seeded
 from fabula.sampling.rerank import write_left_to_right
 from fabula.sampling.rules import WordRules
 from fabula.sampling.settings import DecodingConfig, FillSettings, GibbsSettings, RerankSettings, SMCSettings
+from fabula.statespace.markov import allowed_states
 from fabula_paper.bench import Bench
 from fabula_paper.plan import BY_NAME, SENTENCES, SETTINGS, Scale, System, Unit
 

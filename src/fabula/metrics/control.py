@@ -22,13 +22,13 @@ from fabula.metrics.counting import distinct
 from fabula.metrics.latent import draw_given
 from fabula.metrics.likelihood import macro_f1
 from fabula.models.decoders.words import WordTokenizer
-from fabula.models.gaussian import Potential
 from fabula.models.protocol import Model
 from fabula.sampling.batch import infill_batch
 from fabula.sampling.noise import Noise, seeded
 from fabula.sampling.rerank import write_left_to_right
 from fabula.sampling.rules import WordRules
 from fabula.sampling.settings import DecodingConfig
+from fabula.statespace.gaussian import Potential
 
 FloatArray = NDArray[np.float64]
 

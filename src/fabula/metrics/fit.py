@@ -18,13 +18,12 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from fabula.metrics.record import log_mean_exp
-from fabula.models.gaussian import Potential
 from fabula.models.protocol import Model
 from fabula.models.recognition import Evidence
 from fabula.models.slds import SLDS
 from fabula.sampling.batch import InfillBatch, evidence
-from fabula.sampling.particles import systematic
-from fabula.sampling.samples import effective_size
+from fabula.statespace.diagnostics import effective_size, systematic
+from fabula.statespace.gaussian import Potential
 
 FOLLOWING = 4
 """At most so many sentences after a cut are read: further ones hardly depend on it, and all would be N^2 / 2."""

@@ -8,9 +8,9 @@ from torch import Tensor
 
 from fabula.metrics.record import log_mean_exp
 from fabula.models.batch import Batch
-from fabula.models.chain import chain
-from fabula.models.gaussian import Potential
 from fabula.models.slds import SLDS
+from fabula.statespace.chain import chain
+from fabula.statespace.gaussian import Potential
 
 
 def prior_log_p_X(model: SLDS, batch: Batch, generator: torch.Generator, draws: int = 5) -> Float[Tensor, " batch"]:

@@ -17,16 +17,17 @@ from fabula.models.critic import Critic
 from fabula.models.decoders.narrator import NarratorDecoder
 from fabula.models.decoders.tokenizer import SubwordTokenizer
 from fabula.models.protocol import Model
-from fabula.models.scaffold import Scaffold
 from fabula.shapes import PerToken
+from fabula.statespace.markov import MarkovChain
 
 
 class NarratorModel(Model):
     """A scaffold and a decoder that reads ahead; only the adapter is trained, and not through this class."""
 
     def __init__(
-        self, decoder: NarratorDecoder, scaffold: Scaffold, critic: Critic | None = None, tagger: Tagger | None = None
-    ) -> None:
+        self, decoder: NarratorDecoder, scaffold: MarkovChain, critic: Critic | None = None,
+        tagger: Tagger | None = None,
+    ) -> None:  # fmt: skip
         """`tagger` gave the tags of the training stories."""
         super().__init__()
         self._decoder, self.scaffold, self._critic, self.tagger = decoder, scaffold, critic, tagger
@@ -37,7 +38,7 @@ class NarratorModel(Model):
         return self._critic
 
     @property
-    def p_S(self) -> Scaffold:
+    def p_S(self) -> MarkovChain:
         return self.scaffold
 
     @property

@@ -16,10 +16,10 @@ from torch import Tensor, nn
 
 from fabula.models.batch import Batch
 from fabula.models.decoders.protocol import Decoder, Tokenizer
-from fabula.models.scaffold import Scaffold
 from fabula.models.settings import ModelSettings
 from fabula.registry import Registry
 from fabula.shapes import Latents, Mask, PerSentence, PerState, PerStory, PerToken, Tags, Tokens
+from fabula.statespace.markov import MarkovChain
 
 if TYPE_CHECKING:
     from fabula.corpus.states import StateSpace
@@ -140,7 +140,7 @@ class Model(nn.Module, ABC):
         return None
 
     @property
-    def p_S(self) -> Scaffold | None:
+    def p_S(self) -> MarkovChain | None:
         """p(S), a Markov chain over states; None for a model that only conditions on tags, or has none."""
         return None
 

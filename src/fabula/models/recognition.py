@@ -14,9 +14,9 @@ from torch.nn import functional as F
 
 from fabula.corpus.vocabulary import PAD
 from fabula.models.batch import Batch, ends_of_sentences
-from fabula.models.gaussian import Potential
 from fabula.models.settings import RecognitionSettings
 from fabula.shapes import PerState
+from fabula.statespace.gaussian import Potential
 
 VALENCES = 4
 """Numbers each word weighs; their sums over a sentence are what q(S_i | X) reads."""

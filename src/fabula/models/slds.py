@@ -6,7 +6,6 @@ p(S, Z, X) = prod_i p(S_i | S_{i-1}) p(Z_i | Z_{i-1}, S_i) p(X_i | Z_i, X_:i)
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -15,29 +14,21 @@ from torch.nn import functional as F
 from fabula.corpus.vocabulary import PAD
 from fabula.errors import UserError
 from fabula.models.batch import Batch, gather_latent
-from fabula.models.chain import chain
 from fabula.models.decoders.gru import GRUDecoder
-from fabula.models.dynamics import Dynamics, MixedDynamics
-from fabula.models.gaussian import Potential
 from fabula.models.protocol import Model, register_model
 from fabula.models.recognition import Evidence, Recognition
-from fabula.models.scaffold import Scaffold, allowed_states, clamp
 from fabula.models.settings import ModelSettings
 from fabula.shapes import Latents, Mask, PerSentence, PerState, PerStory, PerToken, Tags
-
-
-class Draw(NamedTuple):
-    """Z ~ q(Z | s, X), with log q(Z | s, X) and KL(q || p(Z | s)) of each story."""
-
-    Z: Latents
-    log_q: PerStory
-    kl: PerStory
+from fabula.statespace.chain import Draw, chain, draw_smoothing
+from fabula.statespace.dynamics import LinearGaussian, MixedLinearGaussian
+from fabula.statespace.gaussian import Potential
+from fabula.statespace.markov import MarkovChain, allowed_states, clamp
 
 
 class SLDS(Model):
     """The four factors together; K comes from the scaffold, so from the corpus."""
 
-    def __init__(self, settings: ModelSettings, vocabulary: int, scaffold: Scaffold) -> None:
+    def __init__(self, settings: ModelSettings, vocabulary: int, scaffold: MarkovChain) -> None:
         super().__init__()
         steps, D, K = settings.dynamics, settings.dynamics.latent, scaffold.K
         sizes = steps.sizes or (K,)
@@ -46,7 +37,7 @@ class SLDS(Model):
             raise UserError(reason, field="factors")
         self.scaffold = scaffold
         mixed = steps.primitives > 0
-        self.dynamics = MixedDynamics(sizes, D, steps.primitives, steps.rank) if mixed else Dynamics(K, D)
+        self.dynamics = MixedLinearGaussian(sizes, D, steps.primitives, steps.rank) if mixed else LinearGaussian(K, D)
         self.language = GRUDecoder(settings.language, vocabulary, D)
         # Both networks read the same word vectors.
         self.recognition = Recognition(settings.recognition, self.language.embedding, D, K)
@@ -65,7 +56,7 @@ class SLDS(Model):
         return self.K > 1
 
     @property
-    def p_S(self) -> Scaffold:
+    def p_S(self) -> MarkovChain:
         return self.scaffold
 
     @property
@@ -99,7 +90,7 @@ class SLDS(Model):
         out. That is exact: q(S_i | X) does not depend on the other states, so each step is a mixture of K Gaussians.
         """
         if posterior == "smoothing":
-            return self.draw_smoothing(evidence, s, present, noise)
+            return draw_smoothing(self.dynamics, s, evidence.phi, present, noise)
         drawn = self.draw_filtering(evidence, s, present, noise)
         if posterior == "filtering":
             return drawn
@@ -135,16 +126,6 @@ class SLDS(Model):
             kl = kl + torch.where(present[:, i], q.kl(p), 0.0)
         return Draw(torch.stack(Z, 1), log_q, kl)
 
-    def draw_smoothing(self, evidence: Evidence, s: PerState, present: Mask, noise: Latents) -> Draw:
-        """All Z jointly from q(Z | s, X) ∝ prod_i p(Z_i | Z_{i-1}, s_i) phi_i(Z_i): each Z_i depends on every sentence.
-
-        log q - log p = sum_i log phi_i(Z_i) - log evidence, so the KL needs no second recursion.
-        """
-        q = chain(self.dynamics, s, evidence.phi, present)
-        Z = q.sample(noise.unsqueeze(1)).squeeze(1)
-        kl = (evidence.phi.log(Z) * present).sum(-1) - q.log_evidence
-        return Draw(Z, q.log_density(noise.unsqueeze(1)).squeeze(1), kl)
-
     def log_q_Z(self, Z: Latents, phi: Potential, s: PerState, present: Mask, posterior: str) -> PerStory:
         """log q(Z | s, phi) of a given Z, under the posterior of this name; under `switching` s is q(S | X)."""
         log_q = Z.new_zeros(Z.shape[0])
@@ -166,8 +147,7 @@ class SLDS(Model):
 
     def log_p_Z_each(self, Z: Latents) -> PerState:
         """log p(Z_i | Z_{i-1}, S_i = k) for every sentence and state: the scaffold's evidence when S is summed out."""
-        earlier = torch.cat([torch.zeros_like(Z[:, :1]), Z[:, :-1]], dim=1)
-        return self.dynamics.log_prob_each(earlier, Z)
+        return self.dynamics.log_prob_steps(Z)
 
     def log_p_Z(self, Z: Latents, batch: Batch, S: Tags) -> PerStory:
         """log sum_S p(S) p(Z | S) over all S that agree with the known tags."""
@@ -192,10 +172,10 @@ class SLDS(Model):
 
 @register_model("slds")
 def build_slds(settings: ModelSettings, vocabulary: int, p_initial: Tensor, p_next: Tensor) -> SLDS:
-    return SLDS(settings, vocabulary, Scaffold(p_initial, p_next))
+    return SLDS(settings, vocabulary, MarkovChain(p_initial, p_next).float())
 
 
 @register_model("lds")
 def build_lds(settings: ModelSettings, vocabulary: int, p_initial: Tensor, p_next: Tensor) -> SLDS:
     """An SLDS over a scaffold of one state."""
-    return SLDS(settings, vocabulary, Scaffold(torch.ones(1), torch.ones(1, 1)))
+    return SLDS(settings, vocabulary, MarkovChain(torch.ones(1), torch.ones(1, 1)))

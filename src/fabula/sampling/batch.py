@@ -12,10 +12,10 @@ from torch import Tensor
 from fabula.corpus.states import UNKNOWN
 from fabula.corpus.vocabulary import EOS, PAD
 from fabula.models.batch import Batch
-from fabula.models.gaussian import Potential
 from fabula.models.recognition import Evidence, SentenceEncoder
 from fabula.models.slds import SLDS
 from fabula.shapes import Mask, Tags
+from fabula.statespace.gaussian import Potential
 
 
 @dataclass(frozen=True)

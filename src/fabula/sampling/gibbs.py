@@ -10,25 +10,27 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Int
 from torch import Tensor
 
 from fabula.corpus.states import UNKNOWN
-from fabula.models.dynamics import Dynamics
-from fabula.models.gaussian import Dense, Potential
 from fabula.models.protocol import Model
 from fabula.models.recognition import Evidence
-from fabula.models.scaffold import clamp
 from fabula.models.slds import SLDS
 from fabula.sampling.batch import InfillBatch, evidence
 from fabula.sampling.cast import Cast
 from fabula.sampling.decode import Writer
 from fabula.sampling.noise import Noise
 from fabula.sampling.rules import WordRules
-from fabula.sampling.samples import Diagnostics, Rounds, SampledStories, changes, score_given, split_r_hat
+from fabula.sampling.samples import Diagnostics, Rounds, SampledStories, changes, score_given
 from fabula.sampling.settings import GibbsSettings
 from fabula.sampling.tags import infer_tags
 from fabula.shapes import Flags, Integers, Latent, Latents, Mask, PerSentence, Tags
+from fabula.statespace.chain import Blocks
+from fabula.statespace.diagnostics import split_r_hat
+from fabula.statespace.dynamics import LinearGaussian
+from fabula.statespace.gaussian import Information, Potential
+from fabula.statespace.markov import clamp
 
 
 class LatentConditional:
@@ -42,32 +44,15 @@ class LatentConditional:
     which its model has; here the bias is subtracted from z_next.
     """
 
-    def __init__(self, dynamics: Dynamics) -> None:
-        self.dynamics = dynamics
-        self.A, self.bias = dynamics.A, dynamics.bias
-        Sigma = dynamics.Sigma()
-        self.precision = torch.cholesky_inverse(torch.linalg.cholesky(Sigma))
-        # A^T Sigma^-1 and A^T Sigma^-1 A of every state, once.
-        self.pull = self.A.transpose(-1, -2) @ self.precision
-        self.gram = self.pull @ self.A
-
-    def q(self, z_prev: Latent, s: Integers, phi: Potential) -> tuple[Float[Tensor, "batch latent latent"], Latent]:
-        """q(Z_i | Z_{i-1}, S_i, X_i) in information form: precision, precision times mean."""
-        mean = (self.A[s] @ z_prev.unsqueeze(-1)).squeeze(-1) + self.bias[s]
-        Lambda = self.precision[s] + torch.diag_embed(phi.precision)
-        return Lambda, (self.precision[s] @ mean.unsqueeze(-1)).squeeze(-1) + phi.precision * phi.mean
+    def __init__(self, dynamics: LinearGaussian) -> None:
+        self.steps = Blocks.of(dynamics)
 
     def __call__(
         self, z_prev: Latent, s: Integers, phi: Potential, z_next: Latent, s_next: Integers, followed: Flags
-    ) -> Dense:
+    ) -> Information:
         """p(Z_i | everything else); where nothing follows it is q alone."""
-        Lambda, eta = self.q(z_prev, s, phi)
-        on = followed.to(Lambda.dtype)
-        Lambda = Lambda + on[:, None, None] * self.gram[s_next]
-        ahead = (self.pull[s_next] @ (z_next - self.bias[s_next]).unsqueeze(-1)).squeeze(-1)
-        eta = eta + on[:, None] * ahead
-        factor = torch.linalg.cholesky(Lambda)
-        return Dense(torch.cholesky_solve(eta.unsqueeze(-1), factor).squeeze(-1), factor)
+        q = self.steps.at(s).given(z_prev).times(phi.information())
+        return q.times(self.steps.at(s_next).given_next(z_next).where(followed))
 
 
 def sweep_Z(

@@ -16,8 +16,8 @@ from fabula.models.decoders.protocol import Decoder, Given
 from fabula.models.protocol import Model
 from fabula.sampling.batch import InfillBatch
 from fabula.sampling.decode import Sentences, Uniform, Writer
-from fabula.sampling.samples import effective_size
 from fabula.shapes import Latent, Latents, PerSentence, PerStory, Rows, Tags
+from fabula.statespace.diagnostics import effective_size, systematic
 
 
 class Particles(NamedTuple):
@@ -109,13 +109,3 @@ def resample(
         parents.append(torch.where(here, rows[:, :1] + systematic(weights, uniform[:, k]), rows))
         means.append(torch.where(here, weights.logsumexp(1, keepdim=True) - math.log(P), weights))
     return particles.select(torch.cat(parents, 1).flatten())._replace(log_w=torch.cat(means, 1).flatten())
-
-
-def systematic(
-    log_weights: Float[Tensor, "story sample"], uniform: Float[Tensor, " story"]
-) -> Int[Tensor, "story sample"]:
-    """Systematic resampling: particle p is the parent of floor or ceil of P w_p children, with one uniform number."""
-    P = log_weights.shape[1]
-    cumulative = log_weights.softmax(-1).cumsum(-1)
-    points = (torch.arange(P, device=uniform.device) + uniform[:, None]) / P * cumulative[:, -1:]
-    return torch.searchsorted(cumulative.contiguous(), points.contiguous(), right=True).clamp(max=P - 1)

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from fabula.sampling.batch import InfillBatch
 from fabula.shapes import Mask, PerSentence, PerStory, Tags
-from fabula.ties import RELATIVE, ranking
+from fabula.ties import ranking
 
 
 class SampledStory(NamedTuple):
@@ -125,24 +125,6 @@ def changes(before: SampledStories, after: SampledStories, missing: Mask) -> Per
     """1 where a missing sentence is another than before, NaN where nothing was missing."""
     moved = (before.X != after.X).any(-1).float()
     return moved.masked_fill(~missing.to(moved.device), float("nan"))
-
-
-def split_r_hat(draws: Float[Tensor, "sample sweep ..."]) -> Float[Tensor, "..."]:
-    """Gelman and Rubin's potential scale reduction over chains, each cut into halves; NaN below four sweeps."""
-    sweeps = draws.shape[1] // 2
-    if sweeps < 2:
-        return torch.full(draws.shape[2:], float("nan"))
-    halves = torch.cat([draws[:, :sweeps], draws[:, -sweeps:]])
-    within = halves.var(1).mean(0)
-    between = halves.mean(1).var(0)
-    # A coordinate that never moves in any chain (a given tag) is not evidence of bad mixing.
-    still = within + between <= RELATIVE**2 * halves.square().mean((0, 1))
-    return ((sweeps - 1) / sweeps + between / within).sqrt().masked_fill(still, 1.0)
-
-
-def effective_size(log_weights: Float[Tensor, "*batch sample"]) -> Float[Tensor, "*batch"]:
-    """(sum w)^2 / sum w^2: how many equally weighted samples the weighted ones are worth."""
-    return 1 / log_weights.softmax(-1).square().sum(-1)
 
 
 def best_stories(

@@ -25,7 +25,6 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from fabula.models.gaussian import Potential
 from fabula.models.protocol import Model
 from fabula.models.slds import SLDS
 from fabula.sampling.batch import InfillBatch, evidence
@@ -39,6 +38,7 @@ from fabula.sampling.samples import Diagnostics, Rounds, SampledStories
 from fabula.sampling.settings import SMCSettings, TagSource
 from fabula.sampling.tags import infer_tags, tags_to_write
 from fabula.sampling.weights import next_given, rank, twisted, weigh
+from fabula.statespace.gaussian import Potential
 
 FIRST = 5
 """Of the particles, one in so many is in the first group."""

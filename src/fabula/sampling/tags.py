@@ -7,12 +7,12 @@ from dataclasses import replace
 import torch
 
 from fabula.models.protocol import Model
-from fabula.models.scaffold import Scaffold, allowed_states, clamp
 from fabula.models.slds import SLDS
 from fabula.sampling.batch import InfillBatch, evidence
 from fabula.sampling.noise import Noise
 from fabula.sampling.settings import TagSource
 from fabula.shapes import Tags
+from fabula.statespace.markov import MarkovChain, allowed_states, clamp
 
 
 def infer_tags(model: SLDS, blanks: InfillBatch, source: TagSource, gold: InfillBatch | None = None) -> InfillBatch:
@@ -47,7 +47,7 @@ def tags_to_write(model: Model, blanks: InfillBatch, noise: Noise) -> Tags:
         return torch.from_numpy(numbers).to(S.device).repeat_interleave(noise.chains, 0)
     stories = partly.any(1).nonzero().flatten().tolist()
     if stories:
-        uniform = Scaffold(torch.full((K,), 1 / K), torch.full((K, K), 1 / K)).to(blanks.device)
+        uniform = MarkovChain(torch.full((K,), 1 / K), torch.full((K, K), 1 / K)).to(blanks.device)
         scaffold = model.p_S or uniform
         rows = torch.arange(len(S), device=blanks.device).view(-1, noise.chains)[stories].flatten()
         open_states, here = (t.repeat_interleave(noise.chains, 0)[rows] for t in (allowed, blanks.present.to(S.device)))

@@ -11,7 +11,6 @@ from torch import Tensor
 from fabula.corpus.states import UNKNOWN
 from fabula.corpus.taggers.protocol import misses
 from fabula.models.critic import Critic
-from fabula.models.gaussian import Potential
 from fabula.models.protocol import Model
 from fabula.sampling.batch import InfillBatch
 from fabula.sampling.cast import Cast
@@ -20,6 +19,7 @@ from fabula.sampling.particles import Particles, critic_of, decoder_of
 from fabula.sampling.samples import score_following, score_parts
 from fabula.sampling.settings import SMCSettings
 from fabula.shapes import Flags, Integers, PerSentence, PerStory
+from fabula.statespace.gaussian import Potential
 
 
 def weigh(

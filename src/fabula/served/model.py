@@ -21,7 +21,6 @@ from fabula.models.decoders.bases import find_base
 from fabula.models.io import Checkpoint
 from fabula.models.io.pretrained import CRITIC, adapts_base, load_critic, load_decoder, read_facts, scaffold_of
 from fabula.models.protocol import Model
-from fabula.models.scaffold import Scaffold
 from fabula.reading import StoryReader
 from fabula.results import Candidate, Filling, Movement, Parts
 from fabula.sampling.protocol import DEFAULT, Sampler, sampler_named, settings_for, shown_settings
@@ -32,6 +31,7 @@ from fabula.served.client import client_of
 from fabula.served.writer import Line, Story, Writer
 from fabula.servers import PREFIX, Server
 from fabula.shapes import Latents, PerToken
+from fabula.statespace.markov import MarkovChain
 from fabula.ties import ranking
 
 Call = Mapping[str, Any]
@@ -52,7 +52,7 @@ class DefaultJudge(Model):
         self.scaffold, self.by_factor = scaffold_of(chains), [scaffold_of([chain]) for chain in chains]
 
     @property
-    def p_S(self) -> Scaffold:
+    def p_S(self) -> MarkovChain:
         return self.scaffold
 
     @cached_property

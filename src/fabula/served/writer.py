@@ -24,13 +24,13 @@ import torch
 from fabula.corpus.states import UNKNOWN, StateSpace, Values
 from fabula.corpus.taggers.protocol import Tagger, misses, read_values
 from fabula.errors import UnavailableError, UserError
-from fabula.models.scaffold import Scaffold, allowed_states, clamp
 from fabula.sampling.context import Context
 from fabula.sampling.noise import seeded
 from fabula.sampling.settings import ServedSettings
 from fabula.sampling.task import Task
 from fabula.served.client import Client, Reply
 from fabula.served.words import Wish, copies, fitting, messages, read_lines, schema, with_opening
+from fabula.statespace.markov import MarkovChain, allowed_states, clamp
 
 
 class Story(NamedTuple):
@@ -58,7 +58,7 @@ UNUSABLE = Line("", misses=99)
 class Writer:
     """A client with the scaffold and the taggers that its stories are written under."""
 
-    def __init__(self, client: Client, states: StateSpace, scaffolds: Sequence[Scaffold], tagger: Tagger) -> None:
+    def __init__(self, client: Client, states: StateSpace, scaffolds: Sequence[MarkovChain], tagger: Tagger) -> None:
         """`scaffolds`: p(S) of every factor."""
         self.client, self.states, self.scaffolds, self.tagger = client, states, scaffolds, tagger
 

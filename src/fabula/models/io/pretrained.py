@@ -43,7 +43,7 @@ from fabula.models.defaults import with_critic
 from fabula.models.io.checkpoint import CONFIG, DAMAGED, Checkpoint, Description, write_config
 from fabula.models.io.tensors import SCALE, unpack, write_file
 from fabula.models.narrator import NarratorModel
-from fabula.models.scaffold import Scaffold
+from fabula.statespace.markov import MarkovChain
 
 WEIGHTS, FACTS, CRITIC, ABOUT_CRITIC = "adapter.safetensors", "stories.json", "critic", "critic.json"
 KIND, TURNED = "narrator", ".T"
@@ -187,13 +187,13 @@ def load_pretrained(folder: Path, device: str) -> Checkpoint:
         raise UserError(f"{folder / FACTS} is damaged: {type(error).__name__}: {error}") from error
 
 
-def scaffold_of(chains: Sequence[Mapping[str, Any]]) -> Scaffold:
+def scaffold_of(chains: Sequence[Mapping[str, Any]]) -> MarkovChain:
     """p(S) of independent factors: the product of their chains, states in `StateSpace`'s order."""
     p_initial, p_next = torch.ones(1), torch.ones(1, 1)
     for chain in chains:
         p_initial = torch.kron(p_initial, torch.tensor(chain["p_initial"]))
         p_next = torch.kron(p_next, torch.tensor(chain["p_next"]))
-    return Scaffold(p_initial, p_next)
+    return MarkovChain(p_initial, p_next)
 
 
 def _network(adapter: Adapter, base: Base, folder: Path, device: torch.device) -> Network:
