@@ -209,7 +209,6 @@ def test_float32_agrees_with_float64_and_one_row_with_many() -> None:
     assert single.log_evidence.dtype == torch.float32
     torch.testing.assert_close(single.log_evidence.double(), double.log_evidence, rtol=1e-4, atol=1e-4)
     alone = model.posterior(X[2:, :3].float(), S=S[2:, :3])
-    torch.testing.assert_close(alone.log_evidence, single.log_evidence[2:])
     torch.testing.assert_close(alone.mean()[0], single.mean()[2, :3])
 
 

@@ -30,14 +30,15 @@ def one_target() -> Target:
     return model.target(X)
 
 
-def exact(target: Target) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """All paths with their probabilities, p(S_i = k), and E[Z_i], by the dense integral of every path."""
+def exact(target: Target) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """All paths with their probabilities, p(S_i = k), E[Z_i] and log p(phi), by the integral of every path over Z."""
     S = enumerate_paths(target.allowed, target.present, K**N)
-    weights = path_weights(target.switches, target.dynamics, S, target.phi, target.present)[0].softmax(0)
+    log_weights = path_weights(target.switches, target.dynamics, S, target.phi, target.present)[0]
+    weights = log_weights.softmax(0)
     wide = target.repeat(K**N)
     means = statespace.chain(target.dynamics, S[0], wide.phi, wide.present).mean()
     shares = torch.einsum("p,pik->ik", weights, F.one_hot(S[0], K).double())
-    return S[0], weights, shares, torch.einsum("p,pid->id", weights, means)
+    return S[0], weights, shares, torch.einsum("p,pid->id", weights, means), log_weights.logsumexp(0)
 
 
 def worst(drawn: State, shares: Tensor, mean: Tensor) -> float:
@@ -51,7 +52,7 @@ def worst(drawn: State, shares: Tensor, mean: Tensor) -> float:
 def test_gibbs_leaves_the_enumerated_posterior_invariant() -> None:
     """Chains begin in exact draws of S; after three sweeps most have moved, and the shares are as before."""
     target, generator = one_target(), torch.Generator().manual_seed(0)
-    paths, weights, shares, mean = exact(target)
+    paths, weights, shares, mean, _ = exact(target)
     S = paths[torch.multinomial(weights, ROWS, replacement=True, generator=generator)]
     wide = target.repeat(ROWS)
     sampler, state = statespace.gibbs(wide), State(S, wide.phi.h, wide.phi.h[:, 0, 0])
@@ -65,7 +66,7 @@ def test_gibbs_leaves_the_enumerated_posterior_invariant() -> None:
 def test_independent_draws_have_the_enumerated_posterior(name: str) -> None:
     """60 particles: their bias, some thousandths, is far below 5.5 standard errors of 1,000 rows (.08)."""
     target, generator = one_target(), torch.Generator().manual_seed(1)
-    _, _, shares, mean = exact(target)
+    _, _, shares, mean, _ = exact(target)
     wide = target.repeat(ROWS if name == "particle_smoother" else 300)
     sampler: Sampler = statespace.particle_smoother(wide, 60) if len(wide.present) == ROWS else enumeration(wide)
     assert worst(sampler.init(generator), shares, mean) < MOST
@@ -74,8 +75,7 @@ def test_independent_draws_have_the_enumerated_posterior(name: str) -> None:
 def test_the_particle_filter_s_evidence_is_unbiased() -> None:
     """The mean of exp(log evidence) over 1,000 runs of 10 particles, at 5.5 standard errors."""
     target, generator = one_target(), torch.Generator().manual_seed(2)
-    S = enumerate_paths(target.allowed, target.present, K**N)
-    log_p = path_weights(target.switches, target.dynamics, S, target.phi, target.present)[0].logsumexp(0)
+    log_p = exact(target)[4]
     ratio = (statespace.particle_filter(target.repeat(ROWS), 10, generator).log_evidence - log_p).exp()
     assert abs(float((ratio.mean() - 1) / (ratio.std() / ROWS**0.5))) < MOST
 
@@ -84,8 +84,7 @@ def test_the_particle_filter_s_evidence_is_unbiased() -> None:
 def test_the_variational_bound_rises_to_just_below_the_evidence() -> None:
     """And its importance-weighted draws have the evidence: 200 rows, at 5.5 standard errors."""
     target, generator = one_target(), torch.Generator().manual_seed(3)
-    S = enumerate_paths(target.allowed, target.present, K**N)
-    log_p = float(path_weights(target.switches, target.dynamics, S, target.phi, target.present)[0].logsumexp(0))
+    log_p = float(exact(target)[4])
     sampler = statespace.variational(target.repeat(200))
     state = sampler.init(generator)
     first = state.log_weight.mean()
@@ -105,12 +104,9 @@ def recurrent_by_quadrature() -> tuple[Target, Tensor, Tensor]:
     target = model.target(model.sample(3, 1, torch.Generator().manual_seed(5))[2])
     grid = torch.linspace(-7, 7, 71).double()
     Z = torch.cartesian_prod(grid, grid, grid).unsqueeze(-1)
-    wide, tables = target.repeat(len(Z)), []
-    for path in itertools.product(range(2), repeat=3):
-        S = torch.tensor(path).expand(len(Z), 3)
-        tables.append(wide.log_joint(S, Z))
-    weights = torch.stack(tables).flatten().softmax(0).view(8, -1)
-    paths = torch.tensor(list(itertools.product(range(2), repeat=3)))
+    wide, paths = target.repeat(len(Z)), torch.tensor(list(itertools.product(range(2), repeat=3)))
+    table = torch.stack([wide.log_joint(path.expand(len(Z), 3), Z) for path in paths])
+    weights = table.flatten().softmax(0).view(8, -1)
     shares = torch.einsum("p,pik->ik", weights.sum(1), F.one_hot(paths, 2).double())
     return target, shares, (weights.sum(0)[:, None, None] * Z).sum(0)
 

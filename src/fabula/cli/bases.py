@@ -10,7 +10,7 @@ from fabula.cli import add_command
 EXAMPLES = """examples:
   fabula bases                                 what is installed, what is missing and how to get it
   fabula bases add tinyllama.gguf              a GGUF file of architecture llama, or a Hugging Face folder
-  fabula bases add mine.gguf --sha256 9ee11a...  refused if the file has another
+  fabula bases add mine.gguf --sha256 9ee11a...   refused if the file has another
   fabula bases remove 9ee11a                   the file itself stays where it is
 """
 
