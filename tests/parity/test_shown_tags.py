@@ -8,6 +8,7 @@ import pytest
 
 import fabula
 from fabula.apps.serve.completions import Answer, CompletionBody
+from fabula.apps.serve.models import ModelCache
 from fabula.cli import main, show
 from fabula.results import Candidate, Filling, Movement, Sentence
 
@@ -83,12 +84,15 @@ def test_rows_of_many_and_completions_say_it_too(
     )
     body = CompletionBody.model_validate({"prompt": "Tom was sad.", "suffix": "Tom smiled.", "fabula": {"arc": "- -"}})
 
-    class Models:
-        def get(self, name: str) -> fabula.StoryModel:
+    class Models(ModelCache):
+        def __init__(self) -> None:
+            """Nothing is listed."""
+
+        def get(self, name: str | None) -> fabula.StoryModel:
             return fabula.load("default")
 
     asked = Answer(body, "default")
-    *_, last = asked.completions(Models())  # type: ignore[arg-type]
+    *_, last = asked.completions(Models())
     extra = asked.extra(last)
     assert extra["asked"] == [["negative", "negative"]]
     assert extra["met"] == [[tag == "negative" for tag in extra["tags"][0]]]
