@@ -49,16 +49,20 @@ def worst(drawn: State, shares: Tensor, mean: Tensor) -> float:
     return float(torch.cat([z_S[shares * len(drawn.S) > 30].flatten(), z_Z.flatten()]).abs().max())
 
 
-def test_gibbs_leaves_the_enumerated_posterior_invariant() -> None:
-    """Chains begin in exact draws of S; after three sweeps most have moved, and the shares are as before."""
+@pytest.mark.parametrize("start", ["posterior", "prior"])
+def test_gibbs_has_the_enumerated_posterior(start: str) -> None:
+    """Begun in exact draws of S it stays there for three sweeps, and chains move; from p(S) it is there in 30."""
     target, generator = one_target(), torch.Generator().manual_seed(0)
     paths, weights, shares, mean, _ = exact(target)
-    S = paths[torch.multinomial(weights, ROWS, replacement=True, generator=generator)]
     wide = target.repeat(ROWS)
-    sampler, state = statespace.gibbs(wide), State(S, wide.phi.h, wide.phi.h[:, 0, 0])
-    for _ in range(3):
+    sampler = statespace.gibbs(wide)
+    first = state = sampler.init(generator)
+    if start == "posterior":
+        S = paths[torch.multinomial(weights, ROWS, replacement=True, generator=generator)]
+        first = state = state._replace(S=S)
+    for _ in range(3 if start == "posterior" else 30):
         state = sampler.step(state, generator)
-    assert (state.S != S).any(1).double().mean() > 0.3
+    assert (state.S != first.S).any(1).double().mean() > 0.3
     assert worst(state, shares, mean) < MOST
 
 
