@@ -43,12 +43,9 @@ def recipe(tmp_path: Path) -> NarratorRecipe:
     return NarratorRecipe(name="tiny", base=base, rank=4, epochs=3, batch=4, learning_rate=1e-2)
 
 
-@pytest.mark.parametrize("rank", [4, pytest.param(0, marks=pytest.mark.system)])
 def test_training_learns_and_the_adapter_scores_what_it_scored(
-    rank: int, data: Path, recipe: NarratorRecipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    data: Path, recipe: NarratorRecipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By low-rank adapters, and (rank 0) with all maps learnt whole."""
-    recipe = replace(recipe, rank=rank)
     monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path / "cache"))
     untrained, _ = NarratorLearner(recipe, data, CPU).validate()
     figures = train_adapter(recipe, data, tmp_path / "run", bar=False)
