@@ -28,7 +28,7 @@ ELSEWHERE = {
     "reproduce": "tests/paper", "mcp": "tests/interface/test_mcp.py", "judge": "tests/interface/test_judge_commands.py",
     "train --from": "tests/interface/test_train_from.py and tests/smoke/test_narrator_training.py",
     "fabula bases": "tests/parity/test_bases.py", "--base ": "tests/parity/test_bases.py",
-    "--model large": "tests/parity/test_bases.py",
+    "--model large": "tests/parity/test_bases.py", "--model runs/mine": "tests/parity/test_bases.py",
     "served:": "tests/interface/test_served.py", "models add-server": "tests/interface/test_served.py",
     "models check": "tests/interface/test_served_system.py",
     "--engine ray": "tests/interface/test_fleet_killed.py", "--factors verb": "tests/parity/test_three_factors.py",
