@@ -76,7 +76,7 @@ def page_schema() -> str:
         "LINE": page_fields(document.Line),
         "PERSON": page_fields(PersonBody),
         "CONTENT_FIELDS": document.CONTENT_FIELDS,
-        "SAVED_FIELDS": [name for name in State.model_fields if name not in document.HISTORY_FIELDS],
+        "SAVED_FIELDS": [*State.model_fields],
     }
     lines = [
         "// Written by schema/make.py from fabula.apps.studio.document: change the story's fields there, not here.",

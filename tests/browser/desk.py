@@ -1,8 +1,8 @@
-"""A page of the studio in a writer's words: lines, points of the arc, cards."""
+"""A page of the studio in a writer's words: sentences, points of the arc, cards."""
 
 from __future__ import annotations
 
-import re
+from typing import Any
 
 from playwright.sync_api import Locator, Page, expect
 
@@ -30,33 +30,66 @@ class Desk:
         return self
 
     def line(self, number: int) -> Locator:
-        return self.page.get_by_role("textbox", name=re.compile(f"^Sentence {number} of"))
-
-    def row(self, number: int) -> Locator:
-        return self.page.locator("#lines > li").nth(number - 1)
+        """A sentence of the text, or a gap."""
+        return self.page.locator(f"#story-text .sentence[data-number='{number}']")
 
     def point(self, number: int) -> Locator:
         return self.page.get_by_role("slider", name=f"Mood of sentence {number}", exact=True)
 
+    def caret(self, number: int, start: int = -1, end: int | None = None) -> Desk:
+        """The caret at a character of a sentence, or a selection in it; -1 is its end."""
+        script = """async ([number, start, end]) => {
+          const { store } = await import("/page/store.js");
+          const editor = await import("/page/editor.js");
+          const { id, text } = store.doc.lines[number - 1];
+          const from = start < 0 ? text.length : start;
+          editor.focus(id, from);
+          if (end !== null) editor.select(id, from, end);
+        }"""
+        self.page.evaluate(script, [number, start, end])
+        return self
+
     def tool(self, number: int, name: str) -> Locator:
-        """A button of a line's own."""
-        return self.row(number).get_by_role("button", name=name, exact=True)
+        """A tool of the sentence at the caret, which is put there."""
+        return self.caret(number).page.get_by_role("toolbar", name="The sentence at the caret").get_by_role("button", name=name)
 
     def menu(self, number: int, entry: str) -> None:
-        """An action from a line's menu."""
-        self.row(number).hover()
-        self.tool(number, f"More for line {number}").click()
+        """An action from a sentence's menu."""
+        self.tool(number, "More for this sentence").click()
         self.page.get_by_role("menuitem", name=entry).click()
 
     @property
+    def lines(self) -> list[dict[str, Any]]:
+        """The sentences of the story with all that is stored of them."""
+        lines = self.page.evaluate("async () => (await import('/page/store.js')).store.doc.lines")
+        assert isinstance(lines, list)
+        return lines
+
+    @property
     def texts(self) -> list[str]:
-        return [line.input_value() for line in self.page.locator("#lines textarea").all()]
+        return [line["text"] for line in self.lines]
+
+    @property
+    def paragraphs(self) -> list[str]:
+        """The text as it is on the page, a string for a paragraph."""
+        groups: list[list[str]] = []
+        for line in self.lines:
+            if line["paragraph"]:
+                groups.append([])
+            groups[-1].append(line["text"] or "_")
+        return [" ".join(group) for group in groups]
+
+    def put(self, number: int, text: str) -> Desk:
+        """Other words in a sentence, as if they were typed at once."""
+        self.caret(number, 0, len(self.texts[number - 1])).page.keyboard.insert_text(text)
+        expect(self.line(number)).to_have_text(text)
+        return self
 
     def type(self, *texts: str) -> Desk:
-        """Into the lines from the first on; "" leaves one as it is."""
+        """Into the sentences from the first on; "" leaves one as it is."""
         for number, text in enumerate(texts, start=1):
             if text:
-                self.line(number).fill(text)
+                self.put(number, text)
         return self
 
     @property

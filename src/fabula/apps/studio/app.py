@@ -10,7 +10,7 @@ from fastapi import FastAPI
 from fabula.apps.serve.app import create_server
 from fabula.apps.serve.settings import CANDIDATES, CHARACTERS, SAMPLES, SENTENCES, WORDS, ServerSettings
 from fabula.apps.studio import stories
-from fabula.apps.studio.document import BRANCHES, SNAPSHOTS, Limits
+from fabula.apps.studio.document import BRANCHES, LINES, Limits
 from fabula.apps.studio.store import Store
 from fabula.apps.web import errors, static
 from fabula.apps.web.database import default_path
@@ -36,7 +36,7 @@ def create_app(settings: StudioSettings) -> FastAPI:
     async def limits() -> Limits:
         return Limits(
             sentences=list(SENTENCES), words=WORDS, characters=CHARACTERS, candidates=CANDIDATES, samples=SAMPLES,
-            body=settings.max_body, snapshots=SNAPSHOTS, branches=BRANCHES,
+            body=settings.max_body, lines=LINES[1], branches=BRANCHES,
         )  # fmt: skip
 
     app.include_router(stories.router(store))

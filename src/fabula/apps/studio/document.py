@@ -7,16 +7,17 @@ compares, copies, imports and exports.
 from __future__ import annotations
 
 import json
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field
 
 from fabula.apps.serve.bodies import Body, Model, PersonBody, Seed, Tag
-from fabula.apps.serve.settings import CANDIDATES, CHARACTERS, SEEDS, SENTENCES
+from fabula.apps.serve.settings import CANDIDATES, CHARACTERS, SEEDS
 from fabula.apps.web.errors import Answer
 from fabula.sampling.settings import CANDIDATES as SHOWN
 
-SNAPSHOTS = 100  # steps that a branch keeps to undo, to redo, and of what was taken from the model
+LINES = (1, 400)  # sentences of a story on the page; a model reads a part of a long one
+TAKEN = 100  # records of what was taken from the model that a branch keeps
 TRAY = 60  # candidates that a branch keeps
 BRANCHES = 500  # branches of one story, at most
 
@@ -37,32 +38,33 @@ Automatic = Annotated[bool, Field(description="Whether the title was made from t
 
 
 class Line(Body):
-    """One line on the page."""
+    """One sentence on the page, or a gap in the text."""
 
+    id: str = Field("", max_length=40, description="Stays with the sentence while others come and go.")
     text: str = Field("", max_length=4 * CHARACTERS)
     write: bool = Field(False, description="Whether the model is to write it.")
     locked: bool = False
     start: str = Field("", max_length=CHARACTERS, description="Words that the model has to begin with.")
     tag: Tag | None = None
+    paragraph: bool = Field(False, description="Whether it begins a paragraph.")
 
 
 CONTENT_FIELDS = ("lines", "people", "notes")
 """Fields of `State` that a writer fills: a story with any of them is saved, and a version brings all of them back."""
-HISTORY_FIELDS = ("undo", "redo")
-"""Fields of `State` that change only with others: they are stored, but neither compared nor kept in versions."""
 
 
 class State(Body):
-    """What a branch keeps: the story on the page, and how to go back."""
+    """What a branch keeps: the story on the page, its cast and notes, and how candidates are asked for."""
 
-    lines: list[Line] = Field(min_length=SENTENCES[0], max_length=SENTENCES[1])
+    lines: list[Line] = Field(min_length=LINES[0], max_length=LINES[1])
     seed: Seed = 0
     candidates: int = Field(SHOWN, ge=1, le=CANDIDATES)
     temperature: float | None = Field(None, ge=0.05, le=5)
     model: Model = None
-    undo: list[Opaque] = Field(default_factory=list, max_length=SNAPSHOTS)
-    redo: list[Opaque] = Field(default_factory=list, max_length=SNAPSHOTS)
-    taken: list[Opaque] = Field(default_factory=list, max_length=SNAPSHOTS)
+    tense: Literal["past", "present"] | None = None
+    person: Literal["first", "third"] | None = None
+    length: Literal["short", "medium", "long"] | None = None
+    taken: list[Opaque] = Field(default_factory=list, max_length=TAKEN)
     people: list[PersonBody] = Field(default_factory=list, max_length=20)
     notes: str = Field("", max_length=4 * CHARACTERS, description="Places and facts, a line each.")
     tray: list[Opaque] = Field(default_factory=list, max_length=TRAY, description="Candidates kept with the branch.")
@@ -98,5 +100,5 @@ class Limits(Answer):
     candidates: int
     samples: int
     body: int = Field(description="Bytes.")
-    snapshots: int = Field(description="Of undo, redo and taken, each.")
+    lines: int = Field(description="Of one story on the page.")
     branches: int = Field(description="Of one story.")

@@ -8,7 +8,7 @@ from itertools import pairwise, zip_longest
 from pathlib import Path
 from typing import Any
 
-from fabula.apps.studio.document import BRANCHES, HISTORY_FIELDS
+from fabula.apps.studio.document import BRANCHES
 from fabula.apps.web.database import Database
 from fabula.apps.web.errors import RefusedError
 
@@ -193,9 +193,8 @@ class Store:
         last = self._all("SELECT saved FROM version WHERE branch = ? ORDER BY id DESC LIMIT 1", branch["id"])
         if last and datetime.now(UTC) - datetime.fromisoformat(last[0]["saved"]) < VERSION_EVERY:
             return
-        state = {**branch["state"], **{name: [] for name in HISTORY_FIELDS}}
         insert = "INSERT INTO version (branch, revision, saved, state) VALUES (?, ?, ?, ?)"
-        self._run(insert, branch["id"], branch["revision"], branch["updated"], _text(state))
+        self._run(insert, branch["id"], branch["revision"], branch["updated"], _text(branch["state"]))
         oldest = "SELECT id FROM version WHERE branch = ? ORDER BY id DESC LIMIT -1 OFFSET ?"
         self._run(f"DELETE FROM version WHERE id IN ({oldest})", branch["id"], VERSIONS)
 

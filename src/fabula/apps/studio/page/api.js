@@ -1,10 +1,12 @@
 // The server, as functions. Every failure is a `Failure` with one line for a person.
 
 export class Failure extends Error {
-  constructor(message, { status = 0, field = null, wait = null } = {}) {
+  constructor(message, { status = 0, field = null, fields = null, wait = null } = {}) {
     super(message);
     this.status = status;
     this.field = field;
+    /** Everything that was refused: [{field, message}]. */
+    this.fields = fields ?? (field === null ? [] : [{ field, message }]);
     this.wait = wait;
   }
   /** No server answered at all. */
@@ -24,10 +26,11 @@ async function failure(response) {
   }
   const wait = Number.parseInt(response.headers.get("Retry-After") ?? "", 10);
   // A field of the request is a line of the story to its writer.
-  const message = error?.message?.replace(/^(?:sentences|state\.lines)\[(\d+)\](?:\.\w+)?:/, (_, i) => `line ${Number(i) + 1}`);
+  const message = error?.message?.replace(/^(?:sentences|state\.lines)\[(\d+)\](?:\.\w+)?:/, (_, i) => `sentence ${Number(i) + 1}`);
   return new Failure(message ?? `the server answered ${response.status}`, {
     status: response.status,
     field: error?.field ?? null,
+    fields: error?.fields ?? null,
     wait: Number.isFinite(wait) ? wait : null,
   });
 }
@@ -70,6 +73,8 @@ export const health = () => json("GET", "/api/health");
 export const models = () => json("GET", "/api/models");
 export const write = (body, signal) => json("POST", "/api/write", body, { signal });
 export const posterior = (body, signal) => json("POST", "/api/posterior", body, { signal });
+export const tag = (body, signal) => json("POST", "/api/tag", body, { signal });
+export const words = (body, signal) => json("POST", "/api/words", body, { signal });
 export const mentions = (body) => json("POST", "/api/mentions", body);
 export const explain = (body, signal) => json("POST", "/api/explain", body, { signal });
 
@@ -93,16 +98,18 @@ export const saveBranch = (story, branch, body, options) =>
   json("PUT", `/api/stories/${id(story)}/branches/${id(branch)}`, body, options);
 
 /**
- * Fills in, telling as it goes: onProgress({drawn, samples}), onCandidates(filling); resolves to the last filling.
+ * Fills in, telling as it goes: onProgress({drawn, samples}), onWriting({lines: {number: words so far}}),
+ * onCandidates(filling); resolves to the last filling.
  * Aborting the signal closes the connection, which ends the work on the server too.
  */
-export async function fill(body, { signal, onWaiting, onProgress, onCandidates }) {
+export async function fill(body, { signal, onWaiting, onProgress, onWriting, onCandidates }) {
   const response = await send("POST", "/api/fill/stream", body, { signal });
   let last = null;
   try {
     for await (const { event, data } of events(response.body)) {
       if (event === "waiting") onWaiting(data);
       else if (event === "progress") onProgress(data);
+      else if (event === "writing") onWriting(data);
       else if (event === "candidates") onCandidates(data);
       else if (event === "error") throw new Failure(data.error.message, data.error);
       else if (event === "done") last = data;

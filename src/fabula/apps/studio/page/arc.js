@@ -1,27 +1,31 @@
-// The arc beside the lines: it runs down the page as the story does, low moods left, high moods right. Every line has a
-// point to drag or to steer by keyboard; the band around free points is what the model expects there.
+// The arc beside the text: it runs down the page as the story does, low moods left, high moods right. Every sentence has a
+// point beside its first word, to drag or to steer by keyboard; the band around free points is what the model expects.
 
 import { $, h, keep, s, tell } from "./dom.js";
-import { hint, isListed, patchHint } from "./hints.js";
-import { cells } from "./lines.js";
-import { inView } from "./lanes.js";
+import { elementOf, focus } from "./editor.js";
+import { lanesOf, partOf, withPart } from "./lanes.js";
+import { menu } from "./menu.js";
 import { hue, place, said } from "./moods.js";
-import { bend, pause } from "./state.js";
-import { change, store, subscribe } from "./store.js";
+import { bend } from "./state.js";
+import { change, show, store, subscribe } from "./store.js";
 
-/** Where the points lie in a cell: from the top in pixels (the first line of text), from the sides as a share. */
-const TOP = 25;
+/** Where the points lie: from the sides as a share of the width; from each other in pixels, at least. */
 const PAD = 0.14;
+const APART = 26;
 const SMALL = 4;
 
-const knobs = [];
+const knobs = new Map();
+/** What a hand is drawing now: {tags: {id: label}, id, share}; it becomes the story's when the hand lets go. */
 let drag = null;
 
 const x = (share) => PAD + (1 - 2 * PAD) * share;
 const nearest = (share, labels) => labels[Math.round(Math.min(1, Math.max(0, share)) * (labels.length - 1))];
+const count = () => lanesOf(store.ui).length;
+const whole = (line, label) => withPart(line.tag, 0, count(), label);
 
 export function start() {
-  new ResizeObserver(() => curve(store.doc, store.ui)).observe($("lines"));
+  new ResizeObserver(() => render(store.doc, store.ui)).observe($("text"));
+  $("arc").addEventListener("pointerdown", onTrack);
   subscribe(render);
 }
 
@@ -38,63 +42,98 @@ export function pointOf(line, belief, labels) {
   return { at, spread: Math.sqrt(Math.max(0, square - at * at)), fixed: false };
 }
 
-function render(doc, ui) {
-  const view = inView(doc, ui);
-  while (knobs.length > doc.lines.length) knobs.pop();
-  tell($("lines"), { listed: isListed(view.labels) ? "yes" : "no" });
-  cells().forEach((cell, i) => {
-    if (knobs[i]?.parentElement !== cell) {
-      knobs[i] = knob(i);
-      cell.replaceChildren(h("div", { class: "ticks", "aria-hidden": "true" }), knobs[i], hint(i));
-      cell.addEventListener("pointerdown", (event) => onTrack(event, i));
-    }
-    patch(knobs[i], view.lines[i], i, view);
-    patchHint(cell.lastChild, view.lines[i], i, view);
-    ticks(cell.firstChild, view.labels);
+/** The moods of the lines, with what is being drawn. */
+const moods = (doc) => doc.lines.map((line) => ({ id: line.id, tag: drag?.tags && line.id in drag.tags ? drag.tags[line.id] : partOf(line.tag, 0, count()) }));
+
+/** How far down every point lies: beside the first row of its sentence, or as near below it as the points before allow. */
+function heights(doc) {
+  const top = $("arc").getBoundingClientRect().top;
+  let last = -Infinity;
+  return doc.lines.map(({ id }) => {
+    const row = elementOf(id)?.getClientRects()[0];
+    last = Math.max(row ? row.top + Math.min(row.height, 34) / 2 - top : 0, last + APART);
+    return last;
   });
-  curve(doc, ui);
 }
 
-function ticks(element, labels) {
-  if (element.dataset.of === labels.join()) return;
-  element.dataset.of = labels.join();
-  element.replaceChildren(
-    ...labels.map((label) => {
-      const tick = h("span", { class: "tick" });
-      tick.style.left = `${x(place(label, labels)) * 100}%`;
-      return tick;
-    }),
-  );
+function render(doc, ui) {
+  const { labels } = ui;
+  const box = $("arc");
+  const down = heights(doc);
+  const lines = moods(doc);
+  const kept = new Set(doc.lines.map(({ id }) => id));
+  for (const [id, { knob, chip }] of knobs) if (!kept.has(id)) (knob.remove(), chip.remove(), knobs.delete(id));
+  lines.forEach((line, i) => {
+    if (!knobs.has(line.id)) knobs.set(line.id, make(line.id));
+    const { knob, chip } = knobs.get(line.id);
+    if (box.children[2 * i + 1] !== knob) box.insertBefore(knob, box.children[2 * i + 1] ?? null);
+    if (knob.nextSibling !== chip) knob.after(chip);
+    patch(knob, line, i, labels, ui.posterior?.[i], down[i]);
+    patchChip(chip, doc.lines[i], i, ui, down[i]);
+  });
+  box.style.minHeight = `${(down.at(-1) ?? 0) + APART}px`;
+  tell($("sheet"), { lanes: lanesOf(ui).length > 1 ? "many" : "one" });
+  curve(lines, ui, down);
 }
 
-function knob(i) {
-  const tip = h("span", { class: "tip", "aria-hidden": "true" });
-  return h(
+function make(id) {
+  const line = () => store.doc.lines.find((one) => one.id === id);
+  const knob = h(
     "div",
     {
       class: "knob",
       role: "slider",
       tabIndex: 0,
       "aria-orientation": "horizontal",
-      "aria-label": `Mood of sentence ${i + 1}`,
-      onkeydown: (event) => onKey(event, i),
-      onblur: () => change(pause),
-      onpointerdown: (event) => onGrab(event, i),
+      onkeydown: (event) => onKey(event, line()),
+      onpointerdown: (event) => onGrab(event, line()),
+      onpointerenter: () => show({ over: id }),
+      onpointerleave: () => show({ over: null }),
+      onfocus: () => show({ over: id }),
+      onblur: () => show({ over: null }),
+      ondblclick: () => focus(id),
     },
-    tip,
+    h("span", { class: "tip", "aria-hidden": "true" }),
   );
+  const chip = menu(h("button", { type: "button", class: "chip quiet", onpointerdown: (event) => event.stopPropagation() }), () => picks(line(), 1));
+  return { knob, chip };
 }
 
-function patch(element, line, i, { labels, posterior }) {
-  const belief = posterior?.[i];
+/** The labels of the lanes from `first` on, to be chosen for a line. */
+export function picks(line, first = 0, last = Infinity) {
+  return lanesOf(store.ui).flatMap(({ name, title, labels }, lane, all) => {
+    if (lane < first || lane > last) return [];
+    const now = partOf(line.tag, lane, all.length);
+    const i = store.doc.lines.indexOf(line);
+    const belief = lane ? store.ui.beliefs?.[i]?.[name] : store.ui.posterior?.[i];
+    const pick = (label) => ({
+      label: `${title}: ${said(label)}`,
+      hint: label !== null && belief ? `${Math.round(100 * (belief[label] ?? 0))} %` : null,
+      current: now === label,
+      act: () => change(bend, { [line.id]: withPart(line.tag, lane, all.length, label) }),
+    });
+    return [pick(null), ...labels.map(pick)];
+  });
+}
+
+function patchChip(chip, line, i, ui, y) {
+  const lanes = lanesOf(ui);
+  const labels = lanes.slice(1).flatMap((_, at) => partOf(line.tag, at + 1, lanes.length) ?? []);
+  const names = lanes.slice(1).map(({ title }) => title.toLowerCase()).join(" and ");
+  keep(chip, { hidden: lanes.length < 2, textContent: labels.length ? labels.map(said).join(", ") : "+", "aria-label": `${labels.length ? `${labels.map(said).join(", ")}: ` : ""}${names} of sentence ${i + 1}`, title: `Choose ${names}` });
+  tell(chip, { set: labels.length ? "yes" : "no" });
+  chip.style.top = `${y}px`;
+}
+
+function patch(knob, line, i, labels, belief, y) {
   const point = pointOf(line, belief, labels);
-  const moved = drag?.line === i ? drag.share : point.at;
-  element.style.left = `${x(moved) * 100}%`;
-  tell(element, { fixed: point.fixed ? "yes" : "no", hue: hue(line.tag, labels), dragged: drag?.line === i ? "yes" : "no" });
+  knob.style.left = `${x(drag?.id === line.id ? drag.share : point.at) * 100}%`;
+  knob.style.top = `${y}px`;
+  tell(knob, { fixed: point.fixed ? "yes" : "no", hue: hue(line.tag, labels), dragged: drag?.id === line.id ? "yes" : "no", over: store.ui.over === line.id || store.ui.at === line.id ? "yes" : "no" });
   const now = line.tag !== null ? labels.indexOf(line.tag) : labels.indexOf(likeliest(belief, labels));
   const text = point.fixed ? `${said(line.tag)}, fixed` : `free${expected(belief, labels)}`;
-  keep(element, { "aria-valuemin": 0, "aria-valuemax": labels.length - 1, "aria-valuenow": Math.max(0, now), "aria-valuetext": text });
-  keep(element.firstChild, { textContent: point.fixed ? said(line.tag) : "free" });
+  keep(knob, { "aria-label": `Mood of sentence ${i + 1}`, "aria-valuemin": "0", "aria-valuemax": String(labels.length - 1), "aria-valuenow": String(now), "aria-valuetext": text });
+  keep(knob.firstChild, { textContent: point.fixed ? said(line.tag) : "free" });
 }
 
 const likeliest = (belief, labels) =>
@@ -102,88 +141,83 @@ const likeliest = (belief, labels) =>
 
 function expected(belief, labels) {
   if (!belief) return "";
-  const told = [...labels].sort((a, b) => (belief[b] ?? 0) - (belief[a] ?? 0));
-  return `; the model expects ${told.map((label) => `${said(label)} ${Math.round(100 * (belief[label] ?? 0))} %`).join(", ")}`;
+  const ranked = [...labels].sort((a, b) => (belief[b] ?? 0) - (belief[a] ?? 0));
+  return `; the model expects ${ranked.map((label) => `${said(label)} ${Math.round(100 * (belief[label] ?? 0))} %`).join(", ")}`;
 }
 
-function onKey(event, i) {
+const beliefOf = (line) => store.ui.posterior?.[store.doc.lines.indexOf(line)];
+
+function onKey(event, line) {
   if (event.altKey || event.ctrlKey || event.metaKey) return;
-  const { labels, lines, posterior, whole } = inView(store.doc, store.ui);
-  const line = lines[i];
-  const base = likeliest(posterior?.[i], labels);
-  const at = labels.indexOf(line.tag ?? base);
+  const { labels } = store.ui;
+  const mood = partOf(line.tag, 0, count());
+  const base = likeliest(beliefOf(line), labels);
+  const at = labels.indexOf(mood ?? base);
   const step = { ArrowRight: 1, ArrowUp: 1, ArrowLeft: -1, ArrowDown: -1 }[event.key];
   let tag;
   if (step) tag = labels[Math.max(0, Math.min(labels.length - 1, at + step))];
   else if (event.key === "Home") tag = labels[0];
   else if (event.key === "End") tag = labels.at(-1);
-  else if (event.key === " " || event.key === "Enter") tag = line.tag === null ? base : null;
+  else if (event.key === " " || event.key === "Enter") tag = mood === null ? base : null;
   else if (event.key === "Delete" || event.key === "Backspace") tag = null;
   else return;
   event.preventDefault();
-  change(bend, i, whole(i, tag), `bend ${i}`);
+  change(bend, { [line.id]: whole(line, tag) });
 }
 
-/** A point is dragged along its line; without a move it is a click, which fixes or frees it. */
-function onGrab(event, i) {
+/** What was drawn becomes the story's, in one step of undo. */
+function commit() {
+  const drawn = drag?.tags ?? {};
+  drag = null;
+  const lines = store.doc.lines.filter((line) => line.id in drawn);
+  if (!change(bend, Object.fromEntries(lines.map((line) => [line.id, whole(line, drawn[line.id])])))) render(store.doc, store.ui);
+}
+
+const shareAt = (clientX, box) => Math.min(1, Math.max(0, ((clientX - box.left) / box.width - PAD) / (1 - 2 * PAD)));
+
+/** A point is dragged along its row; without a move it is a click, which fixes or frees it. */
+function onGrab(event, line) {
   if (event.button !== 0) return;
   event.preventDefault();
   event.stopPropagation();
-  const element = event.currentTarget;
-  element.focus({ preventScroll: true });
-  element.setPointerCapture(event.pointerId);
+  const knob = event.currentTarget;
+  knob.focus({ preventScroll: true });
+  knob.setPointerCapture(event.pointerId);
   const from = event.clientX;
-  const box = element.parentElement.getBoundingClientRect();
-  const burst = `drag ${i} ${event.timeStamp}`;
-  let moved = false;
-  const share = (clientX) => Math.min(1, Math.max(0, ((clientX - box.left) / box.width - PAD) / (1 - 2 * PAD)));
+  const box = $("arc").getBoundingClientRect();
+  const { labels } = store.ui;
   const onMove = (move) => {
-    if (!moved && Math.abs(move.clientX - from) < SMALL) return;
-    moved = true;
-    drag = { line: i, share: share(move.clientX) };
-    // The point follows the hand even where the label stays the same.
-    const { labels, whole } = inView(store.doc, store.ui);
-    if (!change(bend, i, whole(i, nearest(drag.share, labels)), burst)) render(store.doc, store.ui);
-  };
-  const onEnd = () => {
-    element.removeEventListener("pointermove", onMove);
-    drag = null;
-    if (!moved) {
-      const { labels, lines, posterior, whole } = inView(store.doc, store.ui);
-      change(bend, i, whole(i, lines[i].tag === null ? likeliest(posterior?.[i], labels) : null));
-    } else change(pause);
+    if (!drag && Math.abs(move.clientX - from) < SMALL) return;
+    const share = shareAt(move.clientX, box);
+    drag = { id: line.id, share, tags: { [line.id]: nearest(share, labels) } };
     render(store.doc, store.ui);
   };
-  element.addEventListener("pointermove", onMove);
-  element.addEventListener("lostpointercapture", onEnd, { once: true });
+  const onEnd = () => {
+    knob.removeEventListener("pointermove", onMove);
+    drag ??= { tags: { [line.id]: partOf(line.tag, 0, count()) === null ? likeliest(beliefOf(line), labels) : null } };
+    commit();
+  };
+  knob.addEventListener("pointermove", onMove);
+  knob.addEventListener("lostpointercapture", onEnd, { once: true });
 }
 
-/** A mouse drawn over the column from beside a point sets every line that it passes: an arc in one stroke. */
-function onTrack(event, i) {
-  if (event.button !== 0 || isListed(inView(store.doc, store.ui).labels)) return;
-  const burst = `stroke ${event.timeStamp}`;
-  const set = ({ clientX, clientY }, only = null) => {
-    const all = cells();
-    const line = only ?? all.findIndex((cell) => {
-      const box = cell.getBoundingClientRect();
-      return clientY >= box.top && clientY < box.bottom;
-    });
-    if (line < 0) return;
-    const box = all[line].getBoundingClientRect();
-    const share = ((clientX - box.left) / box.width - PAD) / (1 - 2 * PAD);
-    const { labels, whole } = inView(store.doc, store.ui);
-    change(bend, line, whole(line, nearest(share, labels)), burst);
+/** A mouse drawn over the column from beside a point sets every sentence that it passes: an arc in one stroke. */
+function onTrack(event) {
+  if (event.button !== 0) return;
+  const arc = $("arc");
+  const box = arc.getBoundingClientRect();
+  const down = heights(store.doc);
+  const set = ({ clientX, clientY }) => {
+    const y = clientY - box.top;
+    const at = down.reduce((best, height, i) => (Math.abs(height - y) < Math.abs(down[best] - y) ? i : best), 0);
+    drag = { tags: { ...drag?.tags, [store.doc.lines[at].id]: nearest(shareAt(clientX, box), store.ui.labels) } };
+    render(store.doc, store.ui);
   };
-  set(event, i);
-  if (event.pointerType === "touch") return;
-  const cell = event.currentTarget;
-  cell.setPointerCapture(event.pointerId);
-  const onMove = (move) => set(move);
-  cell.addEventListener("pointermove", onMove);
-  cell.addEventListener("lostpointercapture", () => {
-    cell.removeEventListener("pointermove", onMove);
-    change(pause);
-  }, { once: true });
+  set(event);
+  if (event.pointerType === "touch") return commit();
+  arc.setPointerCapture(event.pointerId);
+  arc.addEventListener("pointermove", set);
+  return arc.addEventListener("lostpointercapture", () => (arc.removeEventListener("pointermove", set), commit()), { once: true });
 }
 
 /** The smooth line through points that run down the page. */
@@ -198,25 +232,20 @@ export function through(points) {
     .join("");
 }
 
-/** Curve, band and bubbles behind the points. */
-function curve(doc, ui) {
+/** Curve, band and bubbles behind the points; the moods of a candidate that is looked at. */
+function curve(lines, { labels, posterior, preview }, down) {
   const svg = $("curve");
-  const all = cells();
-  if (!all.length) return;
-  const list = $("lines").getBoundingClientRect();
-  const width = all[0].getBoundingClientRect().width;
+  const { width, height } = $("arc").getBoundingClientRect();
   if (!width) return;
-  svg.setAttribute("viewBox", `0 0 ${width} ${list.height}`);
+  svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
   svg.style.width = `${width}px`;
-  svg.style.height = `${list.height}px`;
-  const { labels, lines, posterior, ghost } = inView(doc, ui);
-  if (isListed(labels)) return svg.replaceChildren();
+  svg.style.height = `${height}px`;
   const points = lines.map((line, i) => {
     const point = pointOf(line, posterior?.[i], labels);
-    const at = drag?.line === i ? drag.share : point.at;
-    return { ...point, x: x(at) * width, y: all[i].getBoundingClientRect().top - list.top + TOP };
+    return { ...point, x: x(drag?.id === line.id ? drag.share : point.at) * width, y: down[i] };
   });
-  const parts = [];
+  const ticks = labels.map((label) => x(place(label, labels)) * width);
+  const parts = ticks.map((at) => s("path", { class: "tick", d: `M${at},0V${height}` }));
   if (points.some((point) => point.spread !== null && !point.fixed)) {
     const wide = (point) => Math.max(2, (point.spread ?? 0) * (1 - 2 * PAD) * width);
     const left = points.map((point) => [Math.max(x(0) * width - 2, point.x - wide(point)), point.y]);
@@ -232,20 +261,19 @@ function curve(doc, ui) {
     }
   });
   parts.push(s("path", { class: "line", d: through(points.map((point) => [point.x, point.y])) }));
-  if (ghost?.length === points.length && ghost.every((tag) => labels.includes(tag)))
-    parts.push(s("path", { class: "ghost", d: through(points.map((point, i) => [x(place(ghost[i], labels)) * width, point.y])) }));
+  const ghost = lines.map((line) => preview?.tags?.[line.id] ?? line.tag);
+  if (preview?.tags && ghost.every((tag) => labels.includes(tag))) parts.push(s("path", { class: "ghost", d: through(points.map((point, i) => [x(place(ghost[i], labels)) * width, point.y])) }));
   svg.replaceChildren(...parts);
 }
 
 /** The names over the column. */
 export function heads() {
-  subscribe((doc, ui) => {
-    const { labels } = inView(doc, ui);
+  subscribe((_, { labels }) => {
     const head = $("labels");
     if (head.dataset.of === labels.join()) return;
     head.dataset.of = labels.join();
     head.replaceChildren(
-      ...(isListed(labels) ? [] : labels).map((label) => {
+      ...labels.map((label) => {
         const name = h("span", { "data-hue": hue(label, labels) }, said(label));
         name.style.left = `${x(place(label, labels)) * 100}%`;
         return name;

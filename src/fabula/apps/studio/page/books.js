@@ -1,6 +1,8 @@
 // A story as a book: DOCX for word processors, EPUB for readers, prose for the screen and the printer.
 
-import { zip } from "./zip.js";
+import { paragraphsOf } from "./formats.js";
+import { paragraphs } from "./split.js";
+import { unzip, zip } from "./zip.js";
 
 const HEAD = '<?xml version="1.0" encoding="UTF-8"?>\n';
 const ENTITIES = { "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;" };
@@ -8,8 +10,8 @@ const ENTITIES = { "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;" };
 // eslint-disable-next-line no-control-regex
 const xml = (text) => text.replace(/[\u0000-\u0008\u000b\u000c\u000e-\u001f\ufffe\uffff]/g, "").replace(/[&<>"]/g, (sign) => ENTITIES[sign]);
 
-/** The sentences that have words. */
-export const prose = (doc) => doc.lines.map((line) => line.text.trim()).filter(Boolean);
+/** The paragraphs that have words. */
+export const prose = (doc) => paragraphsOf(doc).map((group) => group.join(" "));
 
 export const wordCount = (doc) => prose(doc).join(" ").split(/\s+/).filter(Boolean).length;
 
@@ -23,7 +25,7 @@ export function docx(doc, title) {
   return zip([
     ["[Content_Types].xml", `${HEAD}<Types xmlns="${parts}/content-types"><Default Extension="rels" ContentType="application/vnd.openxmlformats-package.relationships+xml"/><Default Extension="xml" ContentType="application/xml"/><Override PartName="/word/document.xml" ContentType="${word}"/></Types>`],
     ["_rels/.rels", `${HEAD}<Relationships xmlns="${parts}/relationships"><Relationship Id="rId1" Type="${office}/relationships/officeDocument" Target="word/document.xml"/></Relationships>`],
-    ["word/document.xml", `${HEAD}<w:document xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"><w:body>${titled}${paragraph(prose(doc).join(" "))}<w:sectPr/></w:body></w:document>`],
+    ["word/document.xml", `${HEAD}<w:document xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"><w:body>${titled}${prose(doc).map((text) => paragraph(text)).join("")}<w:sectPr/></w:body></w:document>`],
   ]);
 }
 
@@ -36,6 +38,41 @@ export function epub(doc, title) {
     ["META-INF/container.xml", `${HEAD}<container version="1.0" xmlns="urn:oasis:names:tc:opendocument:xmlns:container"><rootfiles><rootfile full-path="book/content.opf" media-type="application/oebps-package+xml"/></rootfiles></container>`],
     ["book/content.opf", `${HEAD}<package xmlns="http://www.idpf.org/2007/opf" version="3.0" unique-identifier="id"><metadata xmlns:dc="http://purl.org/dc/elements/1.1/"><dc:identifier id="id">${id}</dc:identifier><dc:title>${xml(title)}</dc:title><dc:language>en</dc:language><meta property="dcterms:modified">${day}</meta></metadata><manifest><item id="nav" href="nav.xhtml" media-type="application/xhtml+xml" properties="nav"/><item id="story" href="story.xhtml" media-type="application/xhtml+xml"/></manifest><spine><itemref idref="story"/></spine></package>`],
     ["book/nav.xhtml", page(title, `<nav epub:type="toc"><h1>Contents</h1><ol><li><a href="story.xhtml">${xml(title)}</a></li></ol></nav>`)],
-    ["book/story.xhtml", page(title, `<h1>${xml(title)}</h1><p>${xml(prose(doc).join(" "))}</p>`)],
+    ["book/story.xhtml", page(title, `<h1>${xml(title)}</h1>${prose(doc).map((text) => `<p>${xml(text)}</p>`).join("")}`)],
   ]);
+}
+
+const parsed = (text) => new DOMParser().parseFromString(text, "application/xml");
+const all = (node, name) => [...node.getElementsByTagNameNS("*", name)];
+
+/** The paragraphs of sentences of a word processor's file; its first heading is the title. */
+export async function fromDocx(buffer) {
+  const text = (await unzip(buffer)).get("word/document.xml");
+  if (!text) throw new Error("there is no Word document in it");
+  const rows = all(parsed(await text()), "p").map((node) => ({
+    text: all(node, "t").map((run) => run.textContent).join(""),
+    heading: all(node, "pStyle").some((style) => /^(?:title|heading)/i.test(style.getAttribute("w:val") ?? "")) || all(node, "sz").some((size) => Number(size.getAttribute("w:val")) >= 32),
+  }));
+  return titled(rows);
+}
+
+/** The same of an e-book, in the order of its spine. */
+export async function fromEpub(buffer) {
+  const files = await unzip(buffer);
+  const read = async (name) => parsed(await (files.get(name) ?? (() => { throw new Error("a part of this e-book is missing"); }))());
+  const path = all(await read("META-INF/container.xml"), "rootfile")[0]?.getAttribute("full-path") ?? "";
+  const book = await read(path);
+  const names = Object.fromEntries(all(book, "item").map((item) => [item.getAttribute("id"), item.getAttribute("href")]));
+  const rows = [];
+  for (const item of all(book, "itemref")) {
+    const page = await read(path.replace(/[^/]*$/, "") + decodeURIComponent(names[item.getAttribute("idref")] ?? ""));
+    rows.push(...[...page.querySelectorAll("h1, h2, h3, p")].map((node) => ({ text: node.textContent, heading: node.localName !== "p" })));
+  }
+  return titled(rows);
+}
+
+function titled(rows) {
+  const first = rows.findIndex((row) => row.text.trim());
+  const title = rows[first]?.heading ? rows[first].text.trim().slice(0, 200) : "";
+  return { title, groups: rows.filter((_, at) => !title || at !== first).flatMap(({ text }) => paragraphs(text.replace(/\s+/g, " "))) };
 }

@@ -1,15 +1,16 @@
-// Candidates as cards beside the story. Looking at one (pointer or focus) shows it in place; a click takes it, and only a click.
+// Candidates as cards: beside the story for its gaps, in the text for one sentence. Looking at one (pointer or focus) shows it
+// in place; a click takes it, and only a click.
 
 import { compare } from "./diff.js";
 import { $, h, icon, keep, pictured } from "./dom.js";
-import { verdicts, weakest } from "./critic.js";
+import { isWeak, verdicts } from "./critic.js";
+import { focus, hang } from "./editor.js";
 import { different, moreLike, recipe } from "./filling.js";
-import { inView } from "./lanes.js";
 import { menu } from "./menu.js";
 import { hue, place, said } from "./moods.js";
 import { note, say } from "./messages.js";
 import { named, noted } from "./people.js";
-import { take } from "./state.js";
+import { lineOf, numberOf, take } from "./state.js";
 import { change, show, store, subscribe } from "./store.js";
 import { actions, entryOf } from "./tray.js";
 
@@ -17,7 +18,11 @@ import { actions, entryOf } from "./tray.js";
 const MOSTLY = 0.7;
 
 /** Only beside the story: in one column a preview above would push the card away from the pointer. */
-const BESIDE = matchMedia("(min-width: 60.01rem)");
+const BESIDE = matchMedia("(min-width: 68.01rem)");
+
+const list = $("cards");
+/** Candidates for a sentence stand in the text, below it. */
+const inPlace = h("div", { class: "in-place", contentEditable: "false" }, h("p", { class: "small waiting", role: "status" }, "Writing…"), pictured("close", "Close the candidates", { onclick: () => dismiss() }));
 
 let shown = null;
 let looking = null;
@@ -26,7 +31,6 @@ let act = {};
 /** `actions`: copyLink(request). */
 export function start(actions) {
   act = actions;
-  const list = $("cards");
   // Only a pointer that moves looks: cards that appear under a resting one are not meant.
   list.addEventListener("pointermove", (event) => {
     if (event.pointerType === "mouse" && (event.movementX || event.movementY)) look(event.target);
@@ -34,44 +38,49 @@ export function start(actions) {
   list.addEventListener("pointerleave", () => leave());
   list.addEventListener("focusin", (event) => look(event.target));
   list.addEventListener("focusout", (event) => list.contains(event.relatedTarget) || leave());
+  inPlace.addEventListener("keydown", (event) => event.key === "Escape" && dismiss());
   subscribe(render);
 }
 
-/** The lines of a batch that are its own to write. */
-export const written = ({ request, only, places }) => places.filter((i, at) => request.sentences[at] === null && (only ?? i) === i);
+/** The lines of a batch that are still in the story: their place in the request and their id. */
+const standing = (batch, doc) => batch.writes.flatMap((at) => (lineOf(doc, batch.ids[at]) ? [{ at, id: batch.ids[at] }] : []));
 
-/** Whether the story still has the shape that the candidates were written for. */
-const fits = (batch, doc) => batch.before.length === doc.lines.length;
+const hasAll = (batch, doc) => standing(batch, doc).length === batch.writes.length;
 
-/** Whether line i was written by hand since the candidates were asked for: it is not theirs to replace. */
-const own = (batch, doc, i) => {
-  const { text, write } = doc.lines[i];
-  return Boolean(text.trim()) && !write && text !== batch.before[i];
+/** The candidate of this batch whose words stand in a line, or -1. */
+const takenFrom = ({ filling }, at, text) => (filling?.candidates ?? []).findIndex((one) => one.sentences[at].text === text);
+
+/** Whether a line was written by hand since the candidates were asked for: it is not theirs to replace. */
+const isOwn = (batch, doc, { at, id }) => {
+  const { text, write } = lineOf(doc, id);
+  return Boolean(text.trim()) && !write && text !== batch.before[id] && takenFrom(batch, at, text) < 0;
 };
 
 /** Whether what was given, and the arc, are still what stands there. */
-const current = (batch, doc) => {
+const isCurrent = (batch, doc) => {
   const { sentences, arc, people, notes } = batch.request;
-  const said = noted(doc);
+  const remarks = noted(doc);
   // What follows the writer's notes is an example that more are to be like.
-  if (JSON.stringify([people ?? [], (notes ?? []).slice(0, said.length)]) !== JSON.stringify([named(doc), said])) return false;
-  const kept = (i, at) => (sentences[at] === null ? !own(batch, doc, i) : sentences[at] === doc.lines[i].text.trim());
-  return fits(batch, doc) && batch.places.every(kept) && batch.places.every((i, at) => (arc?.[at] ?? null) === doc.lines[i].tag);
+  if (JSON.stringify([people ?? [], (notes ?? []).slice(0, remarks.length)]) !== JSON.stringify([named(doc), remarks])) return false;
+  return batch.ids.every((id, at) => {
+    const line = lineOf(doc, id);
+    if (!line || (arc?.[at] ?? null) !== line.tag) return false;
+    return sentences[at] === null ? !batch.writes.includes(at) || !isOwn(batch, doc, { at, id }) : sentences[at] === line.text.trim();
+  });
 };
 
 function look(target) {
   const card = target.closest(".card");
-  if (!card) return;
+  if (!card?.dataset.number) return;
   const number = Number(card.dataset.number);
   if (looking === number) return;
   looking = number;
   const { batch } = store.ui;
   const candidate = shown?.candidates[number];
-  if (!candidate || !fits(batch, store.doc) || !BESIDE.matches) return;
-  const sentences = Object.fromEntries(
-    written(batch).filter((i) => !store.doc.lines[i].locked && !own(batch, store.doc, i)).map((i) => [i, candidate.sentences[i].text]),
-  );
-  show({ preview: { sentences, told: candidate.sentences } });
+  if (!candidate || !BESIDE.matches || batch.only) return;
+  const free = standing(batch, store.doc).filter((one) => !lineOf(store.doc, one.id).locked && !isOwn(batch, store.doc, one));
+  const sentences = Object.fromEntries(free.map(({ at, id }) => [id, candidate.sentences[at].text]));
+  show({ preview: { sentences, tags: Object.fromEntries(batch.ids.map((id, at) => [id, candidate.sentences[at].tag])) } });
 }
 
 function leave() {
@@ -80,18 +89,37 @@ function leave() {
   else render(store.doc, store.ui);
 }
 
+function dismiss() {
+  show({ batch: null, preview: null });
+  if (store.ui.at) focus(store.ui.at);
+}
+
+const sentencesAt = (numbers) => `${numbers.length === 1 ? "Sentence" : "Sentences"} ${numbers.join(", ")}`;
+
 function taken(number, wanted) {
   const { batch } = store.ui;
   const candidate = shown.candidates[number];
-  const spared = wanted.length > 1 ? wanted.filter((i) => own(batch, store.doc, i)) : [];
-  const lines = wanted.filter((i) => !spared.includes(i));
-  if (!lines.length) return note("You have written all these lines yourself since: take one of them alone to replace it.");
-  const sentences = Object.fromEntries(lines.map((i) => [i, candidate.sentences[i].text]));
-  const entry = { ...recipe(batch.request), candidate: number, lines: lines.map((i) => i + 1), score: candidate.score };
+  const there = standing(batch, store.doc).filter(({ at }) => wanted.includes(at));
+  const spared = wanted.length > 1 ? there.filter((one) => isOwn(batch, store.doc, one)) : [];
+  const lines = there.filter((one) => !spared.includes(one));
+  if (!lines.length) return note(there.length ? "You have written all these sentences yourself since: take one of them alone to replace it." : "The sentence that this was written for is gone.");
+  // Sentences that were chosen one by one from several candidates are worth a word before they go.
+  const sources = lines.map(({ at, id }) => takenFrom(batch, at, lineOf(store.doc, id).text));
+  const mixed = wanted.length > 1 && new Set(sources).size > 1 ? lines.filter((_, i) => sources[i] >= 0 && sources[i] !== number) : [];
+  const sentences = Object.fromEntries(lines.map(({ at, id }) => [id, candidate.sentences[at].text]));
+  const entry = { ...recipe(batch.request), candidate: number, lines: lines.map(({ id }) => numberOf(store.doc, id)), score: candidate.score };
   store.ui.preview = null;
   change(take, sentences, entry);
-  if (spared.length) return note(`${spared.length === 1 ? "Line" : "Lines"} ${spared.map((i) => i + 1).join(", ")} ${spared.length === 1 ? "stays" : "stay"} as you wrote ${spared.length === 1 ? "it" : "them"} since.`);
-  return say(`${lines.length === 1 ? `Line ${lines[0] + 1} of candidate` : "Candidate"} ${number + 1} taken. Control Z takes it back.`);
+  const gone = batch.writes.length - standing(batch, store.doc).length;
+  const numbers = (some) => some.map(({ id }) => numberOf(store.doc, id));
+  const remarks = [
+    spared.length ? `${sentencesAt(numbers(spared))} ${spared.length === 1 ? "stays as you wrote it" : "stay as you wrote them"} since.` : "",
+    mixed.length ? `${sentencesAt(numbers(mixed))}, taken from another candidate, ${mixed.length === 1 ? "was" : "were"} replaced: Control Z takes that back.` : "",
+    gone && wanted.length > 1 ? `${gone === 1 ? "One sentence that was" : `${gone} sentences that were`} written for is gone.` : "",
+  ].filter(Boolean);
+  if (batch.only) dismiss();
+  if (remarks.length) return note(remarks.join(" "));
+  return say(`Candidate ${number + 1} taken. Control Z takes it back.`);
 }
 
 function render(doc, ui) {
@@ -101,9 +129,17 @@ function render(doc, ui) {
   const held = looking !== null && shown !== null && shown.of === batch && filling !== null && differ(filling, shown);
   if (!held) shown = filling ? { candidates: filling.candidates, of: batch } : null;
   keep($("better"), { hidden: !held });
-  keep($("stale"), { hidden: !batch || !filling || current(batch, doc) });
-  keep($("result"), { hidden: !filling });
+  keep($("stale"), { hidden: !batch || !filling || isCurrent(batch, doc) });
+  keep($("result"), { hidden: !filling || Boolean(batch.only) });
+  keep($("extent"), { hidden: !batch?.extent, textContent: batch?.extent ?? "" });
   notes(filling?.notes ?? []);
+  const below = batch?.only?.findLast((id) => lineOf(doc, id)) ?? null;
+  const home = below ? inPlace : $("cards-home");
+  // Moving a list that has the focus would take the focus away in the middle of the move.
+  if (list.parentElement !== home && list.contains(document.activeElement)) document.activeElement.blur();
+  if (list.parentElement !== home) home.prepend(list);
+  inPlace.dataset.state = batch?.state ?? "none";
+  hang("cards", below, inPlace);
   draw(doc, batch);
 }
 
@@ -120,31 +156,30 @@ function notes(list) {
 let drawn = "";
 
 function draw(doc, batch) {
-  const list = $("cards");
-  const lines = batch ? written(batch) : [];
-  const ready = shown && batch && fits(batch, doc);
-  const key = shown ? JSON.stringify([shown.candidates, lines, ready, store.ui.lane, lines.map((i) => doc.lines[i]?.text)]) : "";
+  const lines = batch ? standing(batch, doc) : [];
+  const key = JSON.stringify([shown?.candidates, batch?.writing, batch?.state, lines.map(({ id }) => lineOf(doc, id).text)]);
   if (key === drawn) return;
   drawn = key;
   const had = list.contains(document.activeElement) ? [looking, document.activeElement.dataset.does] : null;
-  list.replaceChildren(...(shown?.candidates ?? []).map((candidate, number) => card(candidate, number, lines, doc, ready)));
+  const first = !list.querySelector(".card[data-number]");
+  list.replaceChildren(...(shown?.candidates.map((candidate, number) => card(candidate, number, lines, doc, batch)) ?? (batch?.state === "running" ? [writing(batch)] : [])));
   if (had) list.children[had[0]]?.querySelector(`[data-does="${had[1]}"]`)?.focus();
+  // On a telephone the candidates are below the text: the first of them is brought into view.
+  if (first && shown && !BESIDE.matches && !batch.only) list.scrollIntoView({ block: "center" });
 }
 
-function card(candidate, number, lines, doc, ready) {
-  const best = shown.candidates[0];
-  const behind = best.score - candidate.score;
-  const same = ready && lines.every((i) => doc.lines[i].text === candidate.sentences[i].text);
+/** What is being written now, word by word. */
+function writing({ writing: lines, writes }) {
+  const text = writes.map((at) => lines?.[at + 1]).filter(Boolean);
+  return h("li", { class: "card pending", "aria-hidden": "true" }, h("p", { class: "words" }, text.length ? `${text.join(" ")} …` : "…"));
+}
+
+function card(candidate, number, lines, doc, batch) {
+  const all = lines.map(({ at }) => at);
+  const same = lines.length > 0 && lines.every(({ at, id }) => lineOf(doc, id).text === candidate.sentences[at].text);
   const takeAll = h(
     "button",
-    {
-      type: "button",
-      class: "take",
-      "data-does": "all",
-      "aria-label": `Take candidate ${number + 1}`,
-      onclick: () => ready && taken(number, lines),
-      "aria-disabled": ready ? null : "true",
-    },
+    { type: "button", class: "take", "data-does": "all", "aria-label": `Take candidate ${number + 1}`, onclick: () => taken(number, batch.writes), "aria-disabled": all.length ? null : "true" },
     same ? [icon("take"), "Taken"] : "Take",
   );
   return h(
@@ -155,40 +190,45 @@ function card(candidate, number, lines, doc, ready) {
       "data-taken": same ? "yes" : "no",
       onclick: (event) => {
         // The whole card is a target for a mouse; its buttons are for everyone. Selecting words takes nothing.
-        if (!event.target.closest("button") && ready && getSelection().isCollapsed) taken(number, lines);
+        if (!event.target.closest("button, details") && all.length && getSelection().isCollapsed) taken(number, batch.writes);
       },
     },
+    h("ol", { class: "sentences" }, batch.writes.map((at) => sentence(candidate, at, number, doc, batch))),
     h(
       "div",
-      { class: "card-head" },
-      h("span", { class: "rank" }, `${number + 1}`),
-      h("span", { class: "score", title: "How probable the model finds the way to what you gave, in nats; larger is better" },
-        `score ${candidate.score.toFixed(1).replace("-", "−")}`, number ? `, ${behind.toFixed(1)} behind` : ""),
-      menu(pictured("more", `More for candidate ${number + 1}`, { "data-does": "more" }), () => [
-        { label: "More like this", act: () => moreLike(candidate, lines, store.ui.batch.only) },
-        ...actions(entryOf(candidate, lines, store.ui.batch.request)),
-      ]),
+      { class: "card-foot" },
       takeAll,
+      details(candidate),
+      menu(pictured("more", `More for candidate ${number + 1}`, { "data-does": "more" }), () => [
+        { label: "More like this", act: () => moreLike(candidate, batch) },
+        ...actions(entryOf(candidate, batch)),
+      ]),
     ),
-    verdicts(candidate),
-    h("ol", { class: "sentences" }, lines.map((i) => sentence(candidate.sentences[i], i, number, lines, doc, ready, weakest(candidate) === i))),
   );
 }
 
-function sentence(told, i, number, lines, doc, ready, weak) {
-  const { text, tag, log_p } = told;
-  const before = ready && doc.lines[i].text.trim();
-  const other = before && before !== text ? before : number && !before ? shown.candidates[0].sentences[i].text : null;
+/** Figures, for those who want them. */
+function details(candidate) {
+  const score = `Score ${candidate.score.toFixed(1).replace("-", "−")}: larger is better among these.`;
+  return h("details", { class: "figures" }, h("summary", {}, "Details"), verdicts(candidate), h("p", { class: "small" }, score));
+}
+
+function sentence(candidate, at, number, doc, batch) {
+  const answer = candidate.sentences[at];
+  const line = lineOf(doc, batch.ids[at]);
+  const before = line?.text.trim();
+  const other = before && before !== answer.text ? before : number && !before ? shown.candidates[0].sentences[at].text : null;
+  const place = line ? numberOf(doc, line.id) : at + 1;
+  const weak = isWeak(candidate, at);
   return h(
     "li",
-    { title: log_p === null ? null : `${log_p.toFixed(1)} nats`, "data-weakest": weak ? "yes" : null },
-    h("span", { class: "number", "aria-hidden": "true" }, String(i + 1)),
-    mood(told),
-    h("span", { class: "words", "data-tag": tag }, marked(text, other)),
-    told.met === false ? h("span", { class: "missed" }, `asked for ${missed(told)}`) : null,
-    weak ? h("span", { class: "weakest" }, "weakest line") : null,
-    lines.length > 1
-      ? h("button", { type: "button", class: "pictured one", "data-does": `line ${i}`, title: `Take only line ${i + 1}`, "aria-label": `Take only line ${i + 1} of candidate ${number + 1}`, onclick: () => ready && taken(number, [i]) }, icon("take"))
+    { "data-weakest": weak ? "yes" : null },
+    mood(answer),
+    h("span", { class: "words", "data-tag": answer.tag }, marked(answer.text, other)),
+    answer.met === false ? h("span", { class: "missed" }, `asked for ${missed(answer)}`) : null,
+    weak ? h("span", { class: "weakest" }, "weak") : null,
+    batch.writes.length > 1 && line
+      ? h("button", { type: "button", class: "pictured one", "data-does": `line ${at}`, title: `Take only sentence ${place}`, "aria-label": `Take only sentence ${place} of candidate ${number + 1}`, onclick: () => taken(number, [at]) }, icon("take"))
       : null,
   );
 }
@@ -196,12 +236,10 @@ function sentence(told, i, number, lines, doc, ready, weak) {
 /** What the arc asked for, in the words of the page. */
 const missed = ({ asked, asked_factors }) => [asked, ...Object.values(asked_factors ?? {})].filter(Boolean).map(said).join(", ");
 
-/** A mood as a place on a small axis, as on the arc; what another lane says has no order, and is its word. */
-function mood(told) {
-  const { labels, has, first } = inView(store.doc, store.ui);
-  const tag = has(told);
-  if (tag === null) return null;
-  if (!first) return h("span", { class: "label" }, said(tag));
+/** A mood as a place on a small axis, as on the arc. */
+function mood({ tag }) {
+  const { labels } = store.ui;
+  if (!labels.includes(tag)) return null;
   const dot = h("span", { class: "dot" });
   dot.style.left = `${place(tag, labels) * 100}%`;
   return h("span", { class: "mood", "data-hue": hue(tag, labels), title: said(tag) }, dot, h("span", { class: "heard" }, `${said(tag)}: `));
@@ -217,7 +255,7 @@ function marked(text, other) {
 /** The button that asks for candidates, and what it says meanwhile. */
 export function controls({ fill, stop }) {
   $("fill").addEventListener("click", () => (store.ui.batch?.state === "running" ? stop() : fill()));
-  $("different").addEventListener("click", () => shown && different(shown.candidates, written(store.ui.batch), store.ui.batch.only));
+  $("different").addEventListener("click", () => shown && different(shown.candidates, store.ui.batch));
   $("link").addEventListener("click", () => store.ui.batch && act.copyLink(store.ui.batch.request));
   subscribe((doc, { batch }) => {
     const busy = batch?.state === "running";
@@ -229,7 +267,7 @@ export function controls({ fill, stop }) {
     const bar = $("bar-fill");
     bar.style.width = busy && batch.progress?.drawn ? `${Math.max(4, (100 * done) / samples)}%` : "";
     bar.classList.toggle("unknown", busy && !batch.progress?.drawn);
-    const told = !busy ? "" : batch.waiting ? `The studio is busy; trying again in ${batch.waiting} s` : batch.ahead ? `Waiting: ${batch.ahead} ${batch.ahead === 1 ? "other is" : "others are"} before you` : batch.progress?.drawn ? `${done} of ${samples} samples drawn` : "Reading your lines…";
+    const told = !busy ? "" : batch.waiting ? `The studio is busy; trying again in ${batch.waiting} s` : batch.ahead ? `Waiting: ${batch.ahead} ${batch.ahead === 1 ? "other is" : "others are"} before you` : batch.progress?.drawn ? "Writing and choosing…" : "Reading your lines…";
     keep($("progress-text"), { textContent: told });
     keep($("hint"), { hidden: Boolean(batch) || doc.lines.every((line) => line.text.trim()) });
   });

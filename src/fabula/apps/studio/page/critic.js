@@ -22,11 +22,8 @@ function share(parts, name) {
 
 const word = (share) => (share >= 2 / 3 ? "yes" : share >= 1 / 3 ? "partly" : "hardly");
 
-/** The line that the critic finds weakest, from 0; null where nothing is said of it. */
-export function weakest({ parts, sentences }) {
-  const at = parts?.weakest;
-  return Number.isInteger(at) && at >= 1 && at <= sentences.length ? at - 1 : null;
-}
+/** Whether the critic finds this sentence the weakest of a candidate that does not hold together. */
+export const isWeak = ({ parts }, at) => parts?.weakest === at + 1 && share(parts, "holds_together") < 1 / 3;
 
 /** Its verdicts in a row; null where there are none. */
 export function verdicts({ parts }) {

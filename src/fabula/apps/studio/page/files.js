@@ -3,7 +3,7 @@
 import { pointOf } from "./arc.js";
 import * as books from "./books.js";
 import { $, h, pictured } from "./dom.js";
-import { fromJson, fromMarkdown, fromText, toJson, toMarkdown, toText } from "./formats.js";
+import { fromJson, fromMarkdown, fromParagraphs, fromText, toJson, toMarkdown, toText } from "./formats.js";
 import { partOf } from "./lanes.js";
 import { menu } from "./menu.js";
 import { clear, note, warn } from "./messages.js";
@@ -39,6 +39,8 @@ export function start() {
     { label: "Picture of the arc", hint: ".png", act: async () => download(await picture.png(drawing(), toJson(store.doc, title())), "png") },
     { label: "Import a file…", act: () => $("import").click() },
   ]);
+  // What is printed is the text and nothing of the page, whatever is open.
+  addEventListener("beforeprint", () => $("print").replaceChildren(...article()));
   $("import").addEventListener("change", async () => {
     const [file] = $("import").files;
     if (file) await read(file);
@@ -46,13 +48,20 @@ export function start() {
   });
 }
 
-/** The story alone, to be read on the screen or on paper. */
+/** The story alone: paragraphs, under a title where one was given. */
+const article = () => [
+  store.ui.title.trim() ? h("h2", {}, store.ui.title.trim()) : null,
+  ...(books.prose(store.doc).map((text) => h("p", {}, text)) || []),
+].filter(Boolean);
+
+/** The story as it would be read. */
 function reading() {
+  const text = article();
   const dialog = h(
     "dialog",
-    { class: "reading", "aria-labelledby": "reading-title" },
+    { class: "reading", "aria-label": "Reading view" },
     h("div", { class: "dialog-head" }, h("button", { type: "button", onclick: () => print() }, "Print"), pictured("close", "Close", { onclick: () => dialog.close() })),
-    h("article", {}, h("h2", { id: "reading-title" }, title()), h("p", {}, books.prose(store.doc).join(" ") || "There is nothing to read yet.")),
+    h("article", { tabIndex: 0, role: "region", "aria-label": "The story" }, text.length ? text : h("p", {}, "There is nothing to read yet.")),
   );
   dialog.addEventListener("close", () => dialog.remove());
   document.body.append(dialog);
@@ -75,6 +84,10 @@ async function read(file) {
 async function parse(file) {
   const ending = file.name.toLowerCase().split(".").pop();
   if (ending === "png") return fromJson(picture.storyInPng(await file.arrayBuffer()));
+  if (ending === "docx" || ending === "epub") {
+    const { title: heading, groups } = await (ending === "docx" ? books.fromDocx : books.fromEpub)(await file.arrayBuffer());
+    return fromParagraphs(groups, heading);
+  }
   const text = await file.text();
   if (ending === "svg") return fromJson(picture.storyInSvg(text));
   if (ending === "json") return fromJson(text);

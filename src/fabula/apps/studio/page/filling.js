@@ -4,38 +4,61 @@ import * as api from "./api.js";
 import { named, noted } from "./people.js";
 import * as likeness from "./likeness.js";
 import { clear, said, say, warn } from "./messages.js";
-import { FEWEST, isWritten, set } from "./state.js";
+import { isGap, isWritten, lineOf, numberOf, set } from "./state.js";
 import { change, show, store, subscribe } from "./store.js";
 
 /**
- * Open lines after the last given one that are asked for at once. With the shipped model the best of ten samples stays
- * as probable as a short story up to 20 lines, is 20 nats worse at 24, and falls apart from 30 on.
+ * Gaps after the last given sentence that are asked for at once. With the shipped model the best of ten samples stays
+ * as probable as a short story up to 20 sentences, is 20 nats worse at 24, and falls apart from 30 on.
  */
-export const AHEAD = 20;
+const AHEAD = 20;
+/** A story of more sentences is not sent whole: so many around the first gaps are. */
+const WHOLE = 24;
+const AROUND = 12;
 const SEEDS = 2 ** 31;
+/** Sentences of a request, at least. */
+const FEWEST = 2;
 
 let running = null;
 
 /** A story may name a model that is not installed here: the studio's own writes it then. */
 export const usable = (model) => (store.ui.models.some((one) => one.name === model) ? model : null);
 
-/**
- * The lines that the sampler is told of. With `only` these are the one to be written and those that have words: a blank
- * one is left out, because writing it unseen would take as long as all. A story has two lines, if need be a blank one.
- */
-export function places(doc, only = null) {
-  const all = doc.lines.map((_, i) => i);
-  if (only === null) return all.slice(0, within(doc));
-  const told = all.filter((i) => i === only || doc.lines[i].text.trim());
-  return told.length < FEWEST ? (only ? [only - 1, only] : [only, only + 1]) : told;
+/** What the server says of the model that writes. */
+export const modelOf = (doc = store.doc, { models, model } = store.ui) => models.find((one) => one.name === (usable(doc.model) ?? model));
+
+/** The part of a long story that is sent, around the lines at these places: from one place to before another. */
+export function windowOf(doc, wanted) {
+  const { length } = doc.lines;
+  if (length <= WHOLE || !wanted.length) return [0, Math.min(length, WHOLE)];
+  const last = wanted.findLast((at) => at - wanted[0] < WHOLE);
+  return [Math.max(0, wanted[0] - AROUND), Math.min(length, last + 1 + AROUND)];
 }
 
-/** What the sampler is told: the story as it stands. With `only`, line `only` is written and no other. */
+/**
+ * The places of the lines that are sent. With `only`, the ids of lines to be written, these and those that have words: a
+ * gap is left out, because writing it unseen would take as long as all. At least two are sent, if need be a gap.
+ */
+export function places(doc, only = null) {
+  const isWanted = (line) => (only === null ? isWritten(line) : only.includes(line.id));
+  const wanted = doc.lines.flatMap((line, at) => (isWanted(line) ? [at] : []));
+  const [from, to] = windowOf(doc, wanted);
+  const all = doc.lines.map((_, at) => at).slice(from, to);
+  if (only === null) {
+    const last = all.findLastIndex((at) => !isWritten(doc.lines[at]));
+    return all.slice(0, Math.max(last, 0) + 1 + AHEAD);
+  }
+  const sent = all.filter((at) => wanted.includes(at) || !isGap(doc.lines[at]));
+  return sent.length < FEWEST && all.length >= FEWEST ? all.slice(Math.max(0, all.indexOf(sent[0]) - 1)).slice(0, FEWEST) : sent;
+}
+
+/** What the sampler reads: the story as it stands. With `only`, these lines are written and no others. */
 export function request(doc, only = null) {
-  const lines = places(doc, only).map((i) => ({ ...doc.lines[i], written: only === null ? isWritten(doc.lines[i]) : i === only || !doc.lines[i].text.trim() }));
-  const starts = Object.fromEntries(
-    lines.flatMap(({ written, start }, i) => (written && start.trim() ? [[String(i + 1), start.trim()]] : [])),
-  );
+  const lines = places(doc, only).map((at) => ({ ...doc.lines[at], written: only === null ? isWritten(doc.lines[at]) : only.includes(doc.lines[at].id) || isGap(doc.lines[at]) }));
+  while (lines.length < FEWEST) lines.push({ written: true, text: "", start: "", tag: null });
+  const starts = Object.fromEntries(lines.flatMap(({ written, start }, i) => (written && start.trim() ? [[String(i + 1), start.trim()]] : [])));
+  const { tense, person, length } = doc;
+  const follows = modelOf(doc)?.voice?.length && (tense || person || length);
   return {
     sentences: lines.map(({ written, text }) => (written ? null : text.trim())),
     arc: lines.some((line) => line.tag !== null) ? lines.map((line) => line.tag) : null,
@@ -49,20 +72,8 @@ export function request(doc, only = null) {
     model: usable(doc.model),
     temperature: doc.temperature,
     top_k: null,
+    ...(follows ? { voice: { tense, person, length } } : {}),
   };
-}
-
-/** How many lines are sent: none that lies too far behind the last given one. */
-export function within(doc) {
-  const last = doc.lines.findLastIndex((line) => !isWritten(line));
-  return Math.min(doc.lines.length, Math.max(last, 0) + 1 + AHEAD);
-}
-
-/** An answer with a sentence for every line of the story; one that the sampler was not told of has no figures. */
-function spread(filling, told, lines) {
-  const all = ({ sentences }) => lines.map(({ text }, i) => sentences[told.indexOf(i)] ?? { text, tag: null, log_p: null });
-  const parts = (known) => known && { ...known, weakest: known.weakest ? told[known.weakest - 1] + 1 : known.weakest };
-  return { ...filling, candidates: filling.candidates.map((one) => ({ ...one, parts: parts(one.parts), sentences: all(one) })) };
 }
 
 /** What a link carries of a request. */
@@ -70,46 +81,57 @@ export function recipe({ sentences, arc, starts, people, notes, seed, model, can
   return { model: model ?? store.ui.model, seed, settings: { candidates, samples, sampler, temperature, top_k }, sentences, arc, starts, people, notes };
 }
 
-/** Who is told of a finished call. */
+/** Who is called when candidates are complete. */
 let arrived = () => {};
 export const onArrival = (listener) => (arrived = listener);
 
 export const stop = () => running?.abort();
 
-/** Candidates for the blank and marked lines; asked again for the very same, with another seed. */
+const another = () => change(set, { seed: (store.doc.seed + 1) % SEEDS });
+const isLocked = (only) => only.find((id) => lineOf(store.doc, id).locked);
+
+/** Candidates for the gaps and marked sentences; asked again for the very same, with another seed. */
 export function fill() {
   const { batch } = store.ui;
-  const same = batch && batch.only === null && batch.state !== "failed" && equal(batch.request, request(store.doc));
-  if (same) change(set, { seed: (store.doc.seed + 1) % SEEDS });
+  if (batch && batch.only === null && batch.state !== "failed" && equal(batch.request, request(store.doc))) another();
   return run(request(store.doc), null);
 }
 
-/** Candidates for one line; the others are kept. */
-export function regenerate(i, start = store.doc.lines[i].start) {
-  if (store.doc.lines[i].locked) return warn("fill", `Line ${i + 1} is locked; unlock it to have it written anew.`);
-  const { batch } = store.ui;
-  const body = () => request({ ...store.doc, lines: store.doc.lines.map((line, at) => (at === i ? { ...line, start } : line)) }, i);
-  if (batch && equal(batch.request, body())) change(set, { seed: (store.doc.seed + 1) % SEEDS });
-  return run(body(), i);
+/**
+ * Other words for these sentences; all others are kept, and none that stands there is offered. `choose` picks from
+ * candidates, best first; `notes` are read beside the writer's own; `start` are words to begin with.
+ */
+export function rewrite(only, { choose = (found, count) => found.slice(0, count), notes = [], start = null } = {}) {
+  const locked = isLocked(only);
+  if (locked) return warn("fill", `Sentence ${numberOf(store.doc, locked)} is locked; unlock it to have it written anew.`);
+  const standing = Object.fromEntries(only.map((id) => [id, lineOf(store.doc, id).text.trim()]));
+  const begun = start === null ? store.doc : { ...store.doc, lines: store.doc.lines.map((line) => (only.includes(line.id) ? { ...line, start } : line)) };
+  if (store.ui.batch?.only && equal(store.ui.batch.only, only)) another();
+  const body = request({ ...begun, seed: store.doc.seed }, only);
+  return run({ ...body, candidates: likeness.ASKED, notes: [...body.notes, ...notes] }, only, (filling, batch) => {
+    const fresh = filling.candidates.filter((one) => batch.writes.some((at) => one.sentences[at].text.trim() !== standing[batch.ids[at]]));
+    return { ...filling, candidates: choose(fresh, store.doc.candidates) };
+  });
 }
 
 /** Exactly this, as a link says it. */
 export const repeat = (body) => run(body, null);
 
 /** Others like a candidate: it is read beside the notes, and of many new ones those nearest to it are shown. */
-export function moreLike(candidate, lines, only) {
-  const text = likeness.textOf(candidate, lines);
-  return others(only, [likeness.example(candidate, lines)], (found, count) => likeness.nearest(found, lines, text, count));
+export function moreLike(candidate, { writes, only }) {
+  const text = likeness.textOf(candidate, writes);
+  return others(only, [likeness.example(candidate, writes)], (found, count) => likeness.nearest(found, writes, text, count));
 }
 
 /** Others that are as different as can be from those that are shown. */
-export function different(candidates, lines, only) {
-  const texts = candidates.map((one) => likeness.textOf(one, lines));
-  return others(only, [], (found, count) => likeness.farthest(found, lines, texts, count));
+export function different(candidates, { writes, only }) {
+  const texts = candidates.map((one) => likeness.textOf(one, writes));
+  return others(only, [], (found, count) => likeness.farthest(found, writes, texts, count));
 }
 
 function others(only, notes, choose) {
-  change(set, { seed: (store.doc.seed + 1) % SEEDS });
+  if (only?.some((id) => !lineOf(store.doc, id))) return warn("fill", "The sentence that these were written for is gone.");
+  another();
   const body = request(store.doc, only);
   return run({ ...body, candidates: likeness.ASKED, notes: [...body.notes, ...notes] }, only, (filling) => {
     const chosen = choose(filling.candidates, store.doc.candidates);
@@ -119,42 +141,48 @@ function others(only, notes, choose) {
 
 const equal = (a, b) => JSON.stringify(a) === JSON.stringify(b);
 
+/** Which sentences of a long story were read, in words; empty where all were. */
+function extent(sent, { lines }) {
+  const left = lines.filter((line, at) => !sent.includes(at) && isGap(line)).length;
+  const part = sent.length && (sent[0] > 0 || lines.length - 1 > sent.at(-1)) ? `Fabula reads sentences ${sent[0] + 1} to ${sent.at(-1) + 1} of ${lines.length} for this.` : "";
+  return left && part ? `${part} Take what you like, then fill in again for the other gaps.` : part;
+}
+
 async function run(body, only, choose = (filling) => filling) {
   clear("fill");
-  if (body.sentences.every((sentence) => sentence !== null)) {
-    warn("fill", "Every line has words already. Clear a line, or mark one with “Write this”, and Fabula writes it.");
+  const { doc } = store;
+  const sent = places(doc, only);
+  const ids = sent.map((at) => doc.lines[at].id);
+  const writes = ids.flatMap((id, at) => (body.sentences[at] === null && (only?.includes(id) ?? true) ? [at] : []));
+  if (!writes.length) {
+    warn("fill", "Every sentence has words already. Open a gap where one is missing, or put the caret into a sentence and choose “Rewrite”.");
     return;
   }
-  const { lines } = store.doc;
-  const told = places(store.doc, only);
-  const left = lines.length - told.length;
-  if (only === null && left > 0)
-    warn("fill", `Only the first ${AHEAD} open lines after the last given one are written now: further on, the model loses the thread. Take what you like, then fill in again for the other ${left}; or write how it ends.`);
   stop();
   const control = new AbortController();
   running = control;
-  const batch = { request: body, only, places: told, state: "running", progress: null, filling: null, waiting: null, ahead: 0, before: lines.map((line) => line.text) };
+  const before = Object.fromEntries(doc.lines.map(({ id, text }) => [id, text]));
+  const batch = { request: body, only, ids, writes, extent: only === null ? extent(sent, doc) : "", state: "running", progress: null, writing: null, filling: null, waiting: null, ahead: 0, before };
   const update = (patch) => {
     if (store.ui.batch !== batch) return;
     Object.assign(batch, patch);
     show({});
   };
-  show({ batch, preview: null });
+  show({ batch, preview: null, words: null });
   say("Writing…");
   try {
-    const chosen = (filling) => choose(spread(filling, told, lines));
-    const shown = ({ filling, ...patch }) => update(filling ? { ...patch, filling: chosen(filling) } : patch);
-    const filling = chosen(await patiently(() => ask(body, control.signal, shown), control.signal, shown));
-    update({ filling, state: "done", progress: null });
+    const shown = ({ filling, ...patch }) => update(filling ? { ...patch, filling: choose(filling, batch) } : patch);
+    const filling = choose(await patiently(() => ask(body, control.signal, shown), control.signal, shown), batch);
+    update({ filling, state: "done", progress: null, writing: null });
     if (store.ui.batch === batch) arrived(batch);
     say(`${filling.candidates.length} candidates, best first.`);
   } catch (error) {
     if (error.name === "AbortError") {
-      update({ state: "stopped", waiting: null });
+      update({ state: "stopped", waiting: null, writing: null });
       if (store.ui.batch === batch) say("Stopped.");
     } else {
-      update({ state: "failed", waiting: null });
-      if (store.ui.batch === batch) failed(error, told, () => run(body, only, choose));
+      update({ state: "failed", waiting: null, writing: null });
+      if (store.ui.batch === batch) failed(error, sent, () => run(body, only, choose));
     }
   } finally {
     if (running === control) running = null;
@@ -167,7 +195,8 @@ function ask(body, signal, update) {
       signal,
       onWaiting: ({ ahead }) => update({ ahead }),
       onProgress: (progress) => update({ progress, ahead: 0 }),
-      onCandidates: (filling) => update({ filling }),
+      onWriting: ({ lines }) => update({ writing: lines }),
+      onCandidates: (filling) => update({ filling, writing: null }),
     });
   // Nothing is given: a story from its length and its arc alone.
   return api.write({ ...body, sentences: body.sentences.length }, signal);
@@ -196,9 +225,9 @@ function second(signal) {
   });
 }
 
-function failed(error, places, again) {
-  const line = places[/^sentences?\[(\d+)\]/.exec(error.field ?? "")?.[1]];
-  const message = error.message.replace(/^line (\d+)/, (said, number) => (line === undefined ? said : `line ${line + 1}`));
+function failed(error, sent, again) {
+  const line = sent[/^sentences?\[(\d+)\]/.exec(error.field ?? "")?.[1]];
+  const message = error.message.replace(/^sentence(?:s\[\d+\]:| \d+)/, (words) => (line === undefined ? words : `sentence ${line + 1}`));
   const told = message.charAt(0).toUpperCase() + message.slice(1);
   if (error.gone && said("gone")) return; // the page says so already, and when it is back
   // What only says that no server answers goes away by itself when the next save finds one.
@@ -221,24 +250,28 @@ export function watchPosterior() {
   let control = null;
   let asked = "";
   subscribe((doc, ui) => {
+    const [from, to] = windowOf(doc, doc.lines.flatMap(({ id }, at) => (id === ui.at ? [at] : [])));
+    const lines = doc.lines.slice(from, to);
     const body = {
-      sentences: doc.lines.map((line) => line.text.trim() || null),
-      arc: doc.lines.map((line) => line.tag),
+      sentences: lines.map((line) => line.text.trim() || null),
+      arc: lines.map((line) => line.tag),
       seed: 0,
       model: usable(doc.model),
     };
     const key = JSON.stringify([body, ui.model]);
-    if (key === asked || !ui.model) return;
+    if (key === asked || !ui.model || lines.length < FEWEST) return;
     asked = key;
     clearTimeout(timer);
     control?.abort();
-    if (ui.posterior && ui.posterior.length !== body.sentences.length) ui.posterior = ui.beliefs = null;
+    if (ui.posterior && ui.posterior.length !== doc.lines.length) ui.posterior = ui.beliefs = null;
+    // What lies outside the part that was read has no band.
+    const spread = (beliefs) => beliefs && doc.lines.map((_, at) => beliefs[at - from]);
     const again = async () => {
       if (asked !== key) return; // the story has changed while candidates were written
       control = new AbortController();
       try {
         const { tags, factors } = await api.posterior(body, control.signal);
-        if (asked === key) show({ posterior: tags, beliefs: factors ?? null });
+        if (asked === key) show({ posterior: spread(tags), beliefs: spread(factors ?? null) });
       } catch (error) {
         // Only a picture: where a model has no posterior, or the server is busy, the arc goes without its band.
         if (error.name === "AbortError" || asked !== key) return;

@@ -3,8 +3,8 @@
 import { readTag } from "./lanes.js";
 import { sign, unsign } from "./moods.js";
 import { noted } from "./people.js";
-import { split } from "./split.js";
-import { blank, FEWEST, LONGEST, MOST, empty, restored, stored } from "./state.js";
+import { paragraphs } from "./split.js";
+import { blank, LONGEST, linesOf, MOST, empty, restored, stored } from "./state.js";
 
 const MARK = "fabula-story";
 
@@ -19,37 +19,43 @@ const hidden = (text) => text.replaceAll("&", "&amp;").replace(/[<>|]/g, (sign) 
 const shown = (text) => text.replace(/&#(\d+);/g, (_, code) => String.fromCodePoint(code)).replaceAll("&amp;", "&");
 const COMMENT = /^<!-- fabula\n([^]*?)^-->/m;
 
+/** The sentences in their paragraphs; gaps are left out unless `gaps` are wanted. */
+export function paragraphsOf(doc, gaps = false) {
+  const groups = [];
+  for (const line of doc.lines) if (line.paragraph || !groups.length) groups.push([line]);
+    else groups.at(-1).push(line);
+  return groups.map((group) => group.map(({ text }) => text.trim()).filter((text) => text || gaps)).filter((group) => group.length);
+}
+
 /**
- * Prose to be read: a title and a paragraph, whose sentences are a line of the file each. What no reader wants stands in
- * a comment at the end: which lines are blank, the arc, the cast, the notes.
+ * Prose to be read: a title and paragraphs, whose sentences are a row of the file each. What no reader wants stands in a
+ * comment at the end: which sentences are missing, the arc, the cast, the notes.
  */
 export function toMarkdown(doc, title) {
-  const lines = doc.lines.flatMap((line) => (line.text.trim() ? [escaped(line.text.trim())] : []));
-  const blanks = doc.lines.flatMap((line, i) => (line.text.trim() ? [] : [i + 1]));
+  const rows = paragraphsOf(doc).map((group) => group.map(escaped).join("\n"));
+  const gaps = doc.lines.flatMap((line, i) => (line.text.trim() ? [] : [`${i + 1}${line.paragraph ? "p" : ""}`]));
   const known = [
-    ...(blanks.length ? [`blank: ${blanks.join(" ")}`] : []),
+    ...(gaps.length ? [`blank: ${gaps.join(" ")}`] : []),
     ...(doc.lines.some((line) => line.tag !== null) ? [`arc: ${doc.lines.map((line) => sign(line.tag)).join(" ")}`] : []),
     ...doc.people.map(({ name, pronoun, about }) => `person: ${[name, pronoun ?? "", about].map(hidden).join(" | ")}`),
     ...noted(doc).map((note) => `note: ${hidden(note)}`),
   ];
-  return [`# ${escaped(title)}`, "", ...lines, "", "<!-- fabula", ...known, "-->", ""].join("\n");
+  return [`# ${escaped(title)}`, "", rows.join("\n\n"), "", "<!-- fabula", ...known, "-->", ""].join("\n");
 }
 
 export const toJson = (doc, title) => JSON.stringify({ format: MARK, version: 1, title, state: stored(doc) }, null, 1) + "\n";
 
 const counted = (lines) => {
   const long = lines.findIndex((line) => line.text.length > LONGEST);
-  if (long >= 0) throw new Error(`line ${long + 1} has ${lines[long].text.length.toLocaleString("en")} characters; the most is ${LONGEST.toLocaleString("en")}`);
+  if (!lines.some((line) => line.text.trim())) throw new Error("there are no sentences in it");
+  if (long >= 0) throw new Error(`sentence ${long + 1} has ${lines[long].text.length.toLocaleString("en")} characters; the most is ${LONGEST.toLocaleString("en")}`);
   if (lines.length > MOST) throw new Error(`it has ${lines.length} sentences; a story has at most ${MOST}`);
-  while (lines.length < FEWEST) lines.push(blank());
   return { ...empty(), lines };
 };
 
-export function fromText(text) {
-  const sentences = split(text);
-  if (!sentences.some(Boolean)) throw new Error("there are no sentences in it");
-  return { title: "", doc: counted(sentences.map((sentence) => ({ ...blank(), text: sentence }))) };
-}
+export const fromParagraphs = (groups, title = "") => ({ title, doc: counted(linesOf(groups)) });
+
+export const fromText = (text) => fromParagraphs(paragraphs(text));
 
 export function fromMarkdown(text, labels, factors = null) {
   const plain = text.replaceAll("\r", "");
@@ -57,21 +63,31 @@ export function fromMarkdown(text, labels, factors = null) {
   const rows = plain.replace(COMMENT, "").split("\n");
   const title = unescaped(rows.find((row) => /^# /.test(row))?.slice(2).trim() ?? "");
   const known = (key) => (own?.[1] ?? "").split("\n").flatMap((row) => (row.startsWith(`${key}: `) ? [row.slice(key.length + 2)] : []));
-  const sentences = own ? rows.filter((row) => row.trim() && !/^#/.test(row)).map((row) => unescaped(row.trim())) : foreign(rows);
-  for (const place of (known("blank")[0] ?? "").split(" ").filter(Boolean)) sentences.splice(Number(place) - 1, 0, "");
-  if (!sentences.some(Boolean)) throw new Error("there are no sentences in it");
+  const lines = own ? ours(rows) : linesOf(foreign(rows));
+  for (const [, place, paragraph] of (known("blank")[0] ?? "").slice(0, 8 * MOST).matchAll(/(\d+)(p?)/g)) {
+    if (lines.length > MOST) break;
+    lines.splice(Number(place) - 1, 0, blank({ paragraph: paragraph === "p" }));
+    if (paragraph && lines[place]) lines[place].paragraph = false;
+  }
   const arc = known("arc")[0] ?? rows.find((row) => /^Arc:/.test(row))?.slice(4) ?? "";
   const tags = arc.trim().split(/\s+/).map((word) => unsign(word, labels) ?? readTag(word, factors));
-  const doc = counted(sentences.map((sentence, i) => ({ ...blank(), text: sentence, tag: tags[i] ?? null })));
+  const doc = counted(lines.map((line, i) => ({ ...line, tag: tags[i] ?? null })));
   const people = known("person").map((row) => row.split(" | ").map(shown)).map(([name, pronoun, about]) => ({ name, pronoun: pronoun || null, about: about ?? "" }));
   return { title, doc: restored({ ...doc, people, notes: known("note").map(shown).join("\n") }) };
 }
 
-/** The sentences of a text that is not of this page: a list, with `_` where one is missing, or prose. */
+/** A sentence a row, an empty row between paragraphs. */
+function ours(rows) {
+  const body = rows.filter((row) => !/^#/.test(row)).map((row) => row.trim());
+  return body.flatMap((row, i) => (row ? [blank({ text: unescaped(row), paragraph: !body[i - 1] })] : []));
+}
+
+/** The paragraphs of a text that is not of this page: a list, with `_` where a sentence is missing, or prose. */
 function foreign(rows) {
   const items = rows.flatMap((row) => /^\s*(?:\d+[.)]|[-*+])\s+(.*)$/.exec(row)?.[1] ?? []);
-  if (items.length) return items.map((item) => (item.trim() === "_" ? "" : unescaped(item.trim())));
-  return split(unescaped(rows.filter((row) => !/^#|^Arc:/.test(row)).join("\n")));
+  if (items.length) return [items.map((item) => (item.trim() === "_" ? "" : unescaped(item.trim())))];
+  const prose = rows.filter((row) => !/^#|^Arc:/.test(row)).map((row) => row.trim() || "\n").join(" ");
+  return paragraphs(unescaped(prose));
 }
 
 export function fromJson(text) {

@@ -17,6 +17,7 @@ export function likeness(one, other) {
   return both ? both / (a.size + b.size - both) : 0;
 }
 
+/** The words of a candidate at these places of the request. */
 export const textOf = (candidate, lines) => lines.map((i) => candidate.sentences[i]?.text ?? "").join(" ");
 
 /** What the model reads of an example, beside the writer's own notes; its rules keep it from repeating that word for word. */

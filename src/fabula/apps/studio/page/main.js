@@ -9,8 +9,8 @@ import * as cards from "./cards.js";
 import { $, h, icon, keep, s } from "./dom.js";
 import * as files from "./files.js";
 import * as filling from "./filling.js";
-import * as lanes from "./lanes.js";
-import * as lines from "./lines.js";
+import * as editor from "./editor.js";
+import { lanesOf, withPart } from "./lanes.js";
 import * as link from "./link.js";
 import { menu } from "./menu.js";
 import { ask, note, warn } from "./messages.js";
@@ -19,9 +19,11 @@ import * as saving from "./saving.js";
 import * as settings from "./settings.js";
 import { sketch, SHAPES, tagsOf } from "./shapes.js";
 import * as state from "./state.js";
+import * as search from "./search.js";
 import * as stories from "./stories.js";
 import { change, show, store, subscribe } from "./store.js";
 import * as tray from "./tray.js";
+import * as verbs from "./verbs.js";
 import * as why from "./why.js";
 
 const EXAMPLES = [
@@ -42,15 +44,16 @@ const SAVED = {
 
 function header() {
   $("title").addEventListener("input", () => show({ title: $("title").value }));
-  $("undo").addEventListener("click", () => change(state.undo));
-  $("redo").addEventListener("click", () => change(state.redo));
+  $("undo").addEventListener("click", editor.back);
+  $("redo").addEventListener("click", editor.forth);
   subscribe((doc, ui) => {
     keep($("title"), { value: ui.title, placeholder: saving.titleOf(doc, "") === "Untitled" ? "Untitled story" : saving.titleOf(doc, "") });
     keep($("saved"), { textContent: SAVED[ui.saved] });
     $("saved").dataset.state = ui.saved;
     keep($("problem"), { hidden: !["offline", "conflict", "refused"].includes(ui.saved) });
-    undoable($("undo"), "Undo", "Ctrl+Z", doc.undo.at(-1));
-    undoable($("redo"), "Redo", "Ctrl+Shift+Z", doc.redo.at(-1));
+    const { back, forth } = editor.steps();
+    undoable($("undo"), "Undo", "Ctrl+Z", back);
+    undoable($("redo"), "Redo", "Ctrl+Shift+Z", forth);
     const words = wordCount(doc);
     keep($("count"), { textContent: words ? `${words} ${words === 1 ? "word" : "words"}` : "" });
     const name = saving.titleOf(doc);
@@ -59,14 +62,15 @@ function header() {
 }
 
 /** Not disabled but said to be: focus is not lost when the last step is undone. */
-function undoable(button, name, keys, step) {
-  keep(button, { "aria-disabled": step ? null : "true", "aria-label": step ? `${name} ${step.what}` : name, title: step ? `${name} ${step.what} (${keys})` : `Nothing to ${name.toLowerCase()}` });
+function undoable(button, name, keys, steps) {
+  keep(button, { "aria-disabled": steps ? null : "true", title: steps ? `${name} (${keys})` : `Nothing to ${name.toLowerCase()}` });
 }
 
-/** Every point of the lane that is shown, at once. */
+/** Every point of the arc, at once. */
 function bendAll(tags) {
-  const { labels, whole } = lanes.inView(store.doc, store.ui);
-  change(state.shape, tags(labels).map((tag, i) => whole(i, tag)));
+  const count = lanesOf(store.ui).length;
+  const moods = tags(store.ui.labels);
+  change(state.bend, Object.fromEntries(store.doc.lines.map((line, i) => [line.id, withPart(line.tag, 0, count, moods[i])])));
 }
 
 function shapes() {
@@ -108,7 +112,7 @@ function examples() {
         type: "button",
         onclick: async () => {
           const { labels } = store.ui;
-          const asked = texts.map((text, i) => ({ ...state.blank(), text, tag: labels.includes(tags?.[i]) ? tags[i] : null }));
+          const asked = texts.map((text, i) => state.blank({ text, paragraph: i === 0, tag: labels.includes(tags?.[i]) ? tags[i] : null }));
           if (await saving.begin({ ...state.empty(), lines: asked })) filling.fill();
         },
       }, h("span", { class: "first" }, texts[0]), h("span", { class: "last" }, `… ${texts.at(-1)}`), h("span", { class: "heard" }, ` Example: ${says}`)),
@@ -116,15 +120,20 @@ function examples() {
   );
 }
 
+/** Fields with an undo of their own. */
+const OWN_UNDO = "#title, #cast-notes, dialog input, #search input";
+
 function keys() {
   addEventListener("keydown", (event) => {
     if (document.querySelector("dialog[open]")) return;
     const command = event.ctrlKey || event.metaKey;
     const key = event.key.toLowerCase();
-    if (command && !event.altKey && key === "z" && event.target !== $("title")) change(event.shiftKey ? state.redo : state.undo);
-    else if (command && !event.altKey && key === "y" && event.target !== $("title")) change(state.redo);
+    const undoes = command && !event.altKey && !event.target.matches?.(OWN_UNDO);
+    if (undoes && key === "z") (event.shiftKey ? editor.forth : editor.back)();
+    else if (undoes && key === "y") editor.forth();
     else if (command && key === "enter") filling.fill();
     else if (command && key === "s") saving.flush();
+    else if (command && (key === "f" || key === "h")) search.open();
     else if (key === "escape" && store.ui.batch?.state === "running") filling.stop();
     else return;
     event.preventDefault();
@@ -180,15 +189,16 @@ async function follow(event) {
 
 async function start() {
   for (const button of document.querySelectorAll("[data-icon]")) button.prepend(icon(button.dataset.icon));
-  lines.start({ regenerate: filling.regenerate, why: why.toggle });
+  editor.start();
   arc.start();
   arc.heads();
-  lanes.start();
+  verbs.start({ why: why.toggle });
   why.start();
+  search.start();
   cards.start({ copyLink });
   cards.controls(filling);
   tray.start();
-  filling.onArrival((batch) => tray.gather(batch.filling, cards.written(batch), batch.request));
+  filling.onArrival((batch) => tray.gather(batch));
   settings.start();
   cast.start();
   header();

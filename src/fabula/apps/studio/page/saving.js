@@ -2,11 +2,12 @@
 
 import * as api from "./api.js";
 import * as drafts from "./drafts.js";
+import { load as fresh } from "./editor.js";
 import { stop, usable } from "./filling.js";
 import { announce, listen } from "./live.js";
 import { clear, note, warn } from "./messages.js";
 import { offer, recall } from "./recall.js";
-import { SAVED_FIELDS } from "./schema.js";
+import { LINE, SAVED_FIELDS } from "./schema.js";
 import { empty, isBlank, restored, sameState, stored } from "./state.js";
 import { show, store, subscribe } from "./store.js";
 import { titled } from "./titles.js";
@@ -28,8 +29,8 @@ let since = null;
 let scheduled = null;
 /** What the server would not take as a whole: not offered again before it has changed. */
 let refused = null;
-/** Lines that the server would not take: the others are saved without them. */
-const withheld = new Set();
+/** What the server would not take, by its path: {field, value, message}. Everything else is saved without it. */
+const withheld = new Map();
 /** Shows again what stands in the way of saving. */
 let problem = null;
 
@@ -40,7 +41,7 @@ const automatic = () => !store.ui.title.trim();
 const counts = (key) => key !== "tray" || store.ui.story !== null;
 const changed = (from) => SAVED_FIELDS.some((key) => counts(key) && store.doc[key] !== from.doc[key]) || titleOf(store.doc) !== from.title;
 const dirty = () => changed(clean);
-const holdsWithheld = () => store.doc.lines.some((line) => withheld.has(line.text));
+const holdsWithheld = () => [...withheld.values()].some((part) => isRefused(store.doc, part));
 const nothing = () => !store.ui.story && isBlank(store.doc) && automatic();
 /** Whether closing the window now would leave something that only this browser has. */
 const unsaved = () => !nothing() && (dirty() || holdsWithheld());
@@ -85,7 +86,8 @@ async function elsewhere({ story: storyId, branch: branchId, revision }) {
   const doc = theirs && !unsaved() && !saving ? restored(theirs.state) : null;
   if (!doc) return show({});
   store.doc = doc;
-  clean = { doc, title: whole.automatic ? titleOf(doc, "") : whole.title };
+  fresh();
+  clean = { doc: store.doc, title: whole.automatic ? titleOf(doc, "") : whole.title };
   return show({ story: whole, branch: theirs, title: whole.automatic ? "" : whole.title, saved: "saved" });
 }
 
@@ -113,7 +115,8 @@ function flushNow() {
   const last = story
     ? api.saveBranch(story.id, branch.id, { state, revision: branch.revision }, options)
     : api.createStory(titleOf(store.doc), state, automatic(), options);
-  last.catch(() => {});
+  // A new story that the server has taken on the way out is not offered again as one that was never saved.
+  last.then(() => story || drafts.forget(drafts.nameOf(null))).catch(() => {});
 }
 
 /** Everything that was typed, on the server; false where that could not be. */
@@ -133,11 +136,40 @@ function save() {
   return saving;
 }
 
-/** What is sent of a document: without the words of lines that were refused. */
+/** A refused part of a document: a field of a line by the line's id, else a field of the story. */
+function partOf(doc, field) {
+  const [, at, name] = /^state\.lines\[(\d+)\]\.(\w+)/.exec(field) ?? [];
+  const line = doc.lines[at];
+  if (line) return { id: line.id, name, number: Number(at) + 1, value: line[name] };
+  const [, whole] = /^state\.(\w+)/.exec(field) ?? [];
+  return whole && whole !== "lines" && whole in doc ? { id: null, name: whole, value: doc[whole] } : null;
+}
+
+const isRefused = (doc, { id, name, value }) => (id === null ? doc : doc.lines.find((line) => line.id === id))?.[name] === value;
+
+/** What is sent of a document: what was refused is as it was when it was last saved, or as in a new line. */
 function sendable(doc) {
   const state = stored(doc);
-  if (!withheld.size) return state;
-  return { ...state, lines: state.lines.map((line) => (withheld.has(line.text) ? { ...line, text: "", locked: false } : line)) };
+  for (const part of withheld.values()) {
+    if (!isRefused(doc, part)) continue;
+    if (part.id === null) state[part.name] = stored(clean.doc)[part.name];
+    else state.lines = state.lines.map((line) => (line.id === part.id ? { ...line, [part.name]: LINE[part.name].default, locked: part.name !== "text" && line.locked } : line));
+  }
+  return state;
+}
+
+const NAMES = { people: "The cast", notes: "The notes", tray: "The kept candidates" };
+
+/** Sets aside what was refused; false where that is the whole, or was set aside before. */
+function setAside(error, doc) {
+  const parts = error.fields.map(({ field, message }) => ({ ...partOf(doc, field), message })).filter((part) => part.name && !withheld.has(`${part.id} ${part.name}`));
+  if (error.status !== 422 || !parts.length) return false;
+  for (const part of parts) withheld.set(`${part.id} ${part.name}`, part);
+  const [{ id, name, number, message }] = parts;
+  const subject = id === null ? (NAMES[name] ?? `The ${name}`) : `Sentence ${number}`;
+  const reason = message.replace(/^[\w.[\]]+: */, "").replace(/^sentence \d+ */, "it ");
+  trouble("saving", `${subject} ${name === "notes" || name === "tray" ? "are" : "is"} not saved: ${reason}. Everything else is.`);
+  return true;
 }
 
 async function attempt() {
@@ -185,7 +217,6 @@ function trouble(about, message, actions = []) {
 }
 
 async function failed(error, doc) {
-  const line = /^state\.lines\[(\d+)\]\.text/.exec(error.field ?? "")?.[1];
   if (error.gone || error.status >= 500 || error.status === 429) {
     if (!tries) trouble("gone", error.gone ? error.message : `Not saved: ${error.message}.`, [{ label: "Try now", act: save }]);
     clearTimeout(timer);
@@ -193,11 +224,8 @@ async function failed(error, doc) {
     tries += 1;
     show({ saved: "offline" });
   } else if (error.status === 409 || error.status === 404) await conflict(error, doc);
-  else if (error.status === 422 && line !== undefined && !withheld.has(doc.lines[line].text)) {
-    withheld.add(doc.lines[line].text);
-    trouble("saving", `Line ${Number(line) + 1} is not saved: ${error.message.replace(/^line \d+ */, "it ")}. Everything else is.`);
-    await attempt();
-  } else {
+  else if (setAside(error, doc)) await attempt();
+  else {
     refused = { doc: store.doc, title: titleOf(store.doc) };
     trouble("saving", `Not saved: ${error.message}.`);
     show({ saved: "refused" });
@@ -257,7 +285,8 @@ function place(doc, title) {
   if (doc.model !== null && store.ui.models.length && usable(doc.model) === null)
     warn("model", `This story was written with the model “${doc.model}”, which is not installed here: the studio’s own model goes on with it.`);
   store.doc = doc;
-  Object.assign(store.ui, { title, batch: null, preview: null, posterior: null, beliefs: null, why: null, opening: new Set() });
+  Object.assign(store.ui, { title, at: null, over: null, batch: null, preview: null, posterior: null, beliefs: null, why: null, words: null });
+  fresh();
   for (const about of ["saving", "fill", "gone"]) clear(about);
   clearTimeout(timer);
   withheld.clear();

@@ -3,22 +3,26 @@
 import { $, h, keep } from "./dom.js";
 import { note } from "./messages.js";
 import { STORY } from "./schema.js";
-import { FEWEST, MOST, resize, set } from "./state.js";
+import { MOST, resize, set } from "./state.js";
 import { change, show, store, subscribe } from "./store.js";
+
+/** How the text sounds: for models that can follow it. */
+const VOICE = ["tense", "person", "length"];
 
 export function start() {
   for (const name of ["candidates", "seed"]) typed($(name), STORY[name].minimum, STORY[name].maximum, (value) => change(set, { [name]: value }));
   // A length counts when it is finished: on the way to 12 stands a 1.
-  $("length").addEventListener("change", () => {
-    const count = Number($("length").value);
-    if (Number.isInteger(count) && count >= FEWEST && count <= MOST) change(resize, count);
+  $("count-of-lines").addEventListener("change", () => {
+    const count = Number($("count-of-lines").value);
+    if (Number.isInteger(count) && count >= 1 && count <= MOST) change(resize, count);
     render(store.doc, store.ui);
-    if (store.doc.lines.length > count) note("Lines that have words stay: clear or remove them yourself.");
+    if (store.doc.lines.length > count) note("Sentences that have words stay: remove them yourself.");
   });
   $("boldness").addEventListener("change", () => {
     const { value } = $("boldness");
     change(set, { temperature: value === "" ? null : Number(value) });
   });
+  for (const name of VOICE) $(name).addEventListener("change", () => change(set, { [name]: $(name).value || null }));
   $("dice").addEventListener("click", () => change(set, { seed: Math.floor(Math.random() * 1_000_000) }));
   $("model").addEventListener("change", () => {
     const { value } = $("model");
@@ -44,13 +48,14 @@ export function offer(models, model) {
 function render(doc, ui) {
   for (const name of ["candidates", "seed"])
     if (document.activeElement !== $(name)) keep($(name), { value: String(doc[name]) });
-  keep($("length"), { value: String(doc.lines.length) });
+  keep($("count-of-lines"), { value: String(doc.lines.length) });
   const bold = $("boldness");
   const value = doc.temperature === null ? "" : String(doc.temperature);
   if (![...bold.options].some((option) => option.value === value)) bold.append(h("option", { value }, value));
   keep(bold, { value });
   const name = ui.models.some((one) => one.name === doc.model) ? doc.model : ui.model;
-  const { labels, factors, settings } = ui.models.find((one) => one.name === name) ?? {};
+  const { labels, factors, settings, voice = [] } = ui.models.find((one) => one.name === name) ?? {};
+  for (const part of VOICE) keep($(part), { value: doc[part] ?? "", disabled: !voice.includes(part), title: voice.includes(part) ? "" : "The model that is chosen cannot follow this" });
   const usual = (settings?.smc ?? settings?.rerank)?.temperature;
   const asUsual = [...bold.options].find((option) => option.value === "");
   keep(asUsual, { textContent: usual === undefined ? "as usual" : `as usual (${usual})` });

@@ -10,7 +10,7 @@ const along = (points) => (t) => {
   return points[at] + part * (points[at + 1] - points[at]);
 };
 
-const counted = (name, says, share, points) => ({ name, says: `${says} · ${share} % of stories`, at: along(points) });
+const counted = (name, says, share, points) => ({ name, says: `${says}${share > 6 ? ", a common one" : ""}`, at: along(points) });
 
 export const SHAPES = [
   counted("Rags to riches", "a rise", 6.5, [0.06, 0.14, 0.47, 0.93, 1]),

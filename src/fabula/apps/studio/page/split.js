@@ -1,27 +1,35 @@
-// A paragraph falls into sentences.
+// A text falls into paragraphs, and a paragraph into sentences.
 
 const SHORT = /(?:^|[\s("'“‘])(?:Mr|Mrs|Ms|Dr|Prof|St|Sr|Jr|vs|etc|No|Mt|Capt|Col|Gen|Lt|Sgt|[A-Z]|e\.g|i\.e|a\.m|p\.m)\.$/;
 // The look behind keeps a long run of dots from being tried again at each of them.
 const END = /(?<![.!?…])[.!?…]+["'”’)\]]*\s+(?=["'“‘(]?[\p{Lu}\p{N}])/gu;
 
-/** The sentences of one line of text. */
-function sentences(text) {
-  const found = [];
+/** The places where a new sentence begins, the first one left out. */
+export function beginnings(text) {
+  const places = [];
   let from = 0;
   for (const match of text.matchAll(END)) {
-    const to = match.index + match[0].length;
     if (SHORT.test(text.slice(from, match.index + 1))) continue;
-    found.push(text.slice(from, to).trim());
-    from = to;
+    from = match.index + match[0].length;
+    places.push(from);
   }
-  found.push(text.slice(from).trim());
-  return found.filter(Boolean);
+  return places;
 }
 
-/** Every line of its own is at least one sentence; `_` alone is a blank one, as on the command line. */
-export function split(text) {
-  return text
-    .replaceAll("\r", "")
-    .split("\n")
-    .flatMap((line) => (line.trim() === "_" ? [""] : sentences(line.replace(/\s+/g, " ").trim())));
+/** The sentences of one row of text. */
+function sentences(text) {
+  const places = [0, ...beginnings(text), text.length];
+  return places.slice(1).map((to, at) => text.slice(places[at], to).trim()).filter(Boolean);
+}
+
+const tidy = (row) => row.replace(/\s+/g, " ").trim();
+
+/** Paragraphs of sentences: every row of the text is one; `_` alone is a gap in the paragraph before, as on the command line. */
+export function paragraphs(text) {
+  const result = [];
+  for (const row of text.replaceAll("\r\n", "\n").replaceAll("\r", "\n").split("\n").map(tidy)) {
+    if (row === "_") result.at(-1)?.push("") ?? result.push([""]);
+    else if (row) result.push(sentences(row));
+  }
+  return result;
 }

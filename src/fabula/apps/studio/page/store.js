@@ -13,8 +13,6 @@ export const store = {
     labels: ["negative", "neutral", "positive"],
     /** All of them, where there are several: [{name, labels}], or null. */
     factors: null,
-    /** The lane of the arc that is shown (lanes.js). */
-    lane: 0,
     model: "",
     models: [],
     /** What the model believes about every point: [{label: probability}], or null. */
@@ -23,14 +21,17 @@ export const store = {
     beliefs: null,
     /** Whom and what the lines name (cast.js), or null. */
     mentions: null,
-    /** A candidate shown in place: {sentences: {line: text}, told: its sentences}, or null. */
+    /** The sentences at the caret and under the pointer, by id, or null. */
+    at: null,
+    over: null,
+    /** A candidate shown in place: {sentences: {id: text}, tags: {id: label}}, or null. */
     preview: null,
     /** The last call for candidates (filling.js), or null. */
     batch: null,
     /** The open explanation (why.js), or null. */
     why: null,
-    /** Lines whose opening words are being typed. */
-    opening: new Set(),
+    /** Other words for one of a sentence (verbs.js), or null. */
+    words: null,
     /** The story and branch on the server, or null while nothing was saved. */
     story: null,
     branch: null,
@@ -48,7 +49,13 @@ export function subscribe(listener) {
   listener(store.doc, store.ui);
 }
 
-/** The document after `step`, a function of state.js with its arguments: change(type, 2, "Then it rained."). */
+/** What the editor has made of the document. */
+export function receive(doc) {
+  store.doc = doc;
+  tell();
+}
+
+/** The document after `step`, a function of state.js with its arguments: change(type, id, "Then it rained."). */
 export function change(step, ...rest) {
   const next = step(store.doc, ...rest);
   if (next === store.doc) return false;

@@ -1,37 +1,33 @@
 // The tray: every candidate that came is kept with its branch, favourites longest. Two can be compared, any can be taken
-// whole or by the line, and a branch can begin with one.
+// whole or by the sentence, and a branch can begin with one.
 
 import { compare } from "./diff.js";
 import { $, h, icon, keep, pictured } from "./dom.js";
 import { menu } from "./menu.js";
 import { note, say } from "./messages.js";
 import { branch } from "./saving.js";
-import { collect, keepsake, take } from "./state.js";
-import { change, show, store, subscribe } from "./store.js";
+import { collect, keepsake, lineOf, numberOf, take } from "./state.js";
+import { change, store, subscribe } from "./store.js";
 
 /** The first of two that are to be compared. */
 let first = null;
 let drawn = "";
 
 /** A short name for what a candidate says: the same candidate is kept once. */
-function idOf(lines, sentences) {
+function idOf(sentences) {
   let hash = 5381;
-  for (const letter of lines.map((i) => `${i}${sentences[i].text}`).join("\n")) hash = (hash * 33 + letter.codePointAt(0)) % 2 ** 48;
+  for (const letter of Object.entries(sentences).flat().join("\n")) hash = (hash * 33 + letter.codePointAt(0)) % 2 ** 48;
   return hash.toString(36);
 }
 
-export const entryOf = (candidate, lines, request) => ({
-  id: idOf(lines, candidate.sentences),
-  at: Date.now(),
-  lines,
-  sentences: candidate.sentences.map(({ text, tag }) => ({ text, tag })),
-  score: candidate.score,
-  seed: request.seed,
-  favourite: false,
-});
+/** A candidate as it is kept: its words by the ids of the lines that they were written for. */
+export function entryOf(candidate, { ids, writes, request }) {
+  const sentences = Object.fromEntries(writes.map((at) => [ids[at], candidate.sentences[at].text]));
+  return { id: idOf(sentences), at: Date.now(), sentences, score: candidate.score, seed: request.seed, favourite: false };
+}
 
 /** What a finished call brought, into the tray. */
-export const gather = (filling, lines, request) => change(collect, filling.candidates.map((one) => entryOf(one, lines, request)));
+export const gather = (batch) => change(collect, batch.filling.candidates.map((one) => entryOf(one, batch)));
 
 const known = (id) => store.doc.tray.find((entry) => entry.id === id);
 
@@ -55,26 +51,31 @@ export function star(entry, favourite) {
 }
 
 async function branchFrom(entry) {
-  if (await branch()) put(entry, entry.lines);
+  if (await branch()) put(entry, Object.keys(entry.sentences));
 }
 
-const fits = (entry) => entry.sentences.length === store.doc.lines.length;
-const own = (i) => store.doc.lines[i].text.trim() && !store.doc.lines[i].write;
+const standing = ({ sentences }) => Object.keys(sentences).filter((id) => lineOf(store.doc, id));
+/** Whether a sentence has words that no kept candidate has there. */
+const isOwn = (id) => {
+  const { text, write } = lineOf(store.doc, id);
+  return Boolean(text.trim()) && !write && !store.doc.tray.some(({ sentences }) => sentences[id] === text);
+};
 
-/** Lines of a kept candidate into the story; of several, those that are the writer's own stay. */
+/** Sentences of a kept candidate into the story; of several, those that are the writer's own stay. */
 function put(entry, wanted) {
-  if (!wanted.every((i) => i < store.doc.lines.length)) return note("The story has other lines now: this candidate does not fit any more.");
-  const lines = wanted.length > 1 ? wanted.filter((i) => !own(i)) : wanted;
-  if (!lines.length) return note("You have written all these lines yourself: take one of them alone to replace it.");
-  const sentences = Object.fromEntries(lines.map((i) => [i, entry.sentences[i].text]));
-  change(take, sentences, { seed: entry.seed, lines: lines.map((i) => i + 1), score: entry.score });
+  const there = standing(entry).filter((id) => wanted.includes(id));
+  const lines = wanted.length > 1 ? there.filter((id) => !isOwn(id)) : there;
+  if (!there.length) return note("The sentences that this was written for are gone.");
+  if (!lines.length) return note("All these sentences have words: take one of them alone to replace it.");
+  const sentences = Object.fromEntries(lines.map((id) => [id, entry.sentences[id]]));
+  change(take, sentences, { seed: entry.seed, lines: lines.map((id) => numberOf(store.doc, id)), score: entry.score });
   const spared = wanted.length - lines.length;
-  return note(spared ? `Taken; ${spared} of your own lines stayed.` : "Taken. Control Z takes it back.");
+  return note(spared ? `Taken; ${spared} of the sentences stayed as they are.` : "Taken. Control Z takes it back.");
 }
 
 export function start() {
   subscribe((doc) => {
-    const key = JSON.stringify([doc.tray.map(({ id, favourite }) => [id, favourite]), doc.lines.length]);
+    const key = JSON.stringify([doc.tray.map(({ id, favourite }) => [id, favourite]), doc.lines.map(({ id }) => id)]);
     if (key === drawn) return;
     drawn = key;
     keep($("tray"), { hidden: !doc.tray.length });
@@ -87,15 +88,16 @@ export function start() {
 }
 
 function item(entry) {
-  const { id, favourite, lines } = entry;
-  const told = lines.map((i) => entry.sentences[i].text).join(" ");
-  const about = told.split(/\s+/).slice(0, 5).join(" ");
+  const { id, favourite } = entry;
+  const text = Object.values(entry.sentences).join(" ");
+  const about = text.split(/\s+/).slice(0, 5).join(" ");
+  const fits = standing(entry).length > 0;
   return h(
     "li",
     { class: "kept", "data-id": id },
     pictured(favourite ? "starred" : "star", favourite ? `No favourite: ${about}` : `Favourite: ${about}`, { class: "pictured star", "aria-pressed": String(favourite), onclick: () => star(entry, !favourite) }),
-    h("p", { class: "words" }, told),
-    h("button", { type: "button", class: "take", "aria-label": `Take: ${about}`, "aria-disabled": fits(entry) ? null : "true", title: fits(entry) ? null : "The story has other lines now", onclick: () => fits(entry) && put(entry, lines) }, "Take"),
+    h("p", { class: "words" }, text),
+    h("button", { type: "button", class: "take", "aria-label": `Take: ${about}`, "aria-disabled": fits ? null : "true", title: fits ? null : "The sentences that this was written for are gone", onclick: () => fits && put(entry, Object.keys(entry.sentences)) }, "Take"),
     menu(pictured("more", `More for: ${about}`), () => [
       ...actions(entry).slice(1),
       { label: "Remove", danger: true, act: () => change(keepsake, id, null) },
@@ -103,34 +105,33 @@ function item(entry) {
   );
 }
 
-/** Two candidates side by side, their differing words marked, each line to be taken from either. */
+/** Two candidates side by side, their differing words marked, each sentence to be taken from either. */
 function side(one, two) {
   first = null;
-  const lines = [...new Set([...one.lines, ...two.lines])].sort((a, b) => a - b);
-  const cell = (entry, other, i, name) => {
-    const text = entry.sentences[i]?.text ?? "";
-    const words = text && other.sentences[i] ? compare(text, other.sentences[i].text) : [{ text, fresh: false }];
+  const ids = [...new Set([...standing(one), ...standing(two)])].sort((a, b) => numberOf(store.doc, a) - numberOf(store.doc, b));
+  const cell = (entry, other, id, name) => {
+    const text = entry.sentences[id] ?? "";
+    const words = text && other.sentences[id] ? compare(text, other.sentences[id]) : [{ text, fresh: false }];
     return h(
       "td",
       { "data-side": name },
       h("p", {}, words.flatMap(({ text: word, fresh }) => [fresh ? h("mark", {}, word) : word, " "])),
-      entry.lines.includes(i) ? h("button", { type: "button", class: "quiet", "aria-label": `Take line ${i + 1} of ${name}`, onclick: () => put(entry, [i]) }, icon("take"), "Take this line") : null,
+      text ? h("button", { type: "button", class: "quiet", "aria-label": `Take sentence ${numberOf(store.doc, id)} of ${name}`, onclick: () => put(entry, [id]) }, icon("take"), "Take this sentence") : null,
     );
   };
   const head = (entry, name) =>
-    h("th", { scope: "col" }, `${name} · score ${entry.score.toFixed(1).replace("-", "−")} `, h("button", { type: "button", "aria-label": `Take all of ${name}`, onclick: () => (dialog.close(), put(entry, entry.lines)) }, "Take all"));
+    h("th", { scope: "col" }, `${name} `, h("button", { type: "button", "aria-label": `Take all of ${name}`, onclick: () => (dialog.close(), put(entry, Object.keys(entry.sentences))) }, "Take all"));
   const dialog = h(
     "dialog",
     { class: "compare", "aria-labelledby": "compare-title" },
     h("div", { class: "dialog-head" }, h("h2", { id: "compare-title" }, "Two candidates"), pictured("close", "Close", { onclick: () => dialog.close() })),
     h("div", { class: "scroll", tabIndex: 0, role: "region", "aria-labelledby": "compare-title" },
       h("table", {},
-        h("thead", {}, h("tr", {}, h("td", {}, h("span", { class: "heard" }, "Line")), head(one, "the first"), head(two, "the second"))),
-        h("tbody", {}, lines.map((i) => h("tr", {}, h("th", { scope: "row" }, String(i + 1)), cell(one, two, i, "the first"), cell(two, one, i, "the second")))),
+        h("thead", {}, h("tr", {}, h("td", {}, h("span", { class: "heard" }, "Sentence")), head(one, "the first"), head(two, "the second"))),
+        h("tbody", {}, ids.map((id) => h("tr", {}, h("th", { scope: "row" }, String(numberOf(store.doc, id))), cell(one, two, id, "the first"), cell(two, one, id, "the second")))),
       )),
   );
   dialog.addEventListener("close", () => dialog.remove());
   document.body.append(dialog);
   dialog.showModal();
-  show({});
 }

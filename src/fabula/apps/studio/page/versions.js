@@ -4,7 +4,7 @@ import * as api from "./api.js";
 import { h, pictured } from "./dom.js";
 import { note } from "./messages.js";
 import { flush } from "./saving.js";
-import { content, restored, revert } from "./state.js";
+import { restored, revert } from "./state.js";
 import { change, store } from "./store.js";
 import { ago } from "./stories.js";
 
@@ -14,7 +14,7 @@ const at = (time) => new Intl.DateTimeFormat("en", { dateStyle: "medium", timeSt
 function news({ line, changed, preview }) {
   if (!preview) return "Blank";
   if (line === null) return "The same words";
-  return changed ? `Line ${line}: ${changed}` : `Line ${line} was cleared`;
+  return changed ? `Sentence ${line}: ${changed}` : `Sentence ${line} was cleared`;
 }
 
 export async function show() {
@@ -35,7 +35,7 @@ export async function show() {
       const doc = restored(state);
       if (!doc) throw new Error("this version cannot be read");
       dialog.close();
-      if (change(revert, content(doc, Object.keys(content(state))))) note(`The story is as it was ${ago(saved)}. Control Z takes that back.`);
+      if (change(revert, Object.fromEntries(Object.keys(state).filter((name) => name in doc).map((name) => [name, doc[name]])))) note(`The story is as it was ${ago(saved)}. Control Z takes that back.`);
       else note("That is how the story is now.");
     } catch (error) {
       told.textContent = error.message;

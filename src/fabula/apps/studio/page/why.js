@@ -1,44 +1,52 @@
 // Why this sentence: how probable the model found every word, and how the sentence fits what surrounds it.
 
 import * as api from "./api.js";
-import { h } from "./dom.js";
-import { usable } from "./filling.js";
-import { panels } from "./lines.js";
+import { h, pictured } from "./dom.js";
+import { focus, hang } from "./editor.js";
+import { usable, windowOf } from "./filling.js";
+import { partOf } from "./lanes.js";
 import { said as moodSaid } from "./moods.js";
+import { isGap, lineOf } from "./state.js";
 import { show, store, subscribe } from "./store.js";
-import { alternatives, before, panel as others } from "./words.js";
+import { otherWords } from "./verbs.js";
 
 let control = null;
+const panel = h("div", { class: "why", contentEditable: "false", onkeydown: (event) => event.key === "Escape" && close() });
 
 export function start() {
   subscribe((doc, ui) => {
     // An explanation is of the words that were explained.
     if (ui.why && ui.why.of !== key(doc)) ui.why = null;
-    panels().forEach((panel, i) => draw(panel, ui.why?.line === i ? ui.why : null));
+    draw(ui.why);
   });
 }
 
 const key = (doc) => JSON.stringify(doc.lines.map((line) => [line.text, line.tag]));
 
-export async function toggle(i) {
+function close() {
+  const { id } = store.ui.why;
+  show({ why: null });
+  focus(id);
+}
+
+export async function toggle(id) {
   control?.abort();
-  if (store.ui.why?.line === i) return show({ why: null });
+  if (store.ui.why?.id === id) return show({ why: null });
   const { doc } = store;
-  const told = doc.lines.flatMap((line, at) => (line.text.trim() ? [at] : []));
-  const why = { line: i, of: key(doc), state: "loading", left: doc.lines.length - told.length };
+  const place = doc.lines.findIndex((line) => line.id === id);
+  const [from, to] = windowOf(doc, [place]);
+  const read = doc.lines.slice(from, to).filter((line) => !isGap(line));
+  const why = { id, of: key(doc), state: "loading", left: to - from - read.length };
   show({ why });
   control = new AbortController();
   try {
-    if (told.length < 2) throw new api.Failure("There is nothing around this sentence yet to compare it with.");
-    const body = {
-      sentences: told.map((at) => doc.lines[at].text.trim()),
-      arc: told.map((at) => doc.lines[at].tag),
-      seed: 0,
-      model: usable(doc.model),
-    };
+    if (read.length < 2) throw new api.Failure("There is nothing around this sentence yet to compare it with.");
+    const body = { sentences: read.map(({ text }) => text.trim()), arc: read.map(({ tag }) => tag), seed: 0, model: usable(doc.model) };
     const { sentences } = await api.explain(body, control.signal);
-    const answer = sentences[told.indexOf(i)];
-    Object.assign(why, { state: "ready", answer, tag: doc.lines[i].tag, first: told[0] === i, last: told.at(-1) === i });
+    const at = read.findIndex((line) => line.id === id);
+    // A model that gives no probability of a mood still has a tagger, which reads it.
+    if (doc.lines[place].tag !== null && !finite(sentences[at].fits_arc)) why.mood = (await api.tag({ sentences: [body.sentences[at]], model: body.model }, control.signal)).tags[0];
+    Object.assign(why, { state: "ready", answer: sentences[at], tag: doc.lines[place].tag, first: at === 0, last: at === read.length - 1 });
   } catch (error) {
     if (error.name === "AbortError") return undefined;
     Object.assign(why, { state: "failed", message: error.message });
@@ -46,12 +54,12 @@ export async function toggle(i) {
   return store.ui.why === why ? show({}) : undefined;
 }
 
-function draw(panel, why) {
-  const stamp = why ? `${why.of} ${why.state} ${why.chosen?.at} ${why.chosen?.state}` : "";
+function draw(why) {
+  const stamp = why ? `${why.id} ${why.of} ${why.state}` : "";
   if (panel.dataset.of === stamp) return;
   panel.dataset.of = stamp;
-  panel.hidden = !why;
-  panel.replaceChildren(...(why ? content(why) : []));
+  panel.replaceChildren(...(why ? [pictured("close", "Close the explanation", { onclick: close }), ...content(why)] : []));
+  hang("why", why?.id ?? null, panel);
 }
 
 function content(why) {
@@ -60,9 +68,8 @@ function content(why) {
   const { words, fits_before, fits_after, fits_arc } = why.answer;
   return [
     h("p", { class: "verdict" }, verdict(why)),
-    h("p", { class: "tinted" }, words.map((word, at) => tinted(word, () => choose(why, at), why.chosen?.at === at))),
+    h("p", { class: "tinted" }, words.map((word, at) => tinted(word, () => choose(why, at)))),
     h("p", { class: "small" }, "Click a word to see what else could stand there."),
-    why.chosen ? others(why.line, why.chosen, odds) : null,
     h("p", { class: "heard" }, surprise(words)),
     h("p", { class: "scale", "aria-hidden": "true" }, h("span", {}, "expected"), h("span", { class: "ramp" }), h("span", {}, "surprising")),
     h(
@@ -70,7 +77,7 @@ function content(why) {
       {},
       part("Fits before", fits_before, -5, 0, beforeSaid(fits_before, why.first)),
       part("Fits after", fits_after, -5, 5, why.last ? "nothing follows it" : afterSaid(fits_after)),
-      part("Fits the arc", fits_arc, -3, 0, arcSaid(fits_arc, why.tag)),
+      part("Fits the arc", fits_arc, -3, 0, arcSaid(fits_arc, why)),
     ),
     why.left ? h("p", { class: "small" }, `${why.left === 1 ? "One blank line was" : `${why.left} blank lines were`} left out.`) : null,
   ].filter(Boolean);
@@ -87,34 +94,21 @@ function odds(log_p) {
   return `1 in ${(Math.round(n / digits) * digits).toLocaleString("en")}`;
 }
 
-function tinted({ text, space, log_p, unknown }, act, chosen) {
+function tinted({ text, space, log_p, unknown }, act) {
   const strength = finite(log_p) ? Math.min(1, Math.max(0, -log_p / 8)) : 0;
   const said = unknown ? "a word that the model does not know" : finite(log_p) ? odds(log_p) : "";
-  const word = h("button", { type: "button", class: "word", title: said, "aria-label": `${text}, ${said}`, "aria-pressed": String(chosen), onclick: act }, text);
+  const word = h("button", { type: "button", class: "word", title: said, "aria-label": `${text}, ${said}`, onclick: act }, text);
   word.style.setProperty("--tint", `${Math.round(strength * 70)}%`);
   return [word, space];
 }
 
-/** Other words for the one that was clicked; clicked again, it is closed. */
-async function choose(why, at) {
-  control?.abort();
-  if (why.chosen?.at === at) {
-    why.chosen = null;
-    return show({});
-  }
-  const { words } = why.answer;
-  const chosen = { at, start: before(words, at), word: words[at].text, state: "loading", found: [] };
-  why.chosen = chosen;
-  show({});
-  control = new AbortController();
-  try {
-    chosen.found = await alternatives(why.line, chosen.start, chosen.word, control.signal);
-    chosen.state = "ready";
-  } catch (error) {
-    if (error.name === "AbortError") return undefined;
-    Object.assign(chosen, { state: "failed", message: error.message });
-  }
-  return store.ui.why === why ? show({}) : undefined;
+/** Other words for the one that was clicked. */
+function choose({ id, answer: { words } }, at) {
+  const { text } = lineOf(store.doc, id);
+  const from = words.slice(0, at).reduce((place, word) => text.indexOf(word.text, place) + word.text.length, 0);
+  const start = text.indexOf(words[at].text, from);
+  show({ why: null });
+  return otherWords(id, start, start + words[at].text.length);
 }
 
 /** What an editor would say of a sentence. The bounds, nats a word and nats, are rules of thumb: nobody measured them. */
@@ -158,8 +152,9 @@ function afterSaid(value) {
   return `it makes what follows ${told} times ${value > 0 ? "more" : "less"} likely`;
 }
 
-function arcSaid(value, tag) {
-  if (tag === null) return "this point of the arc is free";
-  if (!finite(value)) return "not known";
-  return `${Math.round(100 * Math.exp(value))} % sure that it is ${moodSaid(tag)}`;
+function arcSaid(value, { tag, mood }) {
+  const asked = partOf(tag, 0, store.ui.factors?.length ?? 1);
+  if (asked === null) return "this point of the arc is free";
+  if (finite(value)) return `${Math.round(100 * Math.exp(value))} % sure that it is ${moodSaid(asked)}`;
+  return mood === asked ? `it is ${moodSaid(asked)}, as you asked` : `it is ${moodSaid(mood)}, not ${moodSaid(asked)}`;
 }
