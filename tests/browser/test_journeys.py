@@ -26,22 +26,56 @@ def test_write_and_fill(desk: Desk) -> None:
     candidates = desk.offered()
     assert all(len(card) == 3 and all(card) for card in candidates)
     desk.cards.nth(1).hover()
-    expect(desk.page.locator("#lines .preview:visible")).to_have_text(candidates[1])
+    expect(desk.page.locator("#story-text .preview")).to_have_text(candidates[1])
     desk.away().take(2)
     assert desk.texts == [FIRST, *candidates[1], LAST]
     desk.saved().reload()
     assert desk.texts == [FIRST, *candidates[1], LAST]
 
 
-def test_take_a_line_and_undo(desk: Desk) -> None:
-    desk.type(*STORY).tool(3, "Regenerate this line").click()
+def test_rewrite_in_place_and_undo(desk: Desk) -> None:
+    """Candidates for one sentence stand in the text below it; none is what stood there; what is taken is kept."""
+    desk.type(*STORY).tool(3, "Write").click()
     (candidate,) = desk.done().card(1)
+    assert desk.page.locator("#story-text #cards").count() == 1
     desk.take(1)
     assert desk.texts == [FIRST, "", candidate, "", LAST]
-    desk.page.get_by_role("button", name="Undo taking a candidate").click()
+    desk.page.get_by_role("button", name="Undo").click()
     assert desk.texts == [*STORY]
-    desk.page.get_by_role("button", name="Redo taking a candidate").click()
+    desk.page.get_by_role("button", name="Redo").click()
     assert desk.texts == [FIRST, "", candidate, "", LAST]
+    desk.tool(3, "Rewrite").click()
+    assert [candidate] not in desk.done().offered()
+    with desk.page.expect_request("**/api/fill/stream") as asked:
+        desk.fill()
+    assert (asked.value.post_data_json or {})["sentences"] == [FIRST, None, candidate, None, LAST]
+
+
+def test_write_as_on_a_page(desk: Desk) -> None:
+    """A sentence ends where the next begins; Enter splits and makes gaps and paragraphs, Backspace joins, undo steps back."""
+    keyboard = desk.caret(1).page.keyboard
+    keyboard.type("Mia was sad. She sat by Mr. Hill. ")
+    assert desk.texts == ["Mia was sad.", "She sat by Mr. Hill. ", "", "", "", ""]
+    keyboard.press("Enter")
+    keyboard.press("Enter")
+    keyboard.type("It rained")
+    assert desk.paragraphs == ["Mia was sad. She sat by Mr. Hill. ", "It rained _ _ _ _"]
+    desk.caret(3, 3).page.keyboard.press("Enter")
+    assert desk.texts[2:4] == ["It", "rained"]
+    keyboard.press("Backspace")
+    assert desk.texts[2] == "It rained"
+    desk.caret(3, 0).page.keyboard.press("Backspace")
+    assert len(desk.paragraphs) == 1
+    keyboard.press("Control+z")
+    assert len(desk.paragraphs) == 2
+    keyboard.press("ArrowLeft")
+    keyboard.type("so")  # at the end of the sentence before, not at the beginning of the next
+    assert desk.texts[1] == "She sat by Mr. Hill. so"
+    keyboard.press("Control+a")
+    keyboard.type("Anew")
+    assert desk.texts == ["Anew"]
+    keyboard.press("Control+z")
+    assert desk.texts[1].startswith("She sat by Mr. Hill.")
 
 
 def three_lanes(desk: Desk) -> None:
@@ -65,7 +99,7 @@ def three_lanes(desk: Desk) -> None:
 
 
 def test_arc_and_lanes(desk: Desk) -> None:
-    """The mood of a point is the mood of the candidates; other lanes ask for the same line beside it."""
+    """The mood of a point is the mood of the candidates; emotion and action are chosen from a chip beside it."""
     desk.type(*STORY).point(3).press("End")
     expect(desk.point(3)).to_have_attribute("aria-valuetext", "glad, fixed")
     desk.fill()
@@ -74,12 +108,15 @@ def test_arc_and_lanes(desk: Desk) -> None:
         assert tag == "positive" or "glad" in card.locator(".missed").first.inner_text()
     desk.saved()
     three_lanes(desk)
-    desk.page.get_by_role("button", name="verb", exact=True).click()
-    verb = desk.page.get_by_role("combobox", name="verb of sentence 3")
-    verb.select_option("forgive")
-    expect(desk.row(3).locator(".asked")).to_have_text("glad")
-    desk.saved().reload().page.get_by_role("button", name="verb", exact=True).click()
-    expect(verb).to_have_value("forgive")
+    desk.page.get_by_role("button", name="emotion and action of sentence 3").click()
+    desk.page.get_by_role("menuitemradio", name="Action: forgive").click()
+    chip = desk.page.get_by_role("button", name="forgive or thank: emotion and action of sentence 3")
+    expect(chip).to_be_visible()
+    expect(desk.tool(3, "Action: forgive or thank")).to_be_visible()
+    expect(desk.tool(3, "Mood: glad")).to_be_visible()
+    desk.saved().reload()
+    expect(chip).to_be_visible()
+    assert desk.lines[2]["tag"] == "positive/?/forgive"
 
 
 def test_cast_and_notes_are_kept(desk: Desk, browser: Browser, watch: Watch) -> None:
@@ -119,14 +156,14 @@ def test_branch_version_and_restore(desk: Desk) -> None:
     page.get_by_role("button", name="More for branch 2").click()
     page.get_by_role("menuitem", name="Versions…").click()
     page.get_by_role("dialog", name="Versions of").locator(".open").filter(has_text=FIRST).click()
-    expect(desk.line(1)).to_have_value(FIRST)
+    expect(desk.line(1)).to_have_text(FIRST)
     expect(page.get_by_label("Places and facts")).to_have_value("It is set in Oslo.")
-    page.get_by_role("button", name="Undo going back to a version").click()
+    page.get_by_role("button", name="Undo").click()
     expect(page.get_by_label("Places and facts")).to_have_value("")
     desk.saved().reload()
     assert desk.texts[0] == LAST
     tree.first.click()
-    expect(desk.line(1)).to_have_value(FIRST)
+    expect(desk.line(1)).to_have_text(FIRST)
 
 
 def focused(page: Page) -> str:
@@ -147,10 +184,10 @@ def tab_to(page: Page, pattern: str, key: str = "Tab") -> None:
 def test_keyboard_and_axe(desk: Desk) -> None:
     """A story is written, bent, filled in and taken by keys alone, and axe finds nothing serious on the page."""
     keyboard = desk.page.keyboard
-    tab_to(desk.page, "^Sentence 1 of 5$")
+    tab_to(desk.page, "^The story$")
+    keyboard.press("Control+Home")
     keyboard.type(FIRST)
-    for _ in range(4):
-        keyboard.press("Enter")
+    keyboard.press("Control+End")
     keyboard.type(LAST)
     tab_to(desk.page, "^Mood of sentence 4$", "Shift+Tab")
     keyboard.press("End")

@@ -44,9 +44,9 @@ def test_round_trip(desk: Desk, tmp_path: Path, entry: str, ending: str, keeps: 
 
     page.get_by_role("button", name="Stories").click()
     page.get_by_role("button", name="New story").click()
-    expect(desk.line(1)).to_have_value("")
+    expect(desk.line(1)).to_have_text("")
     page.locator("#import").set_input_files(file)
-    expect(desk.line(1)).to_have_value(LINES[0])
+    expect(desk.line(1)).to_have_text(LINES[0])
     assert desk.texts == [*LINES]
     desk.saved()  # as a new story
     expect(notes).to_have_value("" if keeps == "words" else "It is set in a town -- by the sea.\nRain & wind -->.")
@@ -68,11 +68,11 @@ def test_markdown_of_other_hands_is_imported(desk: Desk, tmp_path: Path) -> None
     (tmp_path / "old.md").write_text(OLD)
     (tmp_path / "prose.md").write_text("# Boats\n\nKarl left. He sang.\n\nIt rained.\n")
     desk.page.locator("#import").set_input_files(tmp_path / "old.md")
-    expect(desk.line(1)).to_have_value("Karl *left*.")
+    expect(desk.line(1)).to_have_text("Karl *left*.")
     assert desk.texts == ["Karl *left*.", "", "He sang."]
     expect(desk.point(2)).to_have_attribute("aria-valuetext", "glad, fixed")
     desk.saved().page.locator("#import").set_input_files(tmp_path / "prose.md")
-    expect(desk.line(1)).to_have_value("Karl left.")
+    expect(desk.line(1)).to_have_text("Karl left.")
     assert desk.texts == ["Karl left.", "He sang.", "It rained."]
 
 

@@ -29,7 +29,7 @@ def test_own_words_are_not_taken_over(desk: Desk) -> None:
     desk.type(FIRST, "", "", "", LAST).fill()
     expect(desk.page.locator("#stale")).to_be_hidden()
     offered = desk.offered()[0]
-    desk.line(3).fill("A heron watched him.")
+    desk.put(3, "A heron watched him.")
     expect(desk.page.locator("#stale")).to_be_visible()
     desk.take(1)
     assert desk.texts == [FIRST, offered[0], "A heron watched him.", offered[2], LAST]
@@ -49,7 +49,7 @@ def test_a_line_that_is_refused_holds_up_no_other(desk: Desk, watch: Watch) -> N
     type_past_the_page(desk, 2, "x" * 4500)
     expect(desk.page.get_by_role("alert")).to_contain_text("Line 2 is not saved")
     with desk.page.expect_response(lambda answer: answer.request.method == "PUT" and answer.ok):
-        desk.line(5).fill(LAST)
+        desk.put(5, LAST)
     expect(desk.page.locator("#saved")).to_contain_text("Not saved")
     assert on_server(desk) == [FIRST, "", "", "", LAST]
     asked: list[Dialog] = []
@@ -73,7 +73,7 @@ def test_what_no_server_took_is_there_again(desk: Desk, watch: Watch) -> None:
     where = desk.page.url.removeprefix(desk.url)
     never = Desk(context.new_page(), desk.url).open()
     context.set_offline(True)
-    desk.line(5).fill(LAST)
+    desk.put(5, LAST)
     never.type("A story that never reached a server.")
     expect(desk.page.locator("#saved")).to_contain_text("Not saved")
     expect(never.page.locator("#saved")).to_contain_text("Not saved")
@@ -89,7 +89,7 @@ def test_what_no_server_took_is_there_again(desk: Desk, watch: Watch) -> None:
     other = Desk(context.new_page(), desk.url).open()
     bar = other.page.get_by_role("alert").filter(has_text="A story that never reached a server.")
     bar.get_by_role("button", name="Open it").click()
-    expect(other.line(1)).to_have_value("A story that never reached a server.")
+    expect(other.line(1)).to_have_text("A story that never reached a server.")
     other.saved()
 
 
@@ -97,12 +97,12 @@ def test_back_goes_to_the_story_before(desk: Desk) -> None:
     desk.type(FIRST).saved()
     desk.page.get_by_role("button", name="Stories").click()
     desk.page.get_by_role("button", name="New story").click()
-    expect(desk.line(1)).to_have_value("")
+    expect(desk.line(1)).to_have_text("")
     desk.type("Another one.").saved()
     desk.page.go_back()
-    expect(desk.line(1)).to_have_value(FIRST)
+    expect(desk.line(1)).to_have_text(FIRST)
     desk.page.go_forward()
-    expect(desk.line(1)).to_have_value("Another one.")
+    expect(desk.line(1)).to_have_text("Another one.")
 
 
 def test_the_last_story_is_opened_again(desk: Desk, browser: Browser) -> None:
@@ -114,7 +114,7 @@ def test_the_last_story_is_opened_again(desk: Desk, browser: Browser) -> None:
     stranger.close()
     desk.page.get_by_role("button", name="Stories").click()
     desk.page.get_by_role("button", name="New story").click()
-    expect(desk.line(1)).to_have_value("")
+    expect(desk.line(1)).to_have_text("")
     assert desk.reload().texts == [""] * 5
 
 
@@ -122,9 +122,9 @@ def test_two_windows_of_one_browser_show_the_same(desk: Desk) -> None:
     """What one saves, the other shows at once, its own words unharmed; then both go on from there."""
     desk.type(FIRST).saved()
     other = Desk(desk.page.context.new_page(), desk.url).open(desk.page.url.removeprefix(desk.url))
-    other.line(2).fill("From the second window.")
-    expect(desk.line(2)).to_have_value("From the second window.")
-    desk.line(3).fill("From the first.")
-    expect(other.line(3)).to_have_value("From the first.")
+    other.put(2, "From the second window.")
+    expect(desk.line(2)).to_have_text("From the second window.")
+    desk.put(3, "From the first.")
+    expect(other.line(3)).to_have_text("From the first.")
     expect(desk.page.get_by_role("alert")).to_have_count(0)
     other.page.close()

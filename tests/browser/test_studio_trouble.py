@@ -18,7 +18,7 @@ def test_markup_in_every_field_is_text(desk: Desk) -> None:
     page = desk.page
     page.get_by_label("Title of the story").fill(f"Title {EVIL}")
     desk.type(f"{EVIL} A boat.", "", "", "", f"The end {EVIL}")
-    desk.line(3).fill("The new plank")
+    desk.put(3, "The new plank")
     desk.menu(3, "Opening words…")
     page.get_by_label("Opening words of sentence 3").fill("The new")
     desk.page.get_by_role("button", name="Fill in").click()
@@ -47,7 +47,7 @@ def test_the_server_goes_and_comes_back(desk: Desk, watch: Watch) -> None:
     page = desk.page
     desk.type(FIRST).saved()
     page.context.set_offline(True)
-    desk.line(5).fill(LAST)
+    desk.put(5, LAST)
     bar = page.get_by_role("alert").filter(has_text="does not answer")
     expect(bar).to_be_visible()
     expect(page.locator("#saved")).to_have_text("Not saved: no server")
@@ -88,7 +88,7 @@ def test_stop_leaves_the_page_as_it_was(desk: Desk, watch: Watch) -> None:
     desk.page.route("**/api/fill/stream", lambda route: held.append(route))
     desk.type(FIRST, "", "", "", LAST)
     desk.page.get_by_role("button", name="Fill in").click()
-    desk.line(2).fill("Typing goes on meanwhile.")  # the page is not frozen
+    desk.put(2, "Typing goes on meanwhile.")  # the page is not frozen
     desk.page.get_by_role("button", name="Stop").click()
     expect(desk.page.get_by_role("button", name="Fill in")).to_be_visible()
     expect(desk.page.get_by_role("alert")).to_have_count(0)
@@ -103,16 +103,16 @@ def test_two_windows_do_not_overwrite_each_other(desk: Desk, watch: Watch) -> No
     assert browser is not None
     other = Desk(browser.new_page(), desk.url).open(desk.page.url.removeprefix(desk.url))  # another person's browser
     assert other.texts[0] == FIRST
-    other.line(2).fill("Theirs.")
+    other.put(2, "Theirs.")
     other.saved()
-    desk.line(2).fill("Mine.")
+    desk.put(2, "Mine.")
     bar = desk.page.get_by_role("alert")
     expect(bar).to_contain_text("changed in another window")
     bar.get_by_role("button", name="Keep mine as a branch").click()
     desk.saved()
     expect(desk.page.locator("#tree button.name")).to_have_text(["main", "main (mine)"])
     desk.page.locator("#tree button.name").first.click()
-    expect(desk.line(2)).to_have_value("Theirs.")
+    expect(desk.line(2)).to_have_text("Theirs.")
     desk.page.locator("#tree button.name").nth(1).click()
-    expect(desk.line(2)).to_have_value("Mine.")
+    expect(desk.line(2)).to_have_text("Mine.")
     other.page.close()

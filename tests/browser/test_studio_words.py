@@ -80,7 +80,7 @@ def test_a_length_is_typed_and_nothing_written_is_lost(desk: Desk) -> None:
     length.press("Enter")
     assert desk.texts == ["Karl left.", "Karl came home."]
     page.get_by_role("button", name="Undo changing the length").click()
-    desk.line(3).fill("It rained.")
+    desk.put(3, "It rained.")
     length.fill("2")
     length.press("Enter")
     assert desk.texts == ["Karl left.", "It rained.", "Karl came home."]
