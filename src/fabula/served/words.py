@@ -97,6 +97,13 @@ def read_lines(text: str, numbers: Sequence[int], given: Iterable[str | None]) -
     return {number: line for number, line in cleaned.items() if any(letter.isalpha() for letter in line)}
 
 
+def unfinished_lines(text: str, numbers: Sequence[int]) -> dict[int, str]:
+    """The lines asked for as far as an answer has come; those that it cannot be read from yet are left out."""
+    pairs = re.findall(r'"(\d{1,2})"\s*:\s*"((?:[^"\\]|\\.)*)', text) or re.findall(NUMBERED.pattern, text, re.M | re.I)
+    lines = {int(number): re.sub(r'\\(["/\\])', r"\1", line) for number, line in pairs}
+    return {number: line for number, line in lines.items() if number in numbers and line}
+
+
 def _from_json(text: str, numbers: Sequence[int]) -> dict[int, str]:
     """`{"2": "...", "3": "..."}`, whole or cut off, or a list of as many lines, anywhere in a text."""
     pairs = [(int(number), line) for number, line in re.findall(rf'"[^"\d]*(\d{{1,2}})"\s*:\s*({STRING})', text)]
