@@ -70,7 +70,7 @@ def test_the_document_names_every_route_and_its_errors(client: httpx.Client) -> 
     told = {path for path in paths if path.startswith("/api/")}
     assert told == {
         *[f"/api/{name}" for name in ("health", "models", "limits", "fill", "fill/stream", "write", "tag", "score")],
-        *["/api/posterior", "/api/explain", "/api/mentions"],
+        *["/api/posterior", "/api/explain", "/api/mentions", "/api/words"],
         *["/api/stories", "/api/stories/{story}", "/api/stories/{story}/branches"],
         *[f"/api/stories/{{story}}/{name}" for name in ("branches/{branch}", "copy", "restore")],
         *[f"/api/stories/{{story}}/branches/{{branch}}/versions{end}" for end in ("", "/{version}")],
@@ -96,6 +96,11 @@ def test_writing_routes_answer(client: httpx.Client) -> None:
     assert len(client.post("/api/tag", json={"sentences": TOLD}).json()["tags"]) == 2
     named = client.post("/api/mentions", json={"sentences": ["She went to Oslo with Zelda."]}).json()
     assert named == {"people": [{"name": "Zelda", "pronoun": "she", "about": ""}], "places": ["Oslo"]}
+    place = {"sentences": TOLD, "line": 2, "before": "Tom was", "word": "glad", "after": "."}
+    for model in ("default", "lm"):
+        words = client.post("/api/words", json={**place, "model": model}).json()["words"]
+        assert 1 <= len(words) == len(set(words)) <= 8
+        assert "glad" not in words
     scored = client.post("/api/score", json={"sentences": TOLD, "model": "lm"}).json()
     assert scored["kind"] == "exact"
     moods = client.post("/api/posterior", json={"sentences": STORY, "arc": ["negative", None, None]}).json()
@@ -146,6 +151,8 @@ def test_writing_routes_answer(client: httpx.Client) -> None:
         ("fill", {"sentences": STORY, "people": [{"name": " "}]}, "people", "needs a name"),
         ("fill", {"sentences": STORY, "notes": ["word " * 55] * 3}, "notes", "the most is 120"),
         ("fill", {"sentences": STORY, "people": [{"name": "Tom"}] * 21}, "people", "people: at most 20 people"),
+        ("words", {"sentences": STORY, "line": 4, "word": "x"}, "line", "no line 4 in a story of 3"),
+        ("words", {"sentences": STORY, "line": 1, "word": "x", "model": "s2s"}, "model", "cannot offer another word"),
         ("fill", {"sentences": STORY, "arc": 5}, "arc", "arc: must be a list"),
         ("score", {"sentences": TOLD, "samples": 201}, "samples", "must be 200 or less"),
         ("posterior", {"sentences": STORY, "model": "lm"}, "model", "without latents"),

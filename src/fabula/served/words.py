@@ -81,6 +81,26 @@ def schema(numbers: Sequence[int]) -> dict[str, Any]:
     return {"type": "object", "properties": lines, "required": [*lines], "additionalProperties": False}
 
 
+WORDS_SCHEMA: dict[str, Any] = {
+    "type": "object", "properties": {"words": {"type": "array", "items": {"type": "string"}}}, "required": ["words"],
+    "additionalProperties": False,
+}  # fmt: skip
+
+
+def ask_for_words(lines: Sequence[str], line: str, word: str) -> list[dict[str, str]]:
+    """The request for other words than the one in brackets."""
+    system = PROMPT["words"].format(example='{"words": ["...", "..."]}')
+    shown = "\n".join([*lines[-BEFORE:], line, "", f"Other words for [{word}]:"])
+    return [{"role": "system", "content": system}, {"role": "user", "content": shown}]
+
+
+def read_words(text: str) -> list[str]:
+    """The words of an answer: of a JSON list, else of rows or between commas; whole sentences are none."""
+    listed = re.findall(STRING, text[text.find("[") :]) if "[" in text else re.split(r"[,\n]", text)
+    words = (re.sub(r"^\W*(?:\d+\W+)?|[^\w']+$", "", entry) for entry in listed)
+    return [word for word in words if word and len(word.split()) <= 3]
+
+
 def read_lines(text: str, numbers: Sequence[int], given: Iterable[str | None]) -> dict[int, str]:
     """The lines asked for that an answer has, by number; none where it has too many or too few to tell them apart."""
     listed = _from_json(text, numbers)

@@ -15,7 +15,7 @@ from pydantic import Field
 from sse_starlette import EventSourceResponse, ServerSentEvent
 from starlette.types import Message
 
-from fabula.api import Explanation, Filling, Score, Tagging
+from fabula.api import Explanation, Filling, OtherWords, Score, Tagging
 from fabula.apps.serve import bodies
 from fabula.apps.serve.bodies import FillBody
 from fabula.apps.serve.jobs import Job, WorkerPool, current_job
@@ -98,6 +98,10 @@ ROUTES: tuple[tuple[str, type[bodies.ModelBody], type[Any], str, str], ...] = (
     (
         *("mentions", bodies.MentionsBody, Mentioned, "Who and where: people and places that the lines name"),
         "The pronoun is the name's in the training corpus, else the one that the lines around it have more of.",
+    ),
+    (
+        *("words", bodies.WordsBody, OtherWords, "Another word"),
+        "Up to eight words for a place in a line, the best first, by p(word | what is before) p(what follows | it).",
     ),
     ("score", bodies.ScoreBody, Score, "How probable a story is", "What `fabula score --json` prints for a seed."),
     (
