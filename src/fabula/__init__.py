@@ -24,7 +24,7 @@ __version__ = "0.2.0"
 __all__ = [  # noqa: F405, RUF022 (by module)
     "StoryModel", "Narrator", "installed", "load", "AsyncStoryModel", "AsyncNarrator", "Completion", "Passage",
     "complete", "complete_iter", "prepare", "train", "evaluate", "UserError", "Candidate", "Criticism",
-    "Explanation", "FilledRow", "Filling", "Movement", "Parts",
+    "Explanation", "FilledRow", "Filling", "Movement", "OtherWords", "Parts",
     "Posterior", "Reasons", "Score", "Sentence", "Tagging", "Word", "many_rows", "__version__",
 ]  # fmt: skip
 

@@ -24,7 +24,7 @@ from fabula.filling import with_settings
 from fabula.models import io
 from fabula.models.decoders.bases import SMOLLM2, how_to_install
 from fabula.reading import StoryReader
-from fabula.results import Candidate, Explanation, Filling, Reasons, Score, Tagging
+from fabula.results import Candidate, Explanation, Filling, OtherWords, Reasons, Score, Tagging
 from fabula.sampling.context import Person
 from fabula.sampling.many import FilledRow, fill_many, many_rows
 from fabula.sampling.protocol import DEFAULT
@@ -34,8 +34,8 @@ from fabula.served.model import ServedReader
 from fabula.servers import PREFIX, find_server
 
 __all__ = [
-    "Candidate", "Explanation", "FilledRow", "Filling", "Narrator", "Reasons", "Score", "StoryModel", "Tagging",
-    "describe", "find", "installed", "load", "many_rows", "models_fault", "models_folder",
+    "Candidate", "Explanation", "FilledRow", "Filling", "Narrator", "OtherWords", "Reasons", "Score", "StoryModel",
+    "Tagging", "describe", "find", "installed", "load", "many_rows", "models_fault", "models_folder",
 ]  # fmt: skip
 
 People = Sequence[Person | Mapping[str, Any]]

@@ -75,6 +75,7 @@ class AsyncStoryModel:
     score = _awaited(StoryModel.score)
     judge = _awaited(StoryModel.judge)
     explain = _awaited(StoryModel.explain)
+    words = _awaited(StoryModel.words)
     posterior = _awaited(StoryModel.posterior)
     mentions = _awaited(StoryModel.mentions)
     fill_iter = _iterated(StoryModel.fill_iter)

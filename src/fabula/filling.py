@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, TypeVar
 from fabula.corpus.states import StateSpace
 from fabula.corpus.taggers.protocol import faults
 from fabula.errors import UserError
+from fabula.listening import listener
 from fabula.loaded import LoadedModel, Reading
 from fabula.models.steady import HORIZON
 from fabula.results import Candidate, Filling, Movement, Parts, Sentence
@@ -128,6 +129,8 @@ def answers(
 ) -> Iterator[Filling]:
     """The answers to one call, each at least as good as the one before."""
     prepared = prepare_task(loaded, *read_call(loaded, call, make_task), at_once=at_once)
+    if (heard := listener()) is not None:
+        heard.begin(lambda i, ids: loaded.text.line(prepared.task, i, ids, prepared.names), prepared.hidden)
     return (filling for (filling,) in _rounds(loaded, [prepared]))
 
 

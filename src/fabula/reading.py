@@ -16,7 +16,8 @@ from fabula.loaded import LoadedModel
 from fabula.metrics.bound import Weighed, shared_draws, weigh
 from fabula.metrics.fit import fits
 from fabula.models.batch import Batch
-from fabula.results import Criticism, Explanation, Posterior, Reasons, Score, Tagging
+from fabula.results import Criticism, Explanation, OtherWords, Posterior, Reasons, Score, Tagging
+from fabula.rewording import other_words
 from fabula.sampling.batch import evidence, flatten
 from fabula.sampling.context import Mentions, mentions
 from fabula.sampling.latents import draw_latents
@@ -134,6 +135,17 @@ class StoryReader(LoadedModel):
         drawn = samples if self.model.has_latent else 0
         log_p_story = float(weighed.log_p[0])
         return Explanation(tuple(reasons), log_p_story, self.model.likelihood, drawn, seed, self.name)
+
+    def words(
+        self, sentences: Sequence[str | None], *, line: int, word: str, before: str = "", after: str = "", seed: int = 0
+    ) -> OtherWords:
+        """Up to eight other words for `word`, which stands between `before` and `after` in a line, numbered from 1.
+
+        >>> story = ["Tom had a dog.", "The dog ran home."]
+        >>> "ran" in fabula.load("small").words(story, line=2, before="The dog", word="ran", after="home.").words
+        False
+        """
+        return other_words(self, sentences, whole_number("line", line), before, word, after, check_seed(seed))
 
     def mentions(self, sentences: Sequence[str]) -> Mentions:
         """The people and places that these lines name, and which pronoun goes with whom."""

@@ -259,6 +259,13 @@ class Reasons:
 
 
 @dataclass(frozen=True)
+class OtherWords(Answer):
+    """Words that may stand in place of one, the best first."""
+
+    words: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Explanation(Answer):
     """How well each sentence of a story fits its place."""
 

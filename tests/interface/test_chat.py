@@ -62,7 +62,11 @@ def test_the_answer_is_the_story_that_fill_gives(client: openai.OpenAI, random_m
 
 @pytest.mark.parametrize(
     ("content", "complaint"),
-    [("", "no message of the user has a text"), ("_ _", "every sentence is missing"), ('{"a": 1}', "sentences Field")],
+    [
+        ("", "no message of the user has a text"),
+        ("_ _", "every sentence is missing"),
+        ('{"a": 1}', "sentences: is missing"),
+    ],
 )
 def test_mistakes_come_in_that_apis_shape(client: openai.OpenAI, content: str, complaint: str) -> None:
     with pytest.raises(openai.BadRequestError, match=complaint):

@@ -72,6 +72,17 @@ def test_a_fill_keeps_lines_openings_and_the_arc_and_is_asked_for_once(serve: Se
     assert model.fill(STORY, seed=4, **call).to_json() != filling.to_json()
 
 
+@pytest.mark.parametrize(
+    "said", ['{"words": ["walked", "Ran", "went", "walked"]}', "1. walked\n2. ran\n3. went", "walked, went"]
+)
+def test_another_word_is_asked_for_once(serve: Serve, said: str) -> None:
+    server = serve(lambda handler, _: handler.answer(said))
+    place = {"line": 3, "before": "The dog", "word": "ran", "after": "home."}
+    assert fabula.load("served:fake").words(STORY, **place).words == ("walked", "went")  # type: ignore[arg-type]
+    (prompt,) = prompts(server)
+    assert "Tom was sad.\nThe dog [ran] home." in prompt
+
+
 def test_long_stories_go_by_windows_and_free_moods_are_drawn(serve: Serve) -> None:
     server = serve()
     model = fabula.load("served:fake")

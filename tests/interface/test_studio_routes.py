@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +43,7 @@ def lines(*texts: str) -> dict[str, Any]:
 def refused(answer: httpx.Response, status: int, field: str | None, says: str = "") -> None:
     told = answer.json()
     assert (answer.status_code, set(told)) == (status, {"error"}), told
-    assert set(told["error"]) == {"message", "field", "status"}
+    assert set(told["error"]) - {"fields"} == {"message", "field", "status"}
     assert (told["error"]["status"], told["error"]["field"]) == (status, field), told
     assert says in told["error"]["message"], told
     assert "\n" not in told["error"]["message"]
@@ -69,7 +70,7 @@ def test_the_document_names_every_route_and_its_errors(client: httpx.Client) -> 
     told = {path for path in paths if path.startswith("/api/")}
     assert told == {
         *[f"/api/{name}" for name in ("health", "models", "limits", "fill", "fill/stream", "write", "tag", "score")],
-        *["/api/posterior", "/api/explain", "/api/mentions"],
+        *["/api/posterior", "/api/explain", "/api/mentions", "/api/words"],
         *["/api/stories", "/api/stories/{story}", "/api/stories/{story}/branches"],
         *[f"/api/stories/{{story}}/{name}" for name in ("branches/{branch}", "copy", "restore")],
         *[f"/api/stories/{{story}}/branches/{{branch}}/versions{end}" for end in ("", "/{version}")],
@@ -95,6 +96,11 @@ def test_writing_routes_answer(client: httpx.Client) -> None:
     assert len(client.post("/api/tag", json={"sentences": TOLD}).json()["tags"]) == 2
     named = client.post("/api/mentions", json={"sentences": ["She went to Oslo with Zelda."]}).json()
     assert named == {"people": [{"name": "Zelda", "pronoun": "she", "about": ""}], "places": ["Oslo"]}
+    place = {"sentences": TOLD, "line": 2, "before": "Tom was", "word": "glad", "after": "."}
+    for model in ("default", "lm"):
+        words = client.post("/api/words", json={**place, "model": model}).json()["words"]
+        assert 1 <= len(words) == len(set(words)) <= 8
+        assert "glad" not in words
     scored = client.post("/api/score", json={"sentences": TOLD, "model": "lm"}).json()
     assert scored["kind"] == "exact"
     moods = client.post("/api/posterior", json={"sentences": STORY, "arc": ["negative", None, None]}).json()
@@ -112,39 +118,43 @@ def test_writing_routes_answer(client: httpx.Client) -> None:
     [
         ("fill", {}, "sentences", "is missing"),
         ("fill", {"sentences": STORY, "colour": 1}, "colour", "not known"),
-        ("fill", {"sentences": ["Tom was sad.", None, 3]}, "sentences[2]", "string"),
+        ("fill", {"sentences": ["Tom was sad.", None, 3]}, "sentences[2]", "must be text"),
         ("fill", {"sentences": ["Tom was sad.", None, "  "]}, "sentences", "sentence 3 is empty"),
         ("fill", {"sentences": TOLD}, "sentences", "no sentence is missing"),
         ("fill", {"sentences": [None, None]}, "sentences", "every sentence is missing"),
-        ("fill", {"sentences": [None]}, "sentences", "at least 2"),
-        ("fill", {"sentences": ["Tom."] * 64 + [None]}, "sentences", "at most 64"),
+        ("fill", {"sentences": [None]}, "sentences", "at least 2 sentences"),
+        ("fill", {"sentences": ["Tom."] * 64 + [None]}, "sentences", "at most 64 sentences"),
         ("fill", {"sentences": [None, "word " * 61]}, "sentences[1]", "has 61 words; the most is 60"),
         ("fill", {"sentences": [None, "!" * 121]}, "sentences[1]", "has 121 words and marks"),
         ("fill", {"sentences": [None, "w" * 1001]}, "sentences[1]", "at most 1000 characters"),
-        ("fill", {"sentences": STORY, "candidates": 11}, "candidates", "less than or equal to 10"),
-        ("fill", {"sentences": STORY, "candidates": 0}, "candidates", "greater than or equal to 1"),
-        ("fill", {"sentences": STORY, "samples": 201}, "samples", "less than or equal to 200"),
-        ("fill", {"sentences": STORY, "samples": "5"}, "samples", "integer"),
-        ("fill", {"sentences": STORY, "seed": -1}, "seed", "greater"),
-        ("fill", {"sentences": STORY, "seed": 2**53}, "seed", "less"),
-        ("fill", {"sentences": STORY, "seed": True}, "seed", "integer"),
-        ("fill", {"sentences": STORY, "temperature": 0}, "temperature", "greater"),
+        ("fill", {"sentences": STORY, "candidates": 11}, "candidates", "must be 10 or less"),
+        ("fill", {"sentences": STORY, "candidates": 0}, "candidates", "must be 1 or more"),
+        ("fill", {"sentences": STORY, "samples": 201}, "samples", "must be 200 or less"),
+        ("fill", {"sentences": STORY, "samples": "5"}, "samples", "must be a whole number"),
+        ("fill", {"sentences": STORY, "seed": -1}, "seed", "must be 0 or more"),
+        ("fill", {"sentences": STORY, "seed": 2**53}, "seed", "or less"),
+        ("fill", {"sentences": STORY, "seed": True}, "seed", "must be a whole number"),
+        ("fill", {"sentences": STORY, "temperature": 0}, "temperature", "or more"),
         ("fill", {"sentences": STORY, "arc": ["positive"]}, "arc", "1 tags for 3 sentences"),
         ("fill", {"sentences": STORY, "arc": ["happy", None, None]}, "arc", "unknown tag 'happy'"),
         ("fill", {"sentences": STORY, "starts": {"1": "Tom"}}, "starts", "sentence 1 is given"),
-        ("fill", {"sentences": STORY, "starts": {"x": "Tom"}}, "starts.x", "pattern"),
+        ("fill", {"sentences": STORY, "starts": {"x": "Tom"}}, "starts.x", "is not written as"),
         ("fill", {"sentences": STORY, "sampler": "magic"}, "sampler", "smc"),
         ("fill", {"sentences": STORY, "sampler": "rerank"}, "sampler", "without latents"),
         ("fill", {"sentences": STORY, "model": "nothing"}, "model", "no model is called 'nothing' here"),
         ("fill", {"sentences": STORY, "model": "../default"}, "model", "no model is called"),
         ("fill", {"sentences": STORY, "model": "/"}, "model", "no model is called"),
-        ("write", {"sentences": 65}, "sentences", "less than or equal to 64"),
-        ("write", {"samples": 201}, "samples", "less than or equal to 200"),
-        ("tag", {"sentences": ["Tom.", None]}, "sentences[1]", "string"),
-        ("fill", {"sentences": STORY, "people": [{"name": "Tom", "pronoun": "it"}]}, "people[0].pronoun", "he"),
+        ("write", {"sentences": 65}, "sentences", "must be 64 or less"),
+        ("write", {"samples": 201}, "samples", "must be 200 or less"),
+        ("tag", {"sentences": ["Tom.", None]}, "sentences[1]", "must be text"),
+        ("fill", {"sentences": STORY, "people": [{"name": "Tom", "pronoun": "it"}]}, "people[0].pronoun", "be 'he'"),
         ("fill", {"sentences": STORY, "people": [{"name": " "}]}, "people", "needs a name"),
         ("fill", {"sentences": STORY, "notes": ["word " * 55] * 3}, "notes", "the most is 120"),
-        ("score", {"sentences": TOLD, "samples": 201}, "samples", "less than or equal to 200"),
+        ("fill", {"sentences": STORY, "people": [{"name": "Tom"}] * 21}, "people", "people: at most 20 people"),
+        ("words", {"sentences": STORY, "line": 4, "word": "x"}, "line", "no line 4 in a story of 3"),
+        ("words", {"sentences": STORY, "line": 1, "word": "x", "model": "s2s"}, "model", "cannot offer another word"),
+        ("fill", {"sentences": STORY, "arc": 5}, "arc", "arc: must be a list"),
+        ("score", {"sentences": TOLD, "samples": 201}, "samples", "must be 200 or less"),
         ("posterior", {"sentences": STORY, "model": "lm"}, "model", "without latents"),
         ("explain", {"sentences": TOLD, "model": "s2s"}, "model", "s2s"),
         ("explain", {"sentences": TOLD, "arc": ["positive"]}, "arc", "1 tags for 2 sentences"),
@@ -171,7 +181,11 @@ def stream(client: httpx.Client, body: dict[str, Any]) -> list[tuple[str, Any]]:
 def test_a_stream_gets_better_and_ends_with_the_answer(client: httpx.Client) -> None:
     body = {"sentences": STORY, "samples": 12, "candidates": 1, "seed": 3}
     events = stream(client, body)
-    assert [name for name, _ in events if name not in ("progress", "waiting")] == ["candidates", "candidates", "done"]
+    names = [name for name, _ in events if name not in ("progress", "waiting")]
+    assert names == ["writing"] * names.count("writing") + ["candidates", "candidates", "done"]
+    spoken = [data["lines"]["2"] for name, data in events if name == "writing"]
+    assert spoken  # one sample, as it is written, before the first answer
+    assert all(later.startswith(earlier.rstrip('."')) for earlier, later in pairwise(spoken)), spoken
     drawn = [data["drawn"] for name, data in events if name == "progress"]
     assert {0, 2, 12} <= set(drawn)  # and guesses between them, never backwards
     assert drawn == sorted(drawn)
@@ -252,6 +266,24 @@ def test_a_story_route_refuses(
     client: httpx.Client, method: str, path: str, body: Any, status: int, field: str
 ) -> None:
     refused(client.request(method, path, json=body), status, field)
+
+
+def test_a_story_that_is_refused_in_part_names_every_such_part(client: httpx.Client) -> None:
+    """The page saves the other parts then."""
+    state = {**lines("A.", "B."), "people": [{"name": "Tom"}, {"name": ""}], "temperature": 9, "seed": "x", "str": 1}
+    answer = client.post("/api/stories", json={"title": "", "state": state})
+    refused(answer, 422, "title", "title: must not be empty (and 4 more)")
+    assert {fault["field"]: fault["message"] for fault in answer.json()["error"]["fields"]} == {
+        "title": "must not be empty",
+        "state.people[1].name": "must not be empty",
+        "state.temperature": "must be 5 or less",
+        "state.seed": "must be a whole number",
+        "state.str": "is not known here",
+    }
+    mended = {**state, "people": [{"name": "Tom"}]}
+    for name in ("temperature", "seed", "str"):
+        del mended[name]
+    assert client.post("/api/stories", json={"title": "x", "state": mended}).status_code == 201
 
 
 def test_what_json_cannot_hold_is_not_kept(client: httpx.Client) -> None:

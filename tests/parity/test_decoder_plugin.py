@@ -40,6 +40,17 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "toy"
 
 
+def test_another_word_has_several_tokens_and_is_ranked_by_the_whole_line(folder: Path) -> None:
+    """Both words that can begin here, carried on to the likelier ending, in the order of log p of the story."""
+    model = fabula.load(folder)
+    words = model.words(["ab bc.", None, "ac ab."], line=3, before="ac", word="xx", after="bb.").words
+    assert {word[0] for word in words} == {"a", "b"}
+    assert all(len(word) == 2 for word in words)
+    log_p = {word: model.score(["ab bc.", f"ac {word} bb."]).log_p for word in ("ab", "ac", "bb", "bc")}
+    assert list(words) == sorted(words, key=lambda word: -log_p[word])
+    assert model.words(["ab bc.", None], line=2, before="ac", word=words[0], after="bb.").words == words[1:]
+
+
 def test_weights_p_over_r_make_the_proposal_exact() -> None:
     """Sentence 2 of 3 from r, weighed by p / r and p of the ending: the law that enumeration gives under p.
 

@@ -15,6 +15,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from fabula.corpus.vocabulary import PAD
+from fabula.listening import listener
 from fabula.models.decoders.protocol import Decoder
 from fabula.sampling.batch import InfillBatch
 from fabula.sampling.rules import WordRules
@@ -94,9 +95,9 @@ class Writer:
 
     def write(
         self, state: Any, z: Latent | None, uniform: Uniform | None, opening: Opening, story: Tokens | None = None,
-        barred_names: Bool[Tensor, "batch name"] | None = None,
+        barred_names: Bool[Tensor, "batch name"] | None = None, i: int = 0,
     ) -> tuple[Any, Sentences]:  # fmt: skip
-        """Over a missing sentence, writing it.
+        """Over a missing sentence, the i-th, writing it.
 
         It ends by its own `end`. Where it has not done so two tokens before the limit, the next one must be a mark that
         ends a sentence, and then `end`: always the best of those the decoder offers. Without `uniform` choices are
@@ -110,7 +111,7 @@ class Writer:
         after, word = state, None
         done = torch.zeros_like(rows, dtype=torch.bool)
         patience = PATIENCE.get(device.type, 6)
-        forced_words = opening.shape[1] if opening.any() else 0
+        forced_words, heard = opening.shape[1] if opening.any() else 0, listener()
         for t in range(decoding.max_words):
             logits, state = decoder.step(state, z, done)
             after = state if t == 0 else after  # rows are put there as they end
@@ -137,6 +138,8 @@ class Writer:
                 log_forced[rows] += log_p_word.masked_fill(~forced, 0.0)
             done = done | (word == end)
             state = state.then(torch.where(done, end, word))
+            if heard is not None:
+                heard.tokens(i, words[0, : t + 1].tolist)
             if t % patience == patience - 1 or t == decoding.max_words - 1:
                 alive, ended = (~done).nonzero().squeeze(1), done.nonzero().squeeze(1)
                 if len(ended) == len(opening):
@@ -148,6 +151,8 @@ class Writer:
                 if len(ended):
                     rows, word, done, state = rows[alive], word[alive], done[alive], state.select(alive)
                     z, uniform = (None if each is None else each[alive] for each in (z, uniform))
+        if heard is not None:
+            heard.tokens(i, words[0].tolist, ended=True)
         return after, Sentences(words, (words != PAD).sum(1), log_p, log_q, log_forced)
 
     def sentence(
@@ -177,7 +182,7 @@ class Writer:
                     story = blanks.X[where].flatten(1)
                     story = story if X is None else torch.cat([story, X[where].flatten(1)], 1)
                 barred = None if blanks.barred_names is None else blanks.barred_names[where]
-                state_part, written = self.write(state_part, z_part, drawn, blanks.opening[where, i], story, barred)
+                state_part, written = self.write(state_part, z_part, drawn, blanks.opening[where, i], story, barred, i)
                 words[where] = PAD
                 words[where, : decoding.max_words] = written.words
                 lengths[where] = written.lengths

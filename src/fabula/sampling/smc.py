@@ -25,6 +25,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from fabula.listening import listener
 from fabula.models.protocol import Model
 from fabula.models.slds import SLDS
 from fabula.sampling.batch import InfillBatch, evidence
@@ -152,6 +153,9 @@ def draw_groups(
         poor = here[:, None] & (sizes_now < settings.resample_below * torch.tensor(sizes))
         if poor.any():
             particles = resample(particles, poor.to(device), resampling[:, :, i], sizes)
+            if (heard := listener()) is not None:  # the sample that is listened to may be another one now
+                for j in blanks.missing[0, : i + 1].nonzero().flatten().tolist():
+                    heard.tokens(j, particles.X[0, j].tolist, ended=True)
     # Where no given sentence came after the last twist, it is still in the weights.
     particles = particles._replace(log_w=particles.log_w - particles.twist)
     score, verdicts = rank(model, settings, particles, wide, cast)

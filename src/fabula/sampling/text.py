@@ -79,11 +79,12 @@ class TokenText:
 
     def decode(self, task: Task, story: SampledStory, names: Names) -> list[str]:
         """Every sentence of a sampled story: given ones as they were typed."""
-        pairs = zip(task.sentences, story.X, story.lengths.tolist(), strict=False)  # longer ones may stand beside it
-        return [
-            close_quotes(self.tokenizer.decode(X[:length].tolist())) if typed is None else typed
-            for typed, X, length in pairs
-        ]
+        ids = [X[:length].tolist() for X, length in zip(story.X, story.lengths.tolist(), strict=True)]
+        return [self.line(task, i, ids[i], names) if s is None else s for i, s in enumerate(task.sentences)]
+
+    def line(self, task: Task, i: int, ids: Sequence[int], names: Names) -> str:
+        """The text of a written sentence, or of its beginning."""
+        return close_quotes(self.tokenizer.decode([token for token in ids if token != PAD]))
 
     def stand_ins(self, tasks: Sequence[Task]) -> list[dict[str, str]]:
         """Nothing: every name can be spelled."""
@@ -123,18 +124,16 @@ class WordText:
 
     def decode(self, task: Task, story: SampledStory, names: Names) -> list[str]:
         """Every sentence of a sampled story: given ones as they were typed, written ones with the unknown names."""
+        ids = [X[:length].tolist() for X, length in zip(story.X, story.lengths.tolist(), strict=True)]
+        return [self.line(task, i, ids[i], names) if s is None else s for i, s in enumerate(task.sentences)]
+
+    def line(self, task: Task, i: int, ids: Sequence[int], names: Names) -> str:
+        """The text of a written sentence, or of its beginning."""
         typed_name = {known: name for name, known in names.items()}
-        texts = []
-        for i, typed in enumerate(task.sentences):
-            if typed is None:
-                ids = story.X[i, : int(story.lengths[i])].tolist()
-                words = self.vocabulary.decode(word for word in ids if word != EOS)
-                text = close_quotes(detokenise([typed_name.get(word, word) for word in words]))
-                # Opening words stay as they were typed.
-                texts.append(text if i + 1 in task.starts else text[:1].upper() + text[1:])
-            else:
-                texts.append(typed)
-        return texts
+        words = self.vocabulary.decode(word for word in ids if word not in (EOS, PAD))
+        text = close_quotes(detokenise([typed_name.get(word, word) for word in words]))
+        # Opening words stay as they were typed.
+        return text if i + 1 in task.starts else text[:1].upper() + text[1:]
 
     @torch.inference_mode()
     def stand_ins(self, tasks: Sequence[Task]) -> list[dict[str, str]]:

@@ -12,7 +12,7 @@ import os
 import threading
 import time
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache
@@ -29,6 +29,9 @@ PASSING = (408, 409, 429, 500, 502, 503, 504)  # statuses after which the same r
 REFUSALS = (400, 422, 500, 501)  # those of servers that may not know an optional part of the request
 OPTIONAL = ((), ("response_format", "logprobs", "stream_options", "n"), ("seed", "temperature", "max_tokens"))
 """Parts of a request that are left out, group after group, where a server refuses it."""
+
+
+Hear = Callable[[str], None]
 
 
 class BrokenError(Exception):
@@ -65,18 +68,23 @@ class Client:
         self._slots, self._lock = threading.BoundedSemaphore(server.at_once), threading.Lock()
         self._asking: defaultdict[Path, threading.Lock] = defaultdict(threading.Lock)
 
-    def ask(self, messages: Any, schema: Any, lines: int, how: Mapping[str, Any]) -> Sequence[Reply]:
-        """Answers to one prompt, by seed, temperature and n; of the completions API it is the messages in one text."""
+    def ask(
+        self, messages: Any, schema: Any, lines: int, how: Mapping[str, Any], hear: Hear | None = None
+    ) -> Sequence[Reply]:
+        """Answers to one prompt, by seed, temperature and n; of the completions API it is the messages in one text.
+
+        `hear` is called with the text so far of the first answer, whenever more of it has come.
+        """
         server, chat = self.server, self.server.api == "chat"
         body: dict[str, Any] = {"model": server.model, "stream": True, "stream_options": {"include_usage": True}}
         body |= {name: value for name, value in how.items() if (name, value) != ("n", 1)}
         body |= {"max_tokens": server.tokens * lines} if server.tokens else {}
         body |= {"logprobs": True if chat else 0} if server.logprobs else {}
         if not chat:
-            return self.answered("completions", {**body, "prompt": "\n".join(m["content"] for m in messages)})
+            return self.answered("completions", {**body, "prompt": "\n".join(m["content"] for m in messages)}, hear)
         form = {"type": "json_schema", "json_schema": {"name": "lines", "strict": True, "schema": schema}}
         body |= {"response_format": form} if server.json_schema and schema else {}
-        return self.answered("chat", {**body, "messages": messages})
+        return self.answered("chat", {**body, "messages": messages}, hear)
 
     def abilities(self) -> dict[str, Any]:
         """What the server gives that it is asked for, by one tiny request for each: fields of `Server`."""
@@ -96,7 +104,7 @@ class Client:
             self.usage += trial.usage
         return works
 
-    def answered(self, api: str, body: Mapping[str, Any]) -> Sequence[Reply]:
+    def answered(self, api: str, body: Mapping[str, Any], hear: Hear | None = None) -> Sequence[Reply]:
         """From the cache, else from the server; what it does not know is left out of the request."""
         groups = self.left_out
         sent = {name: value for name, value in body.items() if not any(name in g for g in OPTIONAL[: groups + 1])}
@@ -108,7 +116,7 @@ class Client:
                 return replies
             try:
                 with self._slots:
-                    replies, usage = self._sent(api, sent)
+                    replies, usage = self._sent(api, sent, hear)
             except RefusedRequestError:
                 if groups + 1 == len(OPTIONAL):
                     raise
@@ -119,13 +127,15 @@ class Client:
                 self.count(requests=1, tokens=tokens, uncounted=int(tokens == 0))
                 return replies
         self.left_out = max(self.left_out, groups + 1)
-        return self.answered(api, body)
+        return self.answered(api, body, hear)
 
     def count(self, **counts: int) -> None:
         with self._lock:
             self.usage.update(counts)
 
-    def _sent(self, api: str, body: Mapping[str, Any]) -> tuple[tuple[Reply, ...], Mapping[str, Any]]:
+    def _sent(
+        self, api: str, body: Mapping[str, Any], hear: Hear | None = None
+    ) -> tuple[tuple[Reply, ...], Mapping[str, Any]]:
         """The server's answer; a request that fails on the way is repeated after the pause that the server asks for."""
         server, key, attempt = self.server, self.server.key or "\0", 0
         resource: Any = self._openai.completions if api == "completions" else self._openai.chat.completions
@@ -136,6 +146,8 @@ class Client:
                     began = time.monotonic()
                     for part in response.iter_bytes():
                         content += part
+                        if hear is not None:
+                            hear(text_so_far(content.replace(key.encode(), b"[key]")))
                         if time.monotonic() - began > server.seconds or len(content) > LARGEST:
                             raise TimeoutError
                 return read_body(content.decode("utf-8", "replace").replace(key, "[key]"))
@@ -171,6 +183,16 @@ def _cache_path(*request: Any) -> Path:
     folder = Path(os.environ.get(CACHE_VARIABLE) or Path.home() / ".cache" / "fabula") / "served"
     digest = hashlib.sha256(json.dumps(request, sort_keys=True).encode()).hexdigest()
     return folder / digest[:2] / f"{digest[2:]}.json"
+
+
+def text_so_far(content: bytes) -> str:
+    """What the first answer of an unfinished stream of events says."""
+    text = ""
+    for line in content[: content.rfind(b"\n") + 1].splitlines():
+        with suppress(ValueError, TypeError, AttributeError, LookupError):  # `read_body` says what is wrong
+            (part,) = (p for p in json.loads(line.removeprefix(b"data:"))["choices"] if not p.get("index"))
+            text += (part.get("delta") or {}).get("content") or part.get("text") or ""
+    return text
 
 
 def read_body(text: str) -> tuple[tuple[Reply, ...], Mapping[str, Any]]:

@@ -22,12 +22,14 @@ from fabula.models.io import Checkpoint
 from fabula.models.io.pretrained import CRITIC, adapts_base, load_critic, load_decoder, read_facts, scaffold_of
 from fabula.models.protocol import Model
 from fabula.reading import StoryReader
-from fabula.results import Candidate, Filling, Movement, Parts
+from fabula.results import Candidate, Filling, Movement, OtherWords, Parts
+from fabula.rewording import chosen, join, place_of
 from fabula.sampling.protocol import DEFAULT, Sampler, sampler_named, settings_for, shown_settings
 from fabula.sampling.samples import different_texts
 from fabula.sampling.settings import CANDIDATES, ServedSettings, check_seed, whole_number
 from fabula.sampling.task import Task, fill_task
 from fabula.served.client import client_of
+from fabula.served.words import WORDS_SCHEMA, ask_for_words, read_words
 from fabula.served.writer import Line, Story, Writer
 from fabula.servers import PREFIX, Server
 from fabula.shapes import Latents, PerToken
@@ -109,6 +111,15 @@ class ServedReader(StoryReader):
         raise UserError(f"{self.name} gives no log-probabilities of given lines; --model default does", field="model")
 
     explain = score
+
+    def words(
+        self, sentences: Sequence[str | None], *, line: int, word: str, before: str = "", after: str = "", seed: int = 0
+    ) -> OtherWords:
+        """By one request for eight words."""
+        lines = place_of(self, sentences, line, word)
+        prompt = ask_for_words(lines, join(before.strip(), f"[{word}]", after.strip()), word)
+        how = {"seed": check_seed(seed) % 2**31, "temperature": ServedSettings().temperature, "n": 1}
+        return chosen(read_words(self.client.ask(prompt, WORDS_SCHEMA, 1, how)[0].text), word)
 
     def _story(self, call: Call, make_task: Callable[..., Task] = fill_task) -> Story:
         """A call of `fill` or `write`, checked."""

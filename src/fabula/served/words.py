@@ -81,6 +81,26 @@ def schema(numbers: Sequence[int]) -> dict[str, Any]:
     return {"type": "object", "properties": lines, "required": [*lines], "additionalProperties": False}
 
 
+WORDS_SCHEMA: dict[str, Any] = {
+    "type": "object", "properties": {"words": {"type": "array", "items": {"type": "string"}}}, "required": ["words"],
+    "additionalProperties": False,
+}  # fmt: skip
+
+
+def ask_for_words(lines: Sequence[str], line: str, word: str) -> list[dict[str, str]]:
+    """The request for other words than the one in brackets."""
+    system = PROMPT["words"].format(example='{"words": ["...", "..."]}')
+    shown = "\n".join([*lines[-BEFORE:], line, "", f"Other words for [{word}]:"])
+    return [{"role": "system", "content": system}, {"role": "user", "content": shown}]
+
+
+def read_words(text: str) -> list[str]:
+    """The words of an answer: of a JSON list, else of rows or between commas; whole sentences are none."""
+    listed = re.findall(STRING, text[text.find("[") :]) if "[" in text else re.split(r"[,\n]", text)
+    words = (re.sub(r"^\W*(?:\d+\W+)?|[^\w']+$", "", entry) for entry in listed)
+    return [word for word in words if word and len(word.split()) <= 3]
+
+
 def read_lines(text: str, numbers: Sequence[int], given: Iterable[str | None]) -> dict[int, str]:
     """The lines asked for that an answer has, by number; none where it has too many or too few to tell them apart."""
     listed = _from_json(text, numbers)
@@ -95,6 +115,13 @@ def read_lines(text: str, numbers: Sequence[int], given: Iterable[str | None]) -
             listed = dict(zip(numbers, rows, strict=True)) if len(rows) == len(numbers) else {}
     cleaned = {number: clean(line) for number, line in listed.items() if number in numbers}
     return {number: line for number, line in cleaned.items() if any(letter.isalpha() for letter in line)}
+
+
+def unfinished_lines(text: str, numbers: Sequence[int]) -> dict[int, str]:
+    """The lines asked for as far as an answer has come; those that it cannot be read from yet are left out."""
+    pairs = re.findall(r'"(\d{1,2})"\s*:\s*"((?:[^"\\]|\\.)*)', text) or re.findall(NUMBERED.pattern, text, re.M | re.I)
+    lines = {int(number): re.sub(r'\\(["/\\])', r"\1", line) for number, line in pairs}
+    return {number: line for number, line in lines.items() if number in numbers and line}
 
 
 def _from_json(text: str, numbers: Sequence[int]) -> dict[int, str]:

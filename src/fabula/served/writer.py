@@ -24,12 +24,22 @@ import torch
 from fabula.corpus.states import UNKNOWN, StateSpace, Values
 from fabula.corpus.taggers.protocol import Tagger, misses, read_values
 from fabula.errors import UnavailableError, UserError
+from fabula.listening import Listener, listener
 from fabula.sampling.context import Context
 from fabula.sampling.noise import seeded
 from fabula.sampling.settings import ServedSettings
 from fabula.sampling.task import Task
 from fabula.served.client import Client, Reply
-from fabula.served.words import Wish, copies, fitting, messages, read_lines, schema, with_opening
+from fabula.served.words import (
+    Wish,
+    copies,
+    fitting,
+    messages,
+    read_lines,
+    schema,
+    unfinished_lines,
+    with_opening,
+)
 from fabula.statespace.markov import MarkovChain, allowed_states, clamp
 
 
@@ -85,8 +95,9 @@ class Writer:
         A server that does not answer ends all; what it had answered is in the cache.
         """
         groups: defaultdict[tuple[int, Values], list[int]] = defaultdict(list)
+        heard = listener()
         samples = [
-            (place, Sample(self, story, S, number, groups[place, S]))
+            (place, Sample(self, story, S, number, groups[place, S], heard))
             for place, story in enumerate(stories)
             for number, S in enumerate(self.draw_states(story))
         ]
@@ -102,8 +113,11 @@ class Writer:
 class Sample:
     """One sample of a story, written window after window."""
 
-    def __init__(self, writer: Writer, story: Story, S: Values, number: int, group: list[int]) -> None:
-        """`group`: the numbers of the samples that are asked for in the same words."""
+    def __init__(
+        self, writer: Writer, story: Story, S: Values, number: int, group: list[int], heard: Listener | None
+    ) -> None:
+        """`group`: the numbers of the samples that are asked for in the same words; `heard` by whoever listens."""
+        self.heard = heard
         self.writer, self.client, self.story, self.number, self.group = writer, writer.client, story, number, group
         self.texts: list[str | None] = list(story.task.sentences)
         missing = [i for i, is_missing in enumerate(story.task.missing) if is_missing]
@@ -146,8 +160,14 @@ class Sample:
         prompt = messages(texts, numbers, wishes, states, story.context, words, complaint, form)
         digest = hashlib.blake2b(repr((story.seed, n > 1 or self.number, *place)).encode(), digest_size=4).digest()
         how = {"seed": int.from_bytes(digest) >> 1, "temperature": story.settings.temperature, "n": n}
-        replies = self.client.ask(prompt, schema(numbers) if form == "json" else None, len(numbers), how)
         begun = "" if form != "continuation" else f"{numbers[0]}. {wishes[numbers[0]].opening} ".replace("  ", " ")
+
+        def hear(text: str) -> None:
+            if self.heard is not None and (lines := unfinished_lines(begun + text, numbers)):
+                self.heard.lines(self, lines)
+
+        listened = None if self.heard is None or complaint else hear
+        replies = self.client.ask(prompt, schema(numbers) if form == "json" else None, len(numbers), how, listened)
         return [reply._replace(text=begun + reply.text) for reply in replies]
 
     def _settled(self, reply: Reply, number: int, line: Line) -> Line:

@@ -151,6 +151,17 @@ class MentionsBody(ModelBody):
     sentences: Annotated[list[Text], Field(max_length=SENTENCES[1])]
 
 
+class WordsBody(ModelBody):
+    """A word of a line, for which others are asked."""
+
+    sentences: Blanks
+    line: int = Field(ge=1, le=SENTENCES[1], description="The line's number from 1.")
+    before: Text = Field("", description="The line up to the word.")
+    word: Annotated[str, Field(min_length=1, max_length=100)]
+    after: Text = Field("", description="The line behind the word.")
+    seed: Seed = 0
+
+
 class ScoreBody(ModelBody):
     """A whole story to score."""
 

@@ -19,6 +19,7 @@ from fabula.apps.serve.bodies import Arc, Blanks, Body, Cast, Notes
 from fabula.apps.serve.completions import REFUSAL, STREAMED, Answer, Prose, Request, respond
 from fabula.apps.serve.jobs import WorkerPool
 from fabula.apps.serve.models import ModelCache
+from fabula.apps.web.errors import explain
 from fabula.completion import Completion, Gap, complete_story_iter
 from fabula.errors import UserError
 from fabula.sampling.task import split_story
@@ -69,9 +70,7 @@ class ChatBody(Request):
             try:
                 return Structured.model_validate_json(text, strict=False).model_dump(exclude_unset=True)
             except ValidationError as error:
-                fault = error.errors()[0]
-                where = " ".join([*map(str, fault["loc"]), fault["msg"]])
-                raise UserError(f"the message's JSON: {where}", field="messages") from error
+                raise UserError(f"the message's JSON: {explain(error.errors())[0]}", field="messages") from error
         sentences = split_story(text)
         if None in sentences:
             return {"sentences": sentences}

@@ -39,6 +39,12 @@ def check() -> None:
         job.check()
 
 
+def current_job() -> Job:
+    """The job that this thread runs."""
+    job: Job = _thread.job
+    return job
+
+
 @contextmanager
 def uninterrupted() -> Iterator[None]:
     """Keep the turn to the end of the block: for work under a lock that other jobs may want."""
@@ -115,7 +121,7 @@ class Job:
         self.pool.withdraw(self)
 
     async def next(self, seconds: float | None = None) -> tuple[str, Any]:
-        """("answer", value), ("end", None), or ("nothing", None) if neither comes in time; an error is raised."""
+        """("answer", value), another kind that was sent, ("end", None), or ("nothing", None) if none comes in time."""
         try:
             kind, value = await asyncio.wait_for(self._answers.get(), seconds)
         except TimeoutError:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import closing, suppress
+from contextlib import closing, nullcontext, suppress
+from functools import partial
 from typing import Any
 
 from fastapi import APIRouter, Request
@@ -14,12 +15,13 @@ from pydantic import Field
 from sse_starlette import EventSourceResponse, ServerSentEvent
 from starlette.types import Message
 
-from fabula.api import Explanation, Filling, Score, Tagging
+from fabula.api import Explanation, Filling, OtherWords, Score, Tagging
 from fabula.apps.serve import bodies
 from fabula.apps.serve.bodies import FillBody
-from fabula.apps.serve.jobs import Job, WorkerPool
+from fabula.apps.serve.jobs import Job, WorkerPool, current_job
 from fabula.apps.serve.models import ModelCache
 from fabula.apps.web import errors
+from fabula.listening import listening
 
 PING_SECONDS = 15
 PROGRESS_SECONDS = 0.3  # how often a stream tells the progress of its job
@@ -28,7 +30,7 @@ EVENT = {
     "type": "object",
     "required": ["event", "data"],
     "properties": {
-        "event": {"enum": ["waiting", "progress", "candidates", "done", "error"]},
+        "event": {"enum": ["waiting", "progress", "writing", "candidates", "done", "error"]},
         "data": {"type": "string", "contentMediaType": "application/json"},
     },
 }
@@ -59,8 +61,9 @@ def fill_work(models: ModelCache, body: FillBody, *, at_once: bool = False) -> C
 
     def run() -> Iterator[dict[str, Any]]:
         model = models.get(body.model)
-        for answer in model.fill_iter(at_once=at_once, **body.arguments_for(model)):
-            yield answer.to_dict(4)
+        with nullcontext() if at_once else listening(partial(current_job().send, "writing")):
+            for answer in model.fill_iter(at_once=at_once, **body.arguments_for(model)):
+                yield answer.to_dict(4)
 
     return run
 
@@ -80,8 +83,9 @@ def add_fill(routes: APIRouter, models: ModelCache, pool: WorkerPool) -> None:
         responses={200: {"content": {"text/event-stream": {"schema": EVENT}}, "description": "Events, one by one"}},
     )
     async def fill_stream(body: FillBody) -> EventSourceResponse:
-        """Server-sent events: `waiting` {ahead} while others have their turn, `progress` {drawn, samples}, `candidates`
-        (an answer so far, each at least as good as the one before), at last `done` (what /api/fill answers) or `error`
+        """Server-sent events: `waiting` {ahead} while others have their turn, `progress` {drawn, samples}, `writing`
+        {lines} (before the first answer: the text so far of one sample, by number of the line from 1), `candidates` (an
+        answer so far, each at least as good as the one before), at last `done` (what /api/fill answers) or `error`
         (the error shape). Whoever leaves ends the job.
         """
         job = pool.submit(fill_work(models, body))
@@ -94,6 +98,10 @@ ROUTES: tuple[tuple[str, type[bodies.ModelBody], type[Any], str, str], ...] = (
     (
         *("mentions", bodies.MentionsBody, Mentioned, "Who and where: people and places that the lines name"),
         "The pronoun is the name's in the training corpus, else the one that the lines around it have more of.",
+    ),
+    (
+        *("words", bodies.WordsBody, OtherWords, "Another word"),
+        "Up to eight words for a place in a line, the best first, by p(word | what is before) p(what follows | it).",
     ),
     ("score", bodies.ScoreBody, Score, "How probable a story is", "What `fabula score --json` prints for a seed."),
     (
@@ -177,7 +185,10 @@ async def events(job: Job, samples: int) -> AsyncIterator[ServerSentEvent]:
         try:
             yield event("progress", {"drawn": 0, "samples": samples})
             while (received := await job.next(PROGRESS_SECONDS))[0] != "end":
-                if received[0] == "answer":
+                if received[0] == "writing":
+                    if last is None:
+                        yield event("writing", {"lines": received[1]})
+                elif received[0] == "answer":
                     last, checks = received[1], job.checks
                     round_checks, round_start = checks - round_start, checks
                     drawn, samples = last["drawn"], last["samples"]

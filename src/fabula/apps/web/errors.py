@@ -1,8 +1,12 @@
-"""The one error shape over HTTP: {"error": {"message", "field", "status"}}, one line, never a traceback."""
+"""The one error shape over HTTP: {"error": {"message", "field", "status"}}, one line, never a traceback.
+
+A body that is wrong in several fields also has `fields`, every one with its message: the others may be sent again.
+"""
 
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from typing import Any
@@ -24,6 +28,32 @@ HTTP_MESSAGES = {
     404: "there is nothing at this address",
     405: "this address does not take that method",
 }
+FIELDS = 100  # refused fields that an answer names, at most
+UNKNOWN = "is not known here"
+PLAIN = {
+    "missing": "is missing",
+    "missing_argument": "is missing",
+    "extra_forbidden": UNKNOWN,
+    "unexpected_keyword_argument": UNKNOWN,
+    "too_long": "at most {max_length} {things}",
+    "too_short": "at least {min_length} {things}",
+    "string_too_long": "at most {max_length} characters",
+    "string_too_short": "must not be empty",
+    "greater_than_equal": "must be {ge} or more",
+    "greater_than": "must be more than {gt}",
+    "less_than_equal": "must be {le} or less",
+    "less_than": "must be less than {lt}",
+    "literal_error": "must be {expected}",
+    "string_pattern_mismatch": "is not written as it has to be",
+    "finite_number": "must be a number",
+    "json_invalid": "the body is not valid JSON: {error}",
+    "model_attributes_type": "must be a JSON object",
+    "model_type": "must be a JSON object",
+}
+"""What a person reads, by the kind of pydantic's complaint, in place of pydantic's words."""
+TYPES = {"int": "a whole number", "float": "a number", "string": "text", "bool": "true or false", "list": "a list"}
+BRANCH = re.compile(r"(str|int|float|list|dict|constrained-\w+|(list|dict|nullable|function-after|function)\[.*)$")
+"""What pydantic puts into a place to say which type of several was tried."""
 
 
 class Answer(BaseModel):
@@ -32,12 +62,18 @@ class Answer(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
 
+class FieldFault(Answer):
+    field: str | None
+    message: str
+
+
 class Fault(Answer):
     """What went wrong."""
 
     message: str = Field(description="One line: what is wrong and what to do.", examples=["sentence 2 is empty"])
     field: str | None = Field(description="The part of the request at fault, where there is one.")
     status: int = Field(description="The HTTP status, again.", ge=400, le=599)
+    fields: list[FieldFault] | None = Field(None, description="Every part at fault, of a body that has the wrong form.")
 
 
 class ErrorAnswer(Answer):
@@ -57,14 +93,14 @@ class RefusedError(UserError):
 
 
 def body(status: int, message: str, field: str | None = None) -> dict[str, Any]:
-    """The error shape as plain values; lone surrogates, which no encoding holds, are replaced."""
+    """The error shape as plain values."""
+    return {"error": {"message": one_line(message), "field": field and one_line(field), "status": status}}
 
-    def encodable(text: str) -> str:
-        return text.encode("utf-8", "replace").decode("utf-8")
 
-    line = " ".join(encodable(message).split())
-    line = line if len(line) <= LONGEST else line[: LONGEST - 3] + "..."
-    return {"error": {"message": line, "field": field and encodable(field)[:LONGEST], "status": status}}
+def one_line(message: str) -> str:
+    """A short line of it; lone surrogates, which no encoding holds, are replaced."""
+    line = " ".join(message.encode("utf-8", "replace").decode("utf-8").split())
+    return line if len(line) <= LONGEST else line[: LONGEST - 3] + "..."
 
 
 class ErrorResponse(JSONResponse):
@@ -111,7 +147,10 @@ def install(app: FastAPI) -> None:
 
     async def invalid(_: Request, error: Exception) -> JSONResponse:
         assert isinstance(error, RequestValidationError)
-        return answer(422, *explain(error.errors()))
+        content = body(422, *explain(error.errors()))
+        faults = refused_fields(error.errors())
+        content["error"]["fields"] = [{"field": field, "message": message} for field, message in faults.items()]
+        return ErrorResponse(content)
 
     async def http(_: Request, error: Exception) -> JSONResponse:
         assert isinstance(error, HTTPException)
@@ -148,19 +187,38 @@ class UnexpectedErrors:
 
 def explain(errors: Sequence[Any]) -> tuple[str, str | None]:
     """The first of pydantic's complaints in one line, and the field it is about."""
-    first = errors[0]
-    kind, place = first["type"], list(first["loc"])
-    field = path(place[1:] if place and place[0] in ("body", "query", "path", "header") else place) or None
-    if kind == "json_invalid":
-        return f"the body is not valid JSON: {first.get('ctx', {}).get('error', 'it ends too early')}", None
-    if kind == "missing" and field is None:
-        return "the body is missing: send a JSON object", None
-    if kind in ("model_attributes_type", "dict_type") and field is None:
-        return "the body has to be a JSON object with Content-Type: application/json", None
-    message = str(first["msg"]).removeprefix("Value error, ").removeprefix("Input ").removeprefix("String ")
-    message = {"missing": "is missing", "extra_forbidden": "is not known here"}.get(kind, message)
-    more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
+    faults = refused_fields(errors)
+    field, message = next(iter(faults.items()))
+    more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
     return (f"{field}: " if field else "") + message + more, field
+
+
+def refused_fields(errors: Sequence[Any]) -> dict[str | None, str]:
+    """What is wrong with each field that pydantic complains about, `FIELDS` of them at most, in plain words."""
+    faults: dict[str | None, str] = {}
+    for error in errors[:FIELDS]:
+        kind, place = error["type"], list(error["loc"])
+        place = place[1:] if place and place[0] in ("body", "query", "path", "header") else place
+        place = [step for step in place if PLAIN.get(kind) == UNKNOWN or not BRANCH.match(str(step))]
+        field = None if kind == "json_invalid" else one_line(path(place)) or None
+        faults.setdefault(field, plain(error, field))
+    return faults
+
+
+def plain(error: Any, field: str | None) -> str:
+    """One complaint in plain words, never pydantic's."""
+    kind = error["type"]
+    context = {name: f"{ctx:g}" if isinstance(ctx, float) else ctx for name, ctx in error.get("ctx", {}).items()}
+    if kind == "value_error":
+        return one_line(str(context.get("error", "is not right")))
+    if field is None and kind != "json_invalid":
+        missing = "the body is missing: send a JSON object"
+        return missing if kind == "missing" else "the body has to be a JSON object with Content-Type: application/json"
+    name = re.findall(r"\w+", field or "entries")[-1]
+    things = name if name.endswith("s") or name == "people" else "entries"
+    what = TYPES.get(kind.partition("_")[0])
+    text = PLAIN.get(kind) or (f"must be {what}" if what else "is not right")
+    return one_line(text.format_map({"error": "it ends too early", "things": things, **context}))
 
 
 def path(place: Sequence[str | int]) -> str:
