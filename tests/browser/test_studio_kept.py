@@ -33,12 +33,12 @@ def test_own_words_are_not_taken_over(desk: Desk) -> None:
     expect(desk.page.locator("#stale")).to_be_visible()
     desk.take(1)
     assert desk.texts == [FIRST, offered[0], "A heron watched him.", offered[2], LAST]
-    expect(desk.page.locator("#note")).to_contain_text("Line 3 stays as you wrote it")
+    expect(desk.page.locator("#note")).to_contain_text("Sentence 3 stays as you wrote it")
 
 
 def type_past_the_page(desk: Desk, line: int, text: str) -> None:
     """As if the page's own bound were not there."""
-    call = "m.change(s.type, line, text)"
+    call = "m.change(s.type, m.store.doc.lines[line].id, text)"
     imports = "const m = await import('/page/store.js'); const s = await import('/page/state.js');"
     desk.page.evaluate(f"async ([line, text]) => {{ {imports} {call}; }}", [line - 1, text])
 
@@ -47,7 +47,7 @@ def test_a_line_that_is_refused_holds_up_no_other(desk: Desk, watch: Watch) -> N
     watch.allow("422")
     desk.type(FIRST).saved()
     type_past_the_page(desk, 2, "x" * 4500)
-    expect(desk.page.get_by_role("alert")).to_contain_text("Line 2 is not saved")
+    expect(desk.page.get_by_role("alert")).to_contain_text("Sentence 2 is not saved")
     with desk.page.expect_response(lambda answer: answer.request.method == "PUT" and answer.ok):
         desk.put(5, LAST)
     expect(desk.page.locator("#saved")).to_contain_text("Not saved")
@@ -128,3 +128,60 @@ def test_two_windows_of_one_browser_show_the_same(desk: Desk) -> None:
     expect(other.line(3)).to_have_text("From the first.")
     expect(desk.page.get_by_role("alert")).to_have_count(0)
     other.page.close()
+
+
+def test_what_is_refused_in_part_is_saved_in_the_other_parts(desk: Desk, watch: Watch) -> None:
+    """An empty person holds up nothing; notes that are too long are said to be, and everything else is saved."""
+    watch.allow("422")
+    page = desk.page
+    desk.type(FIRST).saved()
+    page.get_by_text("Cast and notes").click()
+    page.get_by_role("button", name="Add a person").click()
+    desk.put(2, "It was dry.")
+    desk.saved()
+    assert on_server(desk)[1] == "It was dry."
+    page.get_by_role("button", name="Remove person 1").click()
+    script = "async () => { const m = await import('/page/store.js'); const s = await import('/page/state.js'); "
+    page.evaluate(script + "m.change(s.set, {notes: 'x'.repeat(4500)}); }")
+    expect(page.get_by_role("alert")).to_contain_text("The notes are not saved")
+    with page.expect_response(lambda answer: answer.request.method == "PUT" and answer.ok):
+        desk.put(5, LAST)
+    assert on_server(desk)[4] == LAST
+    page.get_by_label("Places and facts").fill("Short.")
+    desk.saved()
+
+
+def test_undo_goes_by_pauses_and_fields(desk: Desk) -> None:
+    """A pause ends a step; the notes undo by themselves; a change of the cast is a step."""
+    page = desk.page
+    desk.caret(1).page.keyboard.type("One word")
+    page.wait_for_timeout(700)  # the pause is what is tested
+    page.keyboard.type(" and more")
+    page.get_by_text("Cast and notes").click()
+    page.get_by_role("button", name="Add a person").click()
+    page.get_by_label("Name of person 1").fill("Ann")
+    notes = page.get_by_label("Places and facts")
+    notes.press_sequentially("Oslo")
+    notes.press("Control+z")
+    expect(notes).to_have_value("")
+    assert desk.texts[0] == "One word and more"
+    desk.caret(1).page.keyboard.press("Control+z")
+    expect(page.get_by_label("Name of person 1")).to_have_value("")
+    page.keyboard.press("Control+z")
+    expect(page.get_by_label("Name of person 1")).to_have_count(0)
+    page.keyboard.press("Control+z")
+    assert desk.texts[0] == "One word"
+    page.keyboard.press("Control+z")
+    assert desk.texts[0] == ""
+
+
+def test_a_story_closed_at_once_is_saved_once(desk: Desk) -> None:
+    """Typed and closed before the first save: it is in the list, and not offered again as unsaved."""
+    desk.put(1, "Closed at once.")
+    desk.page.close(run_before_unload=False)
+    other = Desk(desk.page.context.new_page(), desk.url)
+    other.page.goto(other.url + "/#new")
+    other.ready()
+    other.page.get_by_role("button", name="Stories").click()
+    expect(other.page.locator("#stories-list .title").filter(has_text="Closed at once.")).to_have_count(1)
+    expect(other.page.get_by_role("alert")).to_have_count(0)

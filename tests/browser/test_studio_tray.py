@@ -49,7 +49,7 @@ def test_two_candidates_are_compared_and_one_line_taken(desk: Desk) -> None:
     shown = [" ".join(text.split()) for text in dialog.locator("td[data-side='the second'] p").all_inner_texts()]
     assert shown == offered[1]
     assert dialog.locator("mark").count() > 0
-    dialog.get_by_role("button", name="Take line 3 of the second").click()
+    dialog.get_by_role("button", name="Take sentence 3 of the second").click()
     dialog.get_by_role("button", name="Close").click()
     assert desk.texts == [FIRST, "", offered[1][1], "", LAST]
 
