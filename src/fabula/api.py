@@ -96,7 +96,7 @@ class StoryModel(StoryReader):
         >>> sorted(filling.rows()[0])
         ['asked', 'candidate', 'confidence', 'log_p', 'met', 'score', 'sentence', 'tag', 'text', 'written']
         """
-        call = {"sentences": sentences, "arc": arc, "starts": starts, "people": people, "notes": notes}
+        call: dict[str, Any] = {"sentences": sentences, "arc": arc, "starts": starts, "people": people, "notes": notes}
         call["voice"] = voice
         options = {"candidates": candidates, "sampler": sampler, "seed": seed, **settings}
         *_, last = self._answers({**call, **options}, at_once=True)
