@@ -1,4 +1,4 @@
-"""The studio under load, in ratios of one run: small fills beside a long one.
+"""The studio under load, in ratios of one run: fills per second of 4 and of 20 clients, small fills beside a long one.
 
 python benchmarks/studio_load.py --model default
 """
@@ -20,11 +20,21 @@ import httpx
 SMALL = ["Tom was afraid of dogs.", None, "Tom was happy."]
 
 
-def fill(client: httpx.Client, samples: int, seed: int) -> tuple[int, float]:
-    """The status and the seconds of a small fill."""
+def fill(client: httpx.Client, samples: int | None, seed: int) -> tuple[int, float]:
+    """The status and the seconds of a small fill, every one of another client's as a proxy would name it."""
     begin = time.perf_counter()
     body = {"sentences": SMALL, "samples": samples, "candidates": 1, "seed": seed}
-    return client.post("/api/fill", json=body).status_code, time.perf_counter() - begin
+    headers = {"X-Forwarded-For": f"10.0.0.{seed % 250}"}
+    return client.post("/api/fill", json=body, headers=headers).status_code, time.perf_counter() - begin
+
+
+def throughput(url: str, clients: int, each: int) -> float:
+    """Fills per second when so many clients ask `each` times, one after the other, with the model's usual samples."""
+    with httpx.Client(base_url=url, timeout=900) as client, ThreadPoolExecutor(clients) as pool:
+        begin = time.perf_counter()
+        codes = list(pool.map(lambda n: [fill(client, None, n * each + k)[0] for k in range(each)], range(clients)))
+        assert all(code == 200 for one in codes for code in one), "a fill was refused"
+        return clients * each / (time.perf_counter() - begin)
 
 
 def small_beside_long(url: str, clients: int, each: int, samples: int) -> None:
@@ -69,6 +79,8 @@ def main() -> None:
             assert server.stdout is not None
             url = re.findall(r"http://\S+\d", server.stdout.readline())[0]
             try:
+                rates = [(throughput(url, 4, 15), throughput(url, 20, 3)) for _ in range(2)]  # 60 fills each
+                print("; ".join(f"4 clients {few:.2f} fills/s, 20 clients {many:.2f}" for few, many in rates))
                 small_beside_long(url, args.clients, 3, args.samples)
             finally:
                 server.terminate()

@@ -76,12 +76,14 @@ class StoryModel(StoryReader):
         starts: Mapping[int, str] | None = None,
         people: People | None = None,
         notes: Sequence[str] | None = None,
+        voice: str | Mapping[str, str | None] | None = None,
         **settings: Any,
     ) -> Filling:
         """The missing sentences (None or "_") written, best candidates first.
 
         `arc` has a tag for each sentence, `starts` the first words of missing sentences by their number from 1.
         `people` (name, pronoun, about) and `notes` say what no line does (`sampling/context.py`).
+        `voice` (tense, person, length: "present,first,short") is for models on servers; others refuse it.
 
         >>> import fabula
         >>> model = fabula.load("small")
@@ -94,7 +96,8 @@ class StoryModel(StoryReader):
         >>> sorted(filling.rows()[0])
         ['asked', 'candidate', 'confidence', 'log_p', 'met', 'score', 'sentence', 'tag', 'text', 'written']
         """
-        call = {"sentences": sentences, "arc": arc, "starts": starts, "people": people, "notes": notes}
+        call: dict[str, Any] = {"sentences": sentences, "arc": arc, "starts": starts, "people": people, "notes": notes}
+        call["voice"] = voice
         options = {"candidates": candidates, "sampler": sampler, "seed": seed, **settings}
         *_, last = self._answers({**call, **options}, at_once=True)
         return last

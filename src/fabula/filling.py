@@ -80,6 +80,8 @@ def prepare_task(
 
     `names` are the task's `stand_ins`, where they have been found already.
     """
+    if any(context.voice):
+        raise UserError(f"{loaded.name} cannot follow a voice; a model on a server can (served:NAME)", field="voice")
     sampler, notes = loaded.sampler(options.get("sampler", DEFAULT))
     settings, candidates, seed = resolve(sampler, loaded.model.sampling_defaults, options)
     chosen = replace(settings, at_once=at_once)
@@ -120,7 +122,7 @@ def read_call(
     """The arguments of `fill` or `write`, by name, as a task, its context and the sampler's options."""
     options = dict(call)
     sentences, arc, starts = (options.pop(name, None) for name in ("sentences", "arc", "starts"))
-    context = (options.pop(name, None) for name in ("people", "notes"))
+    context = (options.pop(name, None) for name in ("people", "notes", "voice"))
     return make_task(sentences, loaded.states, arc, starts), read_context(*context), options
 
 

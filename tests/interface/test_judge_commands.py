@@ -62,6 +62,41 @@ def told(capsys: pytest.CaptureFixture[str], *words: str | Path) -> str:
     return captured.err
 
 
+def test_two_systems_files_go_in_as_they_are(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The folders of `fabula fill-many`, one of its files, and what `fabula fill --json` prints."""
+    rows = [{"id": f"s{n}", "sentences": ["Tom was sad.", None, "Tom smiled."]} for n in range(3)] + [{"id": "bad"}]
+    stories = written(tmp_path / "stories.jsonl", *rows)
+    for name in ("one", "two"):
+        seed = ["--seed", str(len(name) + (name == "two"))]
+        words = ["fill-many", str(stories), "--out", str(tmp_path / name), "--model", "small", "--samples", "2", *seed]
+        assert cli.main(words) == 3  # one row is wrong
+    (part,) = (tmp_path / "two").glob("part-*")
+    for n, results in enumerate(([tmp_path / "one", tmp_path / "two"], [tmp_path / "one", part])):
+        db = tmp_path / f"{n}.db"
+        assert cli.main(["judge", "new", *map(str, results), "--db", str(db)]) == 0
+        assert "3 pairs" in capsys.readouterr().out
+        pair = Store(db).items()[0].pair
+        assert (set(pair.systems), pair.given) == ({"one", results[1].stem}, (0, 2))
+        assert pair.stories[0][::2] == ("Tom was sad.", "Tom smiled.")
+    for seed in ("1", "2"):
+        words = ["fill", "Tom was sad.", "_", "Tom smiled.", "--model", "small", "--samples", "2", "--seed", seed]
+        assert cli.main([*words, "--json"]) == 0
+        written(tmp_path / f"seed{seed}.json", capsys.readouterr().out)
+    files = [tmp_path / "seed1.json", tmp_path / "seed2.json"]
+    assert cli.main(["judge", "new", *map(str, files), "--db", str(tmp_path / "fill.db")]) == 0
+    assert Store(tmp_path / "fill.db").items()[0].pair.given == (0, 2)
+    capsys.readouterr()
+    assert "no two different stories" in told(capsys, "new", files[0], files[0], "--db", tmp_path / "x.db")
+    assert "neither results" in told(capsys, "new", stories, files[0], "--db", tmp_path / "x.db")
+    assert "one file of pairs" in told(capsys, "new", *files, stories, "--db", tmp_path / "x.db")
+
+
+def test_the_curators_key_survives_a_restart(db: Path, tmp_path: Path) -> None:
+    key = Store(db).curator_key()
+    assert len(key) >= 32
+    assert Store(db).curator_key() == key != Store(tmp_path / "other.db").curator_key()
+
+
 BAD_LINES = [
     ("{", "Expecting property name"),
     ("[1]", "line 3: "),

@@ -83,6 +83,33 @@ def test_another_word_is_asked_for_once(serve: Serve, said: str) -> None:
     assert "Tom was sad.\nThe dog [ran] home." in prompt
 
 
+def test_a_voice_is_asked_for_in_plain_words_and_refused_by_models_that_cannot_follow_it(
+    serve: Serve, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server = serve()
+    model = fabula.load("served:fake")
+    plain = model.fill(STORY, **ONE)
+    assert plain.to_json() == model.fill(STORY, voice={"tense": None}, **ONE).to_json()
+    told = model.fill(STORY, voice={"tense": "present", "person": "first", "length": "short"}, **ONE)
+    assert told.to_json() == model.fill(STORY, voice="short,first,present", **ONE).to_json()
+    without, voiced = prompts(server)
+    assert "How it is told" not in without
+    assert "The present tense. The first person" in voiced
+    assert "at most 8 words" in voiced
+    rows: list[dict[str, Any]] = [{"id": 1, "sentences": STORY, "voice": voice} for voice in (None, "past", "present")]
+    assert all(row.error is None for row in model.fill_many(rows, **ONE))
+    assert [("past tense" in p, "present tense" in p) for p in prompts(server)[2:]] == [
+        (False, False), (True, False), (False, True)
+    ]  # fmt: skip
+    for wrong in ("purple", "past,present"):
+        with pytest.raises(UserError, match="a voice has tense"):
+            model.fill(STORY, voice=wrong)
+    with pytest.raises(UserError, match="tense cannot be 'future'"):
+        model.fill(STORY, voice={"tense": "future"})
+    assert main(["fill", "Tom was sad.", "_", "--model", "small", "--voice", "past"]) == 2
+    assert capsys.readouterr().err.endswith("cannot follow a voice; a model on a server can (served:NAME)\n")
+
+
 def test_long_stories_go_by_windows_and_free_moods_are_drawn(serve: Serve) -> None:
     server = serve()
     model = fabula.load("served:fake")
@@ -259,6 +286,8 @@ def test_the_doors_take_a_named_server_and_nobody_else_says_where_it_is(serve: S
         assert not server.seen
         filled = client.post("/api/fill", json=body)
         assert filled.json() == fabula.load("served:fake").fill(STORY, seed=3, **ONE).to_dict(4)
+        (served,) = (m for m in client.get("/api/models").json()["models"] if m["name"] == "served:fake")
+        assert served["voice"] == ["tense", "person", "length"]
         listed = client.get("/api/models").text
         assert [text in listed for text in ('"served:fake"', KEY, server.address)] == [True, False, False]
         for wrong in ({"model": "served:other"}, {"address": "http://evil"}, {"model": "served:http://evil/v1"}):

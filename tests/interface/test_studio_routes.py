@@ -58,6 +58,7 @@ def test_health_models_limits(client: httpx.Client) -> None:
     assert set(models) == {"default", "lds", "lm", "s2s"}
     assert models["default"]["labels"] == ["negative", "neutral", "positive"]
     assert models["default"]["loaded"]
+    assert models["default"]["voice"] == []
     assert "folder" not in models["default"]
     limits = client.get("/api/limits").json()
     assert (limits["sentences"], limits["words"], limits["body"]) == ([2, 64], 60, 200_000)
@@ -151,6 +152,8 @@ def test_writing_routes_answer(client: httpx.Client) -> None:
         ("fill", {"sentences": STORY, "people": [{"name": " "}]}, "people", "needs a name"),
         ("fill", {"sentences": STORY, "notes": ["word " * 55] * 3}, "notes", "the most is 120"),
         ("fill", {"sentences": STORY, "people": [{"name": "Tom"}] * 21}, "people", "people: at most 20 people"),
+        ("fill", {"sentences": STORY, "voice": {"tense": "past"}}, "voice", "cannot follow a voice"),
+        ("write", {"voice": {"tense": "future"}}, "voice.tense", "must be 'past' or 'present'"),
         ("words", {"sentences": STORY, "line": 4, "word": "x"}, "line", "no line 4 in a story of 3"),
         ("words", {"sentences": STORY, "line": 1, "word": "x", "model": "s2s"}, "model", "cannot offer another word"),
         ("fill", {"sentences": STORY, "arc": 5}, "arc", "arc: must be a list"),

@@ -50,6 +50,8 @@ def add_sampling(parser: argparse.ArgumentParser, write: bool = False) -> None:
     parser.add_argument("--person", action="append", default=[], metavar="NAME[:PRONOUN[:ABOUT]]", help=text)
     text = "a place or a fact that holds, and that no line says; may be repeated"
     parser.add_argument("--note", action="append", default=[], metavar="SENTENCE", help=text)
+    text = "how it is told, by a model on a server: past or present, first or third, short, medium or long"
+    parser.add_argument("--voice", metavar="WORDS", help=f"{text} (present,first,short)")
     add_sampler(parser, write)
     text = "also print scores, diagnostics and factors that the arc leaves free"
     parser.add_argument("--verbose", action="store_true", help=text)
@@ -135,7 +137,7 @@ def _kind(hint: Any) -> dict[str, Any]:
 def chosen(args: argparse.Namespace) -> dict[str, Any]:
     """The arguments of `add_sampling` as `fill` and `write` of a model take them; None where nobody chose a value."""
     values = {key: getattr(args, key) for key in ("candidates", "sampler", "seed", *args.settings)}
-    beside = {"starts": starts(args), "people": people(args), "notes": args.note}
+    beside = {"starts": starts(args), "people": people(args), "notes": args.note, "voice": args.voice}
     return {**values, "arc": None if args.arc is None else ";".join(args.arc), **beside}
 
 
@@ -146,7 +148,7 @@ def check(args: argparse.Namespace, make_task: Callable[..., Any], sentences: An
     sampler = sampler_named(options["sampler"])
     keys = ("candidates", "seed", *offered(sampler.settings, "cli"))
     resolve(sampler, sampling_defaults(args.model), {key: options[key] for key in keys})
-    read_context(options["people"], options["notes"])
+    read_context(options["people"], options["notes"], options["voice"])
     if (states := states_of_model(args.model)) is not None:
         make_task(sentences, states, options["arc"], options["starts"])
 

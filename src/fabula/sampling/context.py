@@ -13,7 +13,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 from fabula.corpus.people import HE, SHE, People, looks_like_a_name
 from fabula.corpus.tokenize import tokenise
@@ -22,6 +22,9 @@ from fabula.sampling.names import NOT_BEFORE_A_NAME
 from fabula.sampling.task import Task
 
 Pronoun = Literal["he", "she", "they"]
+Tense = Literal["past", "present"]
+GrammaticalPerson = Literal["first", "third"]
+SentenceLength = Literal["short", "medium", "long"]
 PRONOUNS: tuple[str, ...] = get_args(Pronoun)
 MOST_WORDS = 120
 """Words of a context, in all: it takes the place of one line in what a model reads."""
@@ -43,6 +46,21 @@ class Person:
     """A word of description: `a shy baker`."""
 
 
+class Voice(NamedTuple):
+    """How a story is told; None where it is free."""
+
+    tense: Tense | None = None
+    person: GrammaticalPerson | None = None
+    length: SentenceLength | None = None
+
+
+AS_IT_COMES = Voice()
+VOICES: dict[str, tuple[str, ...]] = dict(
+    zip(Voice._fields, map(get_args, (Tense, GrammaticalPerson, SentenceLength)), strict=True)
+)
+"""What a voice may say of each of its fields."""
+
+
 @dataclass(frozen=True)
 class Context:
     """Everything that is said beside the lines."""
@@ -50,6 +68,7 @@ class Context:
     people: tuple[Person, ...] = ()
     notes: tuple[str, ...] = ()
     """Places and facts, a sentence each."""
+    voice: Voice = AS_IT_COMES
 
     @property
     def line(self) -> str | None:
@@ -65,7 +84,25 @@ class Context:
 NOTHING = Context()
 
 
-def read_context(people: Sequence[Person | Mapping[str, Any]] | None, notes: Sequence[str] | None) -> Context:
+def read_voice(voice: str | Mapping[str, str | None] | None) -> Voice:
+    """A voice by its fields, or by words in any order (`present,first,short`)."""
+    if isinstance(voice, str):
+        words = [word.strip() for word in voice.split(",")]
+        fields = {name: word for word in words for name, values in VOICES.items() if word in values}
+        if len(fields) < len(words):
+            known = ", ".join(f"{name} ({' or '.join(values)})" for name, values in VOICES.items())
+            raise UserError(f"a voice has {known}, each at most once, not {voice!r}", field="voice")
+        voice = fields
+    for name, value in (voice or {}).items():
+        if value is not None and value not in VOICES.get(name, ()):
+            raise UserError(f"the voice's {name} cannot be {str(value)[:50]!r}", field="voice")
+    return Voice(**(voice or {}))  # type: ignore[arg-type]
+
+
+def read_context(
+    people: Sequence[Person | Mapping[str, Any]] | None, notes: Sequence[str] | None,
+    voice: str | Mapping[str, str | None] | None = None,
+) -> Context:  # fmt: skip
     """The context as it was typed, checked: every mistake is one line."""
     persons = []
     for person in people or ():
@@ -80,7 +117,7 @@ def read_context(people: Sequence[Person | Mapping[str, Any]] | None, notes: Seq
         persons.append(Person(name, pronoun or None, about.rstrip(".")))  # type: ignore[arg-type]
     if isinstance(notes, str):
         raise UserError("notes are a list of sentences", field="notes")
-    context = Context(tuple(persons), tuple(note.strip() for note in notes or () if note.strip()))
+    context = Context(tuple(persons), tuple(note.strip() for note in notes or () if note.strip()), read_voice(voice))
     words = len((context.line or "").split())
     if words > MOST_WORDS:
         raise UserError(f"people and notes have {words} words together; the most is {MOST_WORDS}", field="notes")

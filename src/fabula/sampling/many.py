@@ -26,7 +26,7 @@ TOGETHER = {"cpu": 32}
 """Stories that are filled in at once on a device, `TOGETHER_ELSEWHERE` on one that is not named."""
 TOGETHER_ELSEWHERE = 512
 """More, because there the host's launches cost what they cost for eight stories or for 500 (benchmarks/README.md)."""
-KEYS = ("id", "sentences", "arc", "starts", "people", "notes", "candidates", "sampler", "seed", "settings")
+KEYS = ("id", "sentences", "arc", "starts", "people", "notes", "voice", "candidates", "sampler", "seed", "settings")
 """What a row may say."""
 MAX_ID = 500
 """Characters of an id."""

@@ -185,7 +185,7 @@ def _cache_path(*request: Any) -> Path:
     return folder / digest[:2] / f"{digest[2:]}.json"
 
 
-def text_so_far(content: bytes) -> str:
+def text_so_far(content: bytes | bytearray) -> str:
     """What the first answer of an unfinished stream of events says."""
     text = ""
     for line in content[: content.rfind(b"\n") + 1].splitlines():

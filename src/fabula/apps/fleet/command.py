@@ -16,8 +16,8 @@ from fabula.servers import PREFIX, find_server
 
 DESCRIPTION = """\
 Fill in the stories of files, batched, into numbered shards in DIR. A row has "sentences" (null where one is missing),
-and may have "id", "arc", "starts", "people", "notes", "candidates", "sampler", "seed" and "settings". In CSV the
-sentences are columns sentence1, sentence2, ...; an empty cell is missing, and the columns of ROCStories are known. A
+and may have "id", "arc", "starts", "people", "notes", "voice", "candidates", "sampler", "seed" and "settings". In CSV
+the sentences are columns sentence1, sentence2, ...; an empty cell is missing, and those of ROCStories are known. A
 row without an id is called by its number. A row that is wrong has its "error" in the output, and then the exit code
 is 3. Stopped anywhere and run again, it goes on, and every row is there once. The same seed and id give the same
 story on every engine, with any number of workers and any batch size.

@@ -177,7 +177,7 @@ def _item(names: Sequence[str], cells: Sequence[Any], value: Callable[[Any], Any
             row[name] = content
     if sentences:
         row["sentences"] = sentences
-    for name in ("sentences", "starts", "people", "notes", "settings", "candidates", "seed"):
+    for name in ("sentences", "starts", "people", "notes", "voice", "settings", "candidates", "seed"):
         if isinstance(row.get(name), str):
             with suppress(ValueError, RecursionError):  # reported when the row is checked: the type is wrong
                 row[name] = json.loads(row[name])

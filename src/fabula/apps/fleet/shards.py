@@ -153,11 +153,11 @@ def _number_of(path: Path) -> int:
 
 def _count(path: Path) -> tuple[int, int]:
     """Rows and errors of a shard that is missing in the journal."""
-    is_error = [result.get("error") is not None for result in _read_shard(path)]
+    is_error = [result.get("error") is not None for result in read_shard(path)]
     return len(is_error), sum(is_error)
 
 
-def _read_shard(path: Path) -> list[dict[str, Any]]:
+def read_shard(path: Path) -> list[dict[str, Any]]:
     if path.suffix == ".jsonl":
         with path.open(encoding="utf-8") as stream:
             return [json.loads(line) for line in stream]
@@ -170,4 +170,4 @@ def _read_shard(path: Path) -> list[dict[str, Any]]:
 def read_results(folder: Path) -> Iterator[dict[str, Any]]:
     """The results of a job in the order of the input."""
     for path in sorted(folder.glob("part-*"), key=_number_of):
-        yield from _read_shard(path)
+        yield from read_shard(path)

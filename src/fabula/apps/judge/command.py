@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import secrets
 import shlex
 from collections.abc import Callable
 from pathlib import Path
@@ -20,6 +19,7 @@ if TYPE_CHECKING:
 ABOUT = "let people judge two stories side by side"
 EXAMPLES = """examples:
   fabula judge new pairs.jsonl --db study.db --seed 7
+  fabula judge new filled/default filled/small --db study.db      two systems' results of fill-many
   fabula judge serve --db study.db
   fabula judge report --db study.db --out report
 """
@@ -44,11 +44,12 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
     about = (
         'Begin a study of the pairs in a file of JSON lines: {"id": ..., "systems": ["SLDS", "LM"], "given": [0, 4], '
-        '"stories": [[...], [...]]}. Sides and order are drawn from the seed; a study that has answers is never '
-        "overwritten."
+        '"stories": [[...], [...]]}; or of the same stories by two systems, as `fabula fill-many` (a folder or its '
+        "files) or `fabula fill --json` writes them: first candidates are compared, and lines that both have count as "
+        "given. Sides and order are drawn from the seed; a study that has answers is never overwritten."
     )
     add = command("new", run_new, "begin a study", about)
-    add("pairs", type=Path, metavar="PAIRS.jsonl", help="the pairs, one JSON object a line")
+    add("pairs", type=Path, nargs="+", metavar="FILE", help="pairs, a JSON object a line; or two systems' results")
     add("--seed", type=int, default=0, metavar="N", help="the same seed gives the same study (0)")
     add("--annotators", type=int, default=3, metavar="N", help="different people for each pair (3)")
     add("--force", action="store_true", help="also where FILE holds a study without answers")
@@ -74,11 +75,13 @@ def _store(args: argparse.Namespace, *, create: bool = False) -> Store:
 
 def run_new(args: argparse.Namespace) -> int:
     with needs_extra("judging"):
-        from fabula.apps.judge.pairs import read_pairs
+        from fabula.apps.judge.pairs import pair_results, read_pairs
         from fabula.apps.judge.study import StudySettings, lay_out
 
     settings = StudySettings(seed=args.seed, annotators=args.annotators)
-    items = lay_out(read_pairs(args.pairs), settings)
+    if len(args.pairs) > 2:
+        raise UserError("give one file of pairs, or the results of two systems", field="pairs")
+    items = lay_out(read_pairs(*args.pairs) if len(args.pairs) == 1 else pair_results(*args.pairs), settings)
     store = _store(args, create=True)
     store.create_study(items, settings, force=args.force)
     option = f" --db {shlex.quote(str(args.db))}" if args.db else ""
@@ -89,11 +92,11 @@ def run_new(args: argparse.Namespace) -> int:
 def run_serve(args: argparse.Namespace) -> int:
     store = _store(args)
     from fabula.apps.judge.routes import create_app
-    from fabula.apps.web.serve import TOKEN_BYTES, check, serve, token_of
+    from fabula.apps.web.serve import check, serve, token_of
 
     token = token_of(args.token, args.token_file)
     check(args.host, token)
-    key = secrets.token_urlsafe(TOKEN_BYTES)
+    key = store.curator_key()
     app = create_app(store, curator=key, host=args.host, token=token, names=args.allow_host)
     name = f"Fabula judge (the curator's key, asked for at /errors: {key})"
     serve(app, args.host, args.port, token, name=name)

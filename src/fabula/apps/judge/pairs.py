@@ -2,7 +2,7 @@
 
     {"id": "roof-1", "systems": ["SLDS", "LM"], "given": [0, 4], "stories": [["Our roof ...", ...], ["Our ...", ...]]}
 
-`given` numbers, from 0, the sentences that both systems were given.
+`given` numbers, from 0, the sentences that both systems were given. `pair_results` makes pairs of two systems' results.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import unicodedata
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -24,6 +25,7 @@ from pydantic import (
 )
 from pydantic.dataclasses import dataclass
 
+from fabula.apps.fleet.shards import read_results, read_shard
 from fabula.apps.web.errors import explain
 from fabula.corpus.read import check_story
 from fabula.corpus.tokenize import normalise
@@ -101,14 +103,58 @@ def systems_of(pairs: Sequence[Pair]) -> list[str]:
     return sorted({name for pair in pairs for name in pair.systems})
 
 
-def read_pairs(path: Path) -> list[Pair]:
-    """Every pair of a UTF-8 file; the first invalid line raises `UserError` with its number."""
+def read_text(path: Path) -> str:
     try:
-        lines = path.read_text(encoding="utf-8-sig").split("\n")
+        return path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
         raise UserError(f"{path}: not valid UTF-8") from error
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror or error}") from error
+
+
+def pair_results(first: Path, second: Path) -> list[Pair]:
+    """Pairs of the first candidates that two systems wrote for stories of the same id, the systems named by files."""
+    systems = (first.stem, second.stem)
+    if systems[0] == systems[1]:
+        systems = (f"{first.parent.name} {first.stem}", f"{second.parent.name} {second.stem}")
+    results, others = _results(first), _results(second)
+    pairs = []
+    for id, stories in ((id, (story, others[id])) for id, story in results.items() if id in others):
+        if stories[0] != stories[1]:
+            given = [i for i, lines in enumerate(zip(*stories, strict=False)) if lines[0] == lines[1]]
+            content = {"id": id[:MAX_NAME], "systems": systems, "given": given, "stories": stories}
+            try:
+                pairs.append(PAIR.validate_python(content))
+            except ValidationError as error:
+                raise UserError(f"{first} and {second}, story {id}: {explain(error.errors())[0]}") from error
+    if not pairs:
+        raise UserError(f"{first} and {second} have no two different stories of the same id")
+    return pairs
+
+
+def _results(path: Path) -> dict[str, list[str]]:
+    """The first candidate of every story by its id, of a folder or a file of results; failed rows are left out."""
+    if path.is_dir() or path.suffix == ".parquet":
+        rows: list[Any] = list(read_results(path) if path.is_dir() else read_shard(path))
+    else:
+        text = read_text(path)
+        try:
+            rows = [json.loads(text)] if text.lstrip().startswith("{\n") else [*map(json.loads, text.splitlines())]
+        except (ValueError, RecursionError) as error:
+            raise UserError(f"{path}: neither results of `fabula fill-many` nor of `fabula fill --json`") from error
+    stories = {}
+    for number, row in enumerate(rows, start=1):
+        with suppress(LookupError, TypeError, AttributeError):
+            lines = row["candidates"][0]["sentences"]
+            stories[str(row.get("id", number))] = [s if isinstance(s, str) else s["text"] for s in lines]
+    if not stories:
+        raise UserError(f"{path} has no story: neither results of `fabula fill-many` nor of `fabula fill --json`")
+    return stories
+
+
+def read_pairs(path: Path) -> list[Pair]:
+    """Every pair of a UTF-8 file; the first invalid line raises `UserError` with its number."""
+    lines = read_text(path).split("\n")
     pairs: dict[str, Pair] = {}
     for number, line in enumerate(lines, start=1):
         if not line.strip():

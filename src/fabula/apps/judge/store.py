@@ -31,6 +31,7 @@ CREATE TABLE IF NOT EXISTS judge_study (
     one INTEGER PRIMARY KEY CHECK (one = 1), id TEXT NOT NULL, format INTEGER NOT NULL, settings TEXT NOT NULL,
     created INTEGER NOT NULL
 );
+CREATE TABLE IF NOT EXISTS judge_curator (one INTEGER PRIMARY KEY CHECK (one = 1), key TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS judge_items (
     number INTEGER PRIMARY KEY, pair TEXT NOT NULL UNIQUE, content TEXT NOT NULL, swapped INTEGER NOT NULL
 );
@@ -103,6 +104,12 @@ class Store:
             db.execute("INSERT INTO judge_study VALUES (1, ?, ?, ?, ?)", study)
             rows = [(item.number, item.pair.id, json.dumps(asdict(item.pair)), item.swapped) for item in items]
             db.executemany("INSERT INTO judge_items VALUES (?, ?, ?, ?)", rows)
+
+    def curator_key(self) -> str:
+        """The key to what annotators must not see; it is made once for a file."""
+        with self.write() as db:
+            db.execute("INSERT OR IGNORE INTO judge_curator VALUES (1, ?)", (secrets.token_urlsafe(24),))
+            return str(db.execute("SELECT key FROM judge_curator").fetchone()["key"])
 
     def settings(self) -> StudySettings:
         return self.study()[1]

@@ -9,6 +9,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, create_model
 
 from fabula.api import StoryModel
 from fabula.apps.serve.settings import CANDIDATES, CHARACTERS, PIECES, SAMPLES, SEEDS, SENTENCES, USUAL_SAMPLES, WORDS
+from fabula.sampling.context import GrammaticalPerson, SentenceLength, Tense
 from fabula.sampling.protocol import ALIASES, DEFAULT, samplers
 from fabula.sampling.settings import CANDIDATES as SHOWN
 from fabula.sampling.settings import WRITE_CANDIDATES, WRITE_SAMPLES, declared, offered, types_of
@@ -73,6 +74,14 @@ class PersonBody(Body):
     about: str = Field("", max_length=200, description="A word of description.")
 
 
+class VoiceBody(Body):
+    """How a story is told; null where it is free."""
+
+    tense: Tense | None = None
+    person: GrammaticalPerson | None = None
+    length: SentenceLength | None = Field(None, description="Of sentences.")
+
+
 Cast = Annotated[list[PersonBody], Field(max_length=20, description="Who is in the story: no line shows it.")]
 Notes = Annotated[list[Text], Field(max_length=20, description="Places and facts that hold: no line shows them.")]
 
@@ -97,6 +106,7 @@ class Sampling(ModelBody):
     )
     people: Cast = Field(default_factory=list)
     notes: Notes = Field(default_factory=list)
+    voice: VoiceBody | None = Field(None, description="For models that can follow one (`voice` of /api/models).")
 
     def arguments(self) -> dict[str, Any]:
         arguments = super().arguments()

@@ -18,6 +18,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from fabula.apps.web.errors import RefusedError
+from fabula.apps.web.guard import CLIENT
 from fabula.interrupt import Interruptible
 
 SLICE_SECONDS = 0.1  # how often a job looks whether another one needs its turn more
@@ -60,7 +61,7 @@ class Job:
     """One piece of work and its answers. Whoever submits it closes it."""
 
     def __init__(self, pool: WorkerPool, work: Callable[[], Iterator[Any]]) -> None:
-        self.pool, self.work = pool, work
+        self.pool, self.work, self.client = pool, work, CLIENT.get()
         self.client_left = threading.Event()
         self.started = False
         self.checks = 0  # calls of `check` so far: progress between two answers is estimated from them
@@ -165,15 +166,17 @@ class WorkerPool:
             return order.index(job) + len(self._running) if job in order else 0
 
     def submit(self, work: Callable[[], Iterator[Any]]) -> Job:
-        """Queue a new job. If the queue is full, raise `RefusedError` with a Retry-After header."""
+        """Queue a new job; `RefusedError` with a Retry-After header if the queue is full, or half of it one's."""
         job = Job(self, work)
         with self._changed:
             if self._closed:
                 raise RefusedError(503, "the server is stopping", headers={"Retry-After": "5"})
-            idle = self.workers - len(self._running)
-            if len(self.waiting) >= self.queue + idle:
+            idle, theirs = self.workers - len(self._running), sum(other.client == job.client for other in self.waiting)
+            full = len(self.waiting) >= self.queue + idle
+            if full or theirs >= max(1, self.queue // 2) + idle:
                 wait = max(1, min(60, math.ceil(self._job_seconds * (len(self.waiting) + 1) / self.workers)))
-                message = f"{len(self.waiting)} jobs are waiting already: try again in {wait} seconds"
+                who = f"{len(self.waiting)} jobs" if full else f"{theirs} of your jobs"
+                message = f"{who} are waiting already: try again in {wait} seconds"
                 raise RefusedError(429, message, headers={"Retry-After": str(wait)})
             self.waiting.append(job)
             self._give_turns()

@@ -12,6 +12,8 @@ from fabula.api import StoryModel, describe, find, installed, load
 from fabula.apps.serve.jobs import uninterrupted
 from fabula.apps.web.errors import Answer
 from fabula.errors import UserError
+from fabula.sampling.context import VOICES
+from fabula.servers import PREFIX
 
 
 class FactorFacts(Answer):
@@ -38,6 +40,7 @@ class ModelFacts(BaseModel):
     settings: dict[str, dict[str, Any]] | None = Field(
         None, description="The settings that apply where a request does not say them, by sampler."
     )
+    voice: list[str] = Field(description="What it can be asked for of a story's voice: tense, person, length.")
     damaged: str | None = Field(None, description="Why it cannot be used, if so.")
 
 
@@ -74,5 +77,6 @@ class ModelCache:
         for name, folder in sorted({self.default: self._folder, **installed()}.items()):
             facts = describe(name, folder)
             facts.pop("folder")
+            facts["voice"] = [*VOICES] if name.startswith(PREFIX) else []
             entries.append({**facts, "loaded": name in self._models, "default": name == self.default})
         return entries
