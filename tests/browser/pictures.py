@@ -42,15 +42,14 @@ def draw(page: Page, url: str, size: str, scheme: str) -> None:
     write(desk)
     if size == "wide" and scheme == "light":
         desk.cards.nth(0).hover()
-        expect(page.locator("#lines .preview:visible")).to_have_count(3)
+        expect(page.locator("#story-text .preview")).to_have_count(3)
     else:
         desk.take(1).saved()
         page.get_by_role("button", name="Branch here").click()
         expect(page.locator("#tree button.name")).to_have_count(2)
-        desk.row(3).hover()
         if size == "wide":
-            desk.tool(3, "Why this sentence").click()
-            expect(desk.row(3).locator(".why dl")).to_be_visible()
+            desk.tool(3, "Why").click()
+            expect(page.locator(".why dl")).to_be_visible()
         expect(page.locator("#note")).to_be_hidden()
         page.evaluate("() => scrollTo(0, 0)")
     desk.saved()

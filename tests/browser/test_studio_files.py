@@ -85,7 +85,7 @@ def test_odd_files_neither_freeze_the_page_nor_make_a_story_that_cannot_be_saved
     comment = f"<!-- fabula\nblank: {'7 ' * 900_000}\narc: + zzz -\nperson: Ann | xyz | a\n-->\n"
     (tmp_path / "odd.md").write_text(f"# Odd\n\nKarl left.\nHe sang.\n\n{comment}")
     desk.page.locator("#import").set_input_files(tmp_path / "odd.md")
-    expect(desk.page.get_by_role("alert").or_(desk.page.locator("#note"))).to_contain_text("import")
+    expect(desk.page.locator("[data-about=import], #note:visible")).to_contain_text("import")
     line = '{"text": "Karl left.", "tag": 7, "locked": "x", "start": null, "write": 1, "id": 5, "paragraph": "?"}'
     story = f'"lines": [{line}, {line}], "seed": 1e99, "candidates": -4, "model": 3, "people": [{{"name": 1}}], "tray": [1]'
     (tmp_path / "odd.json").write_text('{"format": "fabula-story", "title": "Odd", "state": {' + story + "}}")

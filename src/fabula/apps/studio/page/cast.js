@@ -12,17 +12,40 @@ import { change, show, store, subscribe } from "./store.js";
 
 /** A moment after the last change of the lines. */
 const PAUSE = 900;
+/** Typing that rests so long is a step. */
+const SETTLE = 250;
 const MOST = STORY.people.maxItems;
 const PRONOUNS = [["", "–"], ["he", "he"], ["she", "she"], ["they", "they"]];
 
 export function start() {
   $("cast-add").addEventListener("click", () => add({ name: "", pronoun: null, about: "" }, true));
-  $("cast-notes").addEventListener("input", () => change(set, { notes: $("cast-notes").value }));
+  $("cast-notes").addEventListener("input", () => soon(() => change(set, { notes: $("cast-notes").value })));
+  for (const moment of ["pagehide", "visibilitychange", "beforeunload"]) addEventListener(moment, settle);
+  $("cast").addEventListener("focusout", settle);
   subscribe(render);
   watch();
 }
 
+/** What was typed and is not the story's yet. */
+let waiting = null;
+let timer = null;
+
+/** Does this at a pause: the browser's own undo, and ours, go by pauses too. */
+function soon(work) {
+  clearTimeout(timer);
+  waiting = work;
+  timer = setTimeout(settle, SETTLE);
+}
+
+function settle() {
+  clearTimeout(timer);
+  const work = waiting;
+  waiting = null;
+  work?.();
+}
+
 function add(person, focus = false) {
+  settle();
   if (store.doc.people.length >= MOST) return say(`A story has at most ${MOST} people here.`);
   change(set, { people: [...store.doc.people, person] });
   if (focus) $("cast-people").lastElementChild?.querySelector("input")?.focus();
@@ -32,6 +55,7 @@ function add(person, focus = false) {
 const edit = (i, part) => change(set, { people: store.doc.people.map((person, at) => (at === i ? { ...person, ...part } : person)) });
 
 function remove(i) {
+  settle();
   const { name } = store.doc.people[i];
   change(set, { people: store.doc.people.filter((_, at) => at !== i) });
   const rows = $("cast-people").children;
@@ -42,15 +66,15 @@ function remove(i) {
 function render(doc, ui) {
   const count = named(doc).length + noted(doc).length;
   keep($("cast-count"), { textContent: count ? ` (${count})` : "" });
-  if (document.activeElement !== $("cast-notes")) keep($("cast-notes"), { value: doc.notes });
+  if (!waiting) keep($("cast-notes"), { value: doc.notes });
   const list = $("cast-people");
   while (list.children.length > doc.people.length) list.lastElementChild.remove();
   while (list.children.length < doc.people.length) list.append(row(list.children.length));
   doc.people.forEach((person, i) => {
     const [name, pronoun, about] = list.children[i].querySelectorAll("input, select");
-    keep(name, { value: person.name });
     keep(pronoun, { value: person.pronoun ?? "" });
-    keep(about, { value: person.about });
+    if (!waiting) keep(name, { value: person.name });
+    if (!waiting) keep(about, { value: person.about });
   });
   offers(doc, ui.mentions);
 }
@@ -59,9 +83,9 @@ function row(i) {
   return h(
     "li",
     { class: "person" },
-    h("input", { type: "text", "aria-label": `Name of person ${i + 1}`, placeholder: "Name", maxLength: PERSON.name.maxLength, autocomplete: "off", oninput: (event) => edit(i, { name: event.target.value }) }),
+    h("input", { type: "text", "aria-label": `Name of person ${i + 1}`, placeholder: "Name", maxLength: PERSON.name.maxLength, autocomplete: "off", oninput: ({ target }) => soon(() => edit(i, { name: target.value })) }),
     h("select", { "aria-label": `Pronoun of person ${i + 1}`, onchange: (event) => edit(i, { pronoun: event.target.value || null }) }, PRONOUNS.map(([value, label]) => h("option", { value }, label))),
-    h("input", { type: "text", class: "about", "aria-label": `Who person ${i + 1} is`, placeholder: "a shy baker", maxLength: PERSON.about.maxLength, autocomplete: "off", oninput: (event) => edit(i, { about: event.target.value }) }),
+    h("input", { type: "text", class: "about", "aria-label": `Who person ${i + 1} is`, placeholder: "a shy baker", maxLength: PERSON.about.maxLength, autocomplete: "off", oninput: ({ target }) => soon(() => edit(i, { about: target.value })) }),
     pictured("close", `Remove person ${i + 1}`, { onclick: () => remove(i) }),
   );
 }

@@ -28,6 +28,9 @@ export const keep = (name, copy) => attempt(() => localStorage.setItem(name, JSO
 export const forget = (name) => attempt(() => localStorage.removeItem(name));
 export const found = (name) => attempt(() => JSON.parse(localStorage.getItem(name)));
 
+/** A copy under a name of its own. */
+export const park = (copy) => keep(`${PREFIX}new.${Math.random().toString(36).slice(2)}`, copy);
+
 /** New stories of other windows that no server has: [name, copy]. */
 export const orphans = () =>
   attempt(() =>

@@ -4,7 +4,7 @@
 import * as api from "./api.js";
 import * as drafts from "./drafts.js";
 import { clear, note, warn } from "./messages.js";
-import { isBlank, restored, sameState } from "./state.js";
+import { digest, isBlank, restored, sameState } from "./state.js";
 import { show, store } from "./store.js";
 import { titled } from "./titles.js";
 
@@ -26,17 +26,41 @@ export async function resume(open) {
   if (newest) await open(newest.id, null, false);
 }
 
-/** New stories: this window's own is put back, another's is offered; `begin(doc, title)` opens it. */
-export function offer(begin) {
+/** A copy so young, in milliseconds, may be of a story that its window has sent on its way out and the server not stored yet. */
+const YOUNG = 3000;
+
+/** The id of the story that the server has made of a copy, or null. */
+async function arrived({ title, state, at = 0 }) {
+  const doc = restored(state);
+  const name = doc && titled(doc, title);
+  const { stories } = await api.stories(20, 0, "", false).catch(() => ({ stories: [] }));
+  for (const { id } of stories.filter((one) => one.title === name)) {
+    const { tree } = await api.story(id);
+    if (sameState((await api.branch(id, tree[0].id)).state, state)) return id;
+  }
+  if (Date.now() - at > YOUNG) return null;
+  await new Promise((resolve) => setTimeout(resolve, YOUNG / 6));
+  return arrived({ title, state, at });
+}
+
+/** New stories: this window's own is put back, another's is offered; what the server has after all is opened from there. */
+export async function offer(begin, open) {
   const own = drafts.found(drafts.nameOf(null));
   const doc = own && !store.ui.story && isBlank(store.doc) ? restored(own.state) : null;
-  if (doc) return put(doc, own.title);
+  if (doc) {
+    const id = await arrived(own);
+    const begun = !isBlank(store.doc); // something was typed meanwhile: the copy is kept beside it
+    if (begun) drafts.park(own);
+    else if (id === null) return put(doc, own.title);
+    else return drafts.forget(drafts.nameOf(null)), open(id, null, false);
+  }
   const [first] = drafts.orphans();
   const kept = first && restored(first[1].state);
   if (!kept) return undefined;
-  const [name, told] = first;
-  return warn("draft", `This browser holds a story that was never saved: “${titled(kept, told.title)}”`, [
-    { label: "Open it", act: async () => (await begin(kept, told.title)) && (drafts.forget(name), clear("draft")) },
+  const [name, copy] = first;
+  if ((await arrived(copy)) !== null) return drafts.forget(name);
+  return warn("draft", `This browser holds a story that was never saved: “${titled(kept, copy.title)}”`, [
+    { label: "Open it", act: async () => (await begin(kept, copy.title)) && (drafts.forget(name), clear("draft")) },
     { label: "Discard it", act: () => (drafts.forget(name), clear("draft")) },
   ]);
 }
@@ -48,7 +72,9 @@ export function recall(story, branch, grow) {
   const doc = told && restored(told.state);
   if (!doc) return undefined;
   if (sameState(told.state, branch.state)) return drafts.forget(name);
-  if (told.revision === branch.revision) {
+  // The last save of the window that is gone may have arrived: then the copy follows it.
+  const follows = told.sent?.includes(digest(branch.state));
+  if (follows || told.revision === branch.revision) {
     put(doc, told.title);
     return note("Words that had not been saved were found in this browser.");
   }

@@ -8,7 +8,7 @@ import { announce, listen } from "./live.js";
 import { clear, note, warn } from "./messages.js";
 import { offer, recall } from "./recall.js";
 import { LINE, SAVED_FIELDS } from "./schema.js";
-import { empty, isBlank, restored, sameState, stored } from "./state.js";
+import { digest, empty, isBlank, restored, sameState, stored } from "./state.js";
 import { show, store, subscribe } from "./store.js";
 import { titled } from "./titles.js";
 
@@ -22,14 +22,18 @@ const RETRY = [2000, 4000, 8000, 15000];
 let clean = { doc: store.doc, title: "" };
 let timer = null;
 let copying = null;
+/** Whether this page has made a copy: one that it has found is kept until its writer has decided. */
+let copied = false;
 let saving = null;
+/** Digests of what was sent since the last answer: one of them may be on the server although its answer was lost. */
+const sent = new Set();
 let tries = 0;
 /** When the oldest change was made that is not saved, and the document that the timer was set for. */
 let since = null;
 let scheduled = null;
 /** What the server would not take as a whole: not offered again before it has changed. */
 let refused = null;
-/** What the server would not take, by its path: {field, value, message}. Everything else is saved without it. */
+/** What the server would not take, by its path: {id, name, value, instead}. Everything else is saved without it. */
 const withheld = new Map();
 /** Shows again what stands in the way of saving. */
 let problem = null;
@@ -49,7 +53,7 @@ const unsaved = () => !nothing() && (dirty() || holdsWithheld());
 export function start() {
   subscribe((doc, ui) => {
     if (nothing()) return;
-    if (!unsaved()) return forgetCopy();
+    if (!unsaved()) return copied && forgetCopy();
     copying ??= setTimeout(copy, COPY);
     if (["conflict", "saving", "offline"].includes(ui.saved) || !dirty()) return;
     if (refused && !changed(refused)) return;
@@ -71,7 +75,7 @@ export function start() {
     if (unsaved()) event.preventDefault();
   });
   document.getElementById("problem").addEventListener("click", () => problem?.());
-  offer(begin);
+  offer(begin, open);
   listen(elsewhere);
 }
 
@@ -96,10 +100,12 @@ function copy() {
   clearTimeout(copying);
   copying = null;
   const { story, branch, title } = store.ui;
-  if (unsaved()) drafts.keep(drafts.nameOf(story, branch), { title, state: stored(store.doc), revision: branch?.revision ?? 0 });
+  copied = unsaved();
+  if (copied) drafts.keep(drafts.nameOf(story, branch), { title, state: stored(store.doc), revision: branch?.revision ?? 0, at: Date.now(), sent: [...sent] });
 }
 
 function forgetCopy() {
+  copied = false;
   clearTimeout(copying);
   copying = null;
   drafts.forget(drafts.nameOf(store.ui.story, store.ui.branch));
@@ -115,8 +121,7 @@ function flushNow() {
   const last = story
     ? api.saveBranch(story.id, branch.id, { state, revision: branch.revision }, options)
     : api.createStory(titleOf(store.doc), state, automatic(), options);
-  // A new story that the server has taken on the way out is not offered again as one that was never saved.
-  last.then(() => story || drafts.forget(drafts.nameOf(null))).catch(() => {});
+  last.catch(() => {});
 }
 
 /** Everything that was typed, on the server; false where that could not be. */
@@ -152,7 +157,7 @@ function sendable(doc) {
   const state = stored(doc);
   for (const part of withheld.values()) {
     if (!isRefused(doc, part)) continue;
-    if (part.id === null) state[part.name] = stored(clean.doc)[part.name];
+    if (part.id === null) state[part.name] = part.instead;
     else state.lines = state.lines.map((line) => (line.id === part.id ? { ...line, [part.name]: LINE[part.name].default, locked: part.name !== "text" && line.locked } : line));
   }
   return state;
@@ -164,7 +169,7 @@ const NAMES = { people: "The cast", notes: "The notes", tray: "The kept candidat
 function setAside(error, doc) {
   const parts = error.fields.map(({ field, message }) => ({ ...partOf(doc, field), message })).filter((part) => part.name && !withheld.has(`${part.id} ${part.name}`));
   if (error.status !== 422 || !parts.length) return false;
-  for (const part of parts) withheld.set(`${part.id} ${part.name}`, part);
+  for (const part of parts) withheld.set(`${part.id} ${part.name}`, { ...part, instead: stored(clean.doc)[part.name] });
   const [{ id, name, number, message }] = parts;
   const subject = id === null ? (NAMES[name] ?? `The ${name}`) : `Sentence ${number}`;
   const reason = message.replace(/^[\w.[\]]+: */, "").replace(/^sentence \d+ */, "it ");
@@ -188,8 +193,10 @@ async function attempt() {
     } else {
       const { story, branch } = store.ui;
       if (SAVED_FIELDS.some((key) => doc[key] !== clean.doc[key])) {
-        const saved = await api.saveBranch(story.id, branch.id, { state: sendable(doc), revision: branch.revision });
-        store.ui.branch = saved;
+        const state = sendable(doc);
+        sent.add(digest(state));
+        store.ui.branch = await api.saveBranch(story.id, branch.id, { state, revision: branch.revision });
+        sent.clear();
       }
       if (title !== clean.title) store.ui.story = await api.renameStory(story.id, title, automatic());
     }
@@ -238,9 +245,10 @@ async function conflict(error, doc) {
   if (error.status === 409) {
     // The answer to our own save may have been lost on its way: then what is there is what we sent.
     const theirs = await api.branch(story.id, branch.id).catch(() => null);
-    if (theirs && sameState(theirs.state, sendable(doc))) {
-      clean = { doc, title: clean.title };
+    if (theirs && sent.has(digest(theirs.state))) {
+      if (sameState(theirs.state, sendable(doc))) clean = { doc, title: clean.title };
       store.ui.branch = theirs;
+      sent.clear();
       return show({ saved: dirty() ? "unsaved" : "saved" });
     }
   }
@@ -290,6 +298,8 @@ function place(doc, title) {
   for (const about of ["saving", "fill", "gone"]) clear(about);
   clearTimeout(timer);
   withheld.clear();
+  sent.clear();
+  copied = false;
   tries = 0;
   refused = since = scheduled = problem = null;
 }

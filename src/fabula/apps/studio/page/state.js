@@ -40,6 +40,16 @@ export function isBlank(doc) {
 /** Whether two stored states say the same; a state of an older version has the default where it lacks a field. */
 export const sameState = (a, b) => SAVED_FIELDS.every((name) => equal(a[name] ?? STORY[name].default, b[name] ?? STORY[name].default));
 
+/** A short name for a text: other texts have other names. */
+export function hash(text) {
+  let value = 5381;
+  for (const letter of text) value = (value * 33 + letter.codePointAt(0)) % 2 ** 48;
+  return value.toString(36);
+}
+
+/** A short name for a stored state. */
+export const digest = (state) => hash(JSON.stringify(SAVED_FIELDS.map((name) => state[name] ?? STORY[name].default)));
+
 export const set = (doc, settings) => ({ ...doc, ...settings });
 
 const changed = (doc, id, fields) => ({ ...doc, lines: doc.lines.map((line) => (line.id === id ? { ...line, ...fields } : line)) });

@@ -6,24 +6,17 @@ import { $, h, icon, keep, pictured } from "./dom.js";
 import { menu } from "./menu.js";
 import { note, say } from "./messages.js";
 import { branch } from "./saving.js";
-import { collect, keepsake, lineOf, numberOf, take } from "./state.js";
+import { collect, hash, keepsake, lineOf, numberOf, take } from "./state.js";
 import { change, store, subscribe } from "./store.js";
 
 /** The first of two that are to be compared. */
 let first = null;
 let drawn = "";
 
-/** A short name for what a candidate says: the same candidate is kept once. */
-function idOf(sentences) {
-  let hash = 5381;
-  for (const letter of Object.entries(sentences).flat().join("\n")) hash = (hash * 33 + letter.codePointAt(0)) % 2 ** 48;
-  return hash.toString(36);
-}
-
-/** A candidate as it is kept: its words by the ids of the lines that they were written for. */
+/** A candidate as it is kept, once: its words by the ids of the lines that they were written for. */
 export function entryOf(candidate, { ids, writes, request }) {
   const sentences = Object.fromEntries(writes.map((at) => [ids[at], candidate.sentences[at].text]));
-  return { id: idOf(sentences), at: Date.now(), sentences, score: candidate.score, seed: request.seed, favourite: false };
+  return { id: hash(Object.entries(sentences).flat().join("\n")), at: Date.now(), sentences, score: candidate.score, seed: request.seed, favourite: false };
 }
 
 /** What a finished call brought, into the tray. */
