@@ -83,6 +83,8 @@ def other_words(
     spelled, typed = loaded.rules.spelling.tokenizer.texts, {known: name for name, known in names.items()}
     texts = ("".join(spelled[token] for token in ids) for ids in _likely_words(loaded, state, z, prefix))
     words = [*dict.fromkeys(typed.get(text, text) for text in texts if text[:1].isalpha())]
+    if not words:
+        return OtherWords(())
     read = InfillBatch.join([loaded.text.encode(_task(loaded, [join(before, w, after)]), names) for w in words])
     rows = torch.zeros(len(words), dtype=torch.int64, device=batch.device)
     _, log_p = decoder.read(state.select(rows), read.X[:, 0], read.lengths[:, 0], None if z is None else z[rows])

@@ -67,9 +67,8 @@ def test_two_systems_files_go_in_as_they_are(tmp_path: Path, capsys: pytest.Capt
     rows = [{"id": f"s{n}", "sentences": ["Tom was sad.", None, "Tom smiled."]} for n in range(3)] + [{"id": "bad"}]
     stories = written(tmp_path / "stories.jsonl", *rows)
     for name in ("one", "two"):
-        seed = ["--seed", str(len(name) + (name == "two"))]
-        words = ["fill-many", str(stories), "--out", str(tmp_path / name), "--model", "small", "--samples", "2", *seed]
-        assert cli.main(words) == 3  # one row is wrong
+        words = ["fill-many", str(stories), "--out", str(tmp_path / name), "--model", "small", "--samples", "2"]
+        assert cli.main([*words, "--seed", "1" if name == "one" else "2"]) == 3  # one row is wrong
     (part,) = (tmp_path / "two").glob("part-*")
     for n, results in enumerate(([tmp_path / "one", tmp_path / "two"], [tmp_path / "one", part])):
         db = tmp_path / f"{n}.db"

@@ -120,12 +120,8 @@ def test_one_clients_sixty_jobs_leave_room_for_others(studio: str, gate: Gate) -
 
 def test_others_are_answered_while_large_bodies_are_checked(studio: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The check waits until another request was answered: on the event loop neither could be."""
-    answered, check = threading.Event(), guard.has_lone_surrogate
-
-    def waits(body: bytes) -> bool:
-        return answered.wait(SECONDS) and check(body)
-
-    monkeypatch.setattr(guard, "has_lone_surrogate", waits)
+    answered, check = threading.Event(), guard.fault_of
+    monkeypatch.setattr(guard, "fault_of", lambda body: answered.wait(SECONDS) and check(body))
     with ThreadPoolExecutor(4) as clients:
         keys = {f"key {n} \u00e9": 1 for n in range(150_000)}
         large = [clients.submit(post, studio, "fill", keys) for _ in range(4)]

@@ -86,17 +86,13 @@ NOTHING = Context()
 
 def read_voice(voice: str | Mapping[str, str | None] | None) -> Voice:
     """A voice by its fields, or by words in any order (`present,first,short`)."""
-    if isinstance(voice, str):
-        words = [word.strip() for word in voice.split(",")]
-        fields = {name: word for word in words for name, values in VOICES.items() if word in values}
-        if len(fields) < len(words):
-            known = ", ".join(f"{name} ({' or '.join(values)})" for name, values in VOICES.items())
-            raise UserError(f"a voice has {known}, each at most once, not {voice!r}", field="voice")
-        voice = fields
-    for name, value in (voice or {}).items():
-        if value is not None and value not in VOICES.get(name, ()):
-            raise UserError(f"the voice's {name} cannot be {str(value)[:50]!r}", field="voice")
-    return Voice(**(voice or {}))  # type: ignore[arg-type]
+    words = [word.strip() for word in voice.split(",")] if isinstance(voice, str) else ()
+    fields = {name: word for word in words for name, values in VOICES.items() if word in values}
+    fields |= {name: value for name, value in (voice or {}).items() if value} if not isinstance(voice, str) else {}
+    if len(fields) < len(words) or any(value not in VOICES.get(name, ()) for name, value in fields.items()):
+        known = ", ".join(f"{name} ({' or '.join(values)})" for name, values in VOICES.items())
+        raise UserError(f"a voice has {known}, each at most once", field="voice")
+    return Voice(**fields)  # type: ignore[arg-type]
 
 
 def read_context(

@@ -29,7 +29,7 @@ from fabula.sampling.samples import different_texts
 from fabula.sampling.settings import CANDIDATES, ServedSettings, check_seed, whole_number
 from fabula.sampling.task import Task, fill_task
 from fabula.served.client import client_of
-from fabula.served.words import WORDS_SCHEMA, ask_for_words, read_words
+from fabula.served.words import ask_for_words, read_words
 from fabula.served.writer import Line, Story, Writer
 from fabula.servers import PREFIX, Server
 from fabula.shapes import Latents, PerToken
@@ -119,7 +119,7 @@ class ServedReader(StoryReader):
         lines = place_of(self, sentences, line, word)
         prompt = ask_for_words(lines, join(before.strip(), f"[{word}]", after.strip()), word)
         how = {"seed": check_seed(seed) % 2**31, "temperature": ServedSettings().temperature, "n": 1}
-        return chosen(read_words(self.client.ask(prompt, WORDS_SCHEMA, 1, how)[0].text), word)
+        return chosen(read_words(self.client.ask(prompt, None, 1, how)[0].text), word)
 
     def _story(self, call: Call, make_task: Callable[..., Task] = fill_task) -> Story:
         """A call of `fill` or `write`, checked."""

@@ -87,12 +87,6 @@ def schema(numbers: Sequence[int]) -> dict[str, Any]:
     return {"type": "object", "properties": lines, "required": [*lines], "additionalProperties": False}
 
 
-WORDS_SCHEMA: dict[str, Any] = {
-    "type": "object", "properties": {"words": {"type": "array", "items": {"type": "string"}}}, "required": ["words"],
-    "additionalProperties": False,
-}  # fmt: skip
-
-
 def ask_for_words(lines: Sequence[str], line: str, word: str) -> list[dict[str, str]]:
     """The request for other words than the one in brackets."""
     system = PROMPT["words"].format(example='{"words": ["...", "..."]}')

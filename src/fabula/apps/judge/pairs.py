@@ -118,18 +118,18 @@ def pair_results(first: Path, second: Path) -> list[Pair]:
     if systems[0] == systems[1]:
         systems = (f"{first.parent.name} {first.stem}", f"{second.parent.name} {second.stem}")
     results, others = _results(first), _results(second)
-    pairs = []
+    pairs = {}
     for id, stories in ((id, (story, others[id])) for id, story in results.items() if id in others):
         if stories[0] != stories[1]:
             given = [i for i, lines in enumerate(zip(*stories, strict=False)) if lines[0] == lines[1]]
-            content = {"id": id[:MAX_NAME], "systems": systems, "given": given, "stories": stories}
+            content = {"id": id[-MAX_NAME:], "systems": systems, "given": given, "stories": stories}
             try:
-                pairs.append(PAIR.validate_python(content))
+                pairs[content["id"]] = PAIR.validate_python(content)
             except ValidationError as error:
                 raise UserError(f"{first} and {second}, story {id}: {explain(error.errors())[0]}") from error
     if not pairs:
         raise UserError(f"{first} and {second} have no two different stories of the same id")
-    return pairs
+    return list(pairs.values())
 
 
 def _results(path: Path) -> dict[str, list[str]]:
@@ -139,14 +139,15 @@ def _results(path: Path) -> dict[str, list[str]]:
     else:
         text = read_text(path)
         try:
-            rows = [json.loads(text)] if text.lstrip().startswith("{\n") else [*map(json.loads, text.splitlines())]
+            lines = [line for line in text.split("\n") if line.strip()]
+            rows = [json.loads(text)] if lines[:1] == ["{"] else [json.loads(line) for line in lines]
         except (ValueError, RecursionError) as error:
             raise UserError(f"{path}: neither results of `fabula fill-many` nor of `fabula fill --json`") from error
     stories = {}
     for number, row in enumerate(rows, start=1):
         with suppress(LookupError, TypeError, AttributeError):
-            lines = row["candidates"][0]["sentences"]
-            stories[str(row.get("id", number))] = [s if isinstance(s, str) else s["text"] for s in lines]
+            story = row["candidates"][0]["sentences"]
+            stories[str(row.get("id", number))] = [s if isinstance(s, str) else s["text"] for s in story]
     if not stories:
         raise UserError(f"{path} has no story: neither results of `fabula fill-many` nor of `fabula fill --json`")
     return stories

@@ -31,25 +31,14 @@ HTTP_MESSAGES = {
 FIELDS = 100  # refused fields that an answer names, at most
 UNKNOWN = "is not known here"
 PLAIN = {
-    "missing": "is missing",
-    "missing_argument": "is missing",
-    "extra_forbidden": UNKNOWN,
-    "unexpected_keyword_argument": UNKNOWN,
-    "too_long": "at most {max_length} {things}",
-    "too_short": "at least {min_length} {things}",
-    "string_too_long": "at most {max_length} characters",
-    "string_too_short": "must not be empty",
-    "greater_than_equal": "must be {ge} or more",
-    "greater_than": "must be more than {gt}",
-    "less_than_equal": "must be {le} or less",
-    "less_than": "must be less than {lt}",
-    "literal_error": "must be {expected}",
-    "string_pattern_mismatch": "is not written as it has to be",
-    "finite_number": "must be a number",
-    "json_invalid": "the body is not valid JSON: {error}",
-    "model_attributes_type": "must be a JSON object",
-    "model_type": "must be a JSON object",
-}
+    "missing": "is missing", "missing_argument": "is missing", "extra_forbidden": UNKNOWN,
+    "unexpected_keyword_argument": UNKNOWN, "too_long": "at most {max_length} {things}",
+    "too_short": "at least {min_length} {things}", "string_too_long": "at most {max_length} characters",
+    "string_too_short": "must not be empty", "greater_than_equal": "must be {ge} or more",
+    "less_than_equal": "must be {le} or less", "literal_error": "must be {expected}",
+    "string_pattern_mismatch": "is not written as it has to be", "finite_number": "must be a number",
+    "json_invalid": "the body is not valid JSON: {error}", "model_attributes_type": "must be a JSON object",
+}  # fmt: skip
 """What a person reads, by the kind of pydantic's complaint, in place of pydantic's words."""
 TYPES = {"int": "a whole number", "float": "a number", "string": "text", "bool": "true or false", "list": "a list"}
 BRANCH = re.compile(r"(str|int|float|list|dict|constrained-\w+|(list|dict|nullable|function-after|function)\[.*)$")
