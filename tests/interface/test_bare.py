@@ -14,7 +14,7 @@ from fabula.corpus.toy import toy_splits
 
 HIDDEN = (
     *("spacy", "vaderSentiment", "tokenizers", "transformers", "huggingface_hub", "sklearn", "scipy", "matplotlib"),
-    *("fastapi", "uvicorn", "sse_starlette", "pydantic", "mcp", "ray", "pyarrow", "krippendorff", "PIL"),
+    *("fastapi", "uvicorn", "sse_starlette", "pydantic", "mcp", "pyarrow", "krippendorff", "PIL"),
     *("beartype", "pytest", "hypothesis", "httpx", "fabula_paper"),
 )
 

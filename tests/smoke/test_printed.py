@@ -31,7 +31,7 @@ ELSEWHERE = {
     "--model large": "tests/parity/test_bases.py", "--model runs/mine": "tests/parity/test_bases.py",
     "served:": "tests/interface/test_served.py", "models add-server": "tests/interface/test_served.py",
     "models check": "tests/interface/test_served_system.py",
-    "--engine ray": "tests/interface/test_fleet_killed.py", "--factors verb": "tests/parity/test_three_factors.py",
+    "--factors verb": "tests/parity/test_three_factors.py",
 }  # fmt: skip
 """Commands that take hours, wait for standard input, or need what is not installed here, and where they are tested."""
 FIRST = ("prepare", "train recipes", "train", "evaluate")

@@ -20,16 +20,16 @@ and may have "id", "arc", "starts", "people", "notes", "candidates", "sampler", 
 sentences are columns sentence1, sentence2, ...; an empty cell is missing, and the columns of ROCStories are known. A
 row without an id is called by its number. A row that is wrong has its "error" in the output, and then the exit code
 is 3. Stopped anywhere and run again, it goes on, and every row is there once. The same seed and id give the same
-story on every engine, with any number of workers and any batch size.
+story with any number of workers and any batch size.
 """
 ROWS_FAILED = 3
 """The exit code of a job of which rows failed."""
 ABOUT = "fill in the stories of a file, millions if need be"
 EXAMPLES = """examples:
   fabula fill-many stories.jsonl --out filled
-  fabula fill-many stories.jsonl --out filled --engine local --workers 2 --samples 16
+  fabula fill-many stories.jsonl --out filled --workers 2 --samples 16
   fabula fill-many stories.csv --out filled --id-column name --max-errors 10
-  fabula fill-many a.parquet b.parquet --out filled --format parquet --engine ray --address auto --device cuda
+  fabula fill-many a.parquet b.parquet --out filled --format parquet --device cuda
 """
 
 
@@ -39,10 +39,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     add("files", nargs="+", type=Path, metavar="IN", help="rows, in .jsonl, .csv or .parquet")
     add("--out", required=True, type=Path, metavar="DIR", help="where the shards go; a job in it goes on")
     add("--format", default="jsonl", choices=("jsonl", "parquet"), help="of the shards (jsonl)")
-    about = "this process, worker processes, or a Ray cluster (inline)"
-    add("--engine", default="inline", choices=("inline", "local", "ray"), help=about)
-    add("--workers", type=int, metavar="N", help="of local and ray (one for each core, or GPU)")
-    add("--address", metavar="HOST:PORT", help="of a Ray cluster; without it one is started here")
+    add("--workers", type=int, metavar="N", help="processes, each with its model (without it, this process alone)")
     about = "the column of the ids (id or storyid; without one, the row's number)"
     add("--id-column", metavar="NAME", help=about)
     add("--max-errors", type=int, metavar="N", help="stop when more than N rows have failed; go on by the same command")
@@ -61,12 +58,10 @@ def run(args: argparse.Namespace) -> int:
     from fabula.apps.fleet.job import run as run_job
     from fabula.device import pick_device
 
-    # A GPU that is named may be another machine's.
-    device = str(pick_device("auto")) if args.device == "auto" else args.device
     given = vars(args)
     defaults = {key: given[key] for key in ("candidates", "sampler", *args.settings) if given[key] is not None}
     fields = {field.name: given[field.name] for field in dataclasses.fields(Job) if field.name in given}
-    job = Job(**{**fields, "device": device, "defaults": defaults})
+    job = Job(**{**fields, "device": str(pick_device(args.device)), "defaults": defaults})
     served = args.model.startswith(PREFIX)
     if served and not args.yes:
         confirm(job)
