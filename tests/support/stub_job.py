@@ -1,4 +1,4 @@
-"""A job with the stub in a process of its own, which a test can kill: IN.jsonl OUT WORKERS BATCH_SIZE; 0 workers: this process alone."""
+"""A job with the stub in a process that a test can kill: IN.jsonl OUT WORKERS (0: none) BATCH_SIZE."""
 
 import json
 import sys

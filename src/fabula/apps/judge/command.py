@@ -7,6 +7,7 @@ import json
 import secrets
 import shlex
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -106,7 +107,7 @@ def run_report(args: argparse.Namespace) -> int:
         from fabula.apps.judge.report import report, table
 
     result = report(store, repeats=args.bootstrap, seed=args.seed)
-    content = json.dumps(result.to_json(), ensure_ascii=False)
+    content = json.dumps(asdict(result), ensure_ascii=False)
     if args.out is not None:
         try:
             args.out.mkdir(parents=True, exist_ok=True)

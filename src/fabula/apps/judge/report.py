@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+from dataclasses import dataclass, replace
+from operator import attrgetter
 
 import numpy as np
 
@@ -83,9 +83,6 @@ class Report:
     errors: list[ErrorCounts]
     paper_errors: dict[str, tuple[int, int]]
 
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
-
 
 def report(store: Store, *, repeats: int = REPEATS, seed: int = 0) -> Report:
     """The report of a study as it stands."""
@@ -95,7 +92,7 @@ def report(store: Store, *, repeats: int = REPEATS, seed: int = 0) -> Report:
         raise UserError(f"--seed is 0 or more, not {seed}", field="seed")
     wanted, pairs = store.settings().annotators, {item.pair.id: item.pair for item in store.items()}
     judgements = store.judgements()
-    by_pair, rng = _by_pair(judgements), np.random.default_rng(seed)
+    by_pair, rng = _grouped(judgements, "pair"), np.random.default_rng(seed)
     compared: dict[tuple[str, str], list[list[Judgement]]] = {}
     for id, answers in by_pair.items():
         first, second = sorted(pairs[id].systems)
@@ -115,23 +112,21 @@ def report(store: Store, *, repeats: int = REPEATS, seed: int = 0) -> Report:
         comparisons=[_comparison(systems, compared[systems], repeats, rng) for systems in sorted(compared)],
         alpha_ratings=statistics.alpha_figure(ratings, "ordinal", repeats, rng),
         alpha_preference=statistics.alpha_figure(preferences, "nominal", repeats, rng),
-        annotators=_annotators(judgements), seconds=_median(judgements),
+        annotators=[
+            Annotator(code, len(given), _median(given) or 0.0)
+            for code, given in _grouped(judgements, "annotator").items()
+        ],
+        seconds=_median(judgements),
         errors=count_errors(list(pairs.values()), judgements, store.error_sheets()), paper_errors=PAPER_ERRORS,
     )  # fmt: skip
 
 
-def _by_pair(judgements: Sequence[Judgement]) -> dict[str, list[Judgement]]:
-    by_pair: dict[str, list[Judgement]] = {}
-    for one in sorted(judgements, key=lambda one: one.pair):
-        by_pair.setdefault(one.pair, []).append(one)
-    return by_pair
-
-
-def _annotators(judgements: Sequence[Judgement]) -> list[Annotator]:
-    answers: dict[str, list[Judgement]] = {}
-    for one in sorted(judgements, key=lambda one: one.annotator):
-        answers.setdefault(one.annotator, []).append(one)
-    return [Annotator(code, len(given), _median(given) or 0.0) for code, given in answers.items()]
+def _grouped(judgements: Sequence[Judgement], by: str) -> dict[str, list[Judgement]]:
+    """Judgements by `pair` or `annotator`, in the order of their names."""
+    groups: dict[str, list[Judgement]] = {}
+    for one in sorted(judgements, key=attrgetter(by)):
+        groups.setdefault(getattr(one, by), []).append(one)
+    return groups
 
 
 def _median(judgements: Sequence[Judgement]) -> float | None:
