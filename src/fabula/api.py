@@ -34,7 +34,7 @@ from fabula.served.model import ServedReader
 from fabula.servers import PREFIX, find_server
 
 __all__ = [
-    "Candidate", "Explanation", "FilledRow", "Filling", "Narrator", "Reasons", "Score", "StoryModel", "Tagging",
+    "Candidate", "Explanation", "FilledRow", "Filling", "Reasons", "Score", "StoryModel", "Tagging",
     "describe", "find", "installed", "load", "many_rows", "models_fault", "models_folder",
 ]  # fmt: skip
 
@@ -151,7 +151,3 @@ class StoryModel(StoryReader):
 
 class ServedStoryModel(ServedReader, StoryModel):
     """A language model on a server, with the methods of any other model (`fabula.served`)."""
-
-
-Narrator = StoryModel
-"""The name of the class until version 0.2."""

@@ -200,14 +200,14 @@ def test_a_limit_reads_no_further(tmp_path: Path) -> None:
 
 def test_a_fault_of_ours_in_one_story_does_not_touch_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
     narrator = fabula.load("./default")
-    fill_together = fabula.Narrator.fill_together
+    fill_together = fabula.StoryModel.fill_together
 
-    def failing(self: fabula.Narrator, calls: Sequence[dict[str, Any]], at_once: bool = False) -> Any:
+    def failing(self: fabula.StoryModel, calls: Sequence[dict[str, Any]], at_once: bool = False) -> Any:
         if any(call["sentences"][0] == "Mia was sad." for call in calls):
             raise RuntimeError("a bug")
         return fill_together(self, calls, at_once)
 
-    monkeypatch.setattr(fabula.Narrator, "fill_together", failing)
+    monkeypatch.setattr(fabula.StoryModel, "fill_together", failing)
     results = list(narrator.fill_many(rows(4), samples=2))
     assert [result.error for result in results] == [None, None, "RuntimeError: a bug", None]
 
