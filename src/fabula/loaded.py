@@ -57,7 +57,7 @@ class LoadedModel:
         tokenizer = self.model.tokenizer
         self.rules = WordRules.of(tokenizer or WordTokenizer(self.vocabulary), device, checkpoint.people.names)
         self.cast = Cast(checkpoint.people, self.rules)
-        self.text: TokenText | WordText = (
+        self.text: TokenText = (
             WordText(self.model, self.vocabulary, self.states, self.rules, checkpoint.people)
             if tokenizer is None
             else TokenText(tokenizer, self.states, self.rules)

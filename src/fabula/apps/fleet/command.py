@@ -35,21 +35,20 @@ EXAMPLES = """examples:
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = add_command(subparsers, "fill-many", DESCRIPTION, EXAMPLES, ABOUT)
-    add = parser.add_argument
-    add("files", nargs="+", type=Path, metavar="IN", help="rows, in .jsonl, .csv or .parquet")
-    add("--out", required=True, type=Path, metavar="DIR", help="where the shards go; a job in it goes on")
-    add("--format", default="jsonl", choices=("jsonl", "parquet"), help="of the shards (jsonl)")
-    add("--workers", type=int, metavar="N", help="processes, each with its model (without it, this process alone)")
-    about = "the column of the ids (id or storyid; without one, the row's number)"
-    add("--id-column", metavar="NAME", help=about)
-    add("--max-errors", type=int, metavar="N", help="stop when more than N rows have failed; go on by the same command")
+    add = parser.add
+    add("files", "rows, in .jsonl, .csv or .parquet", nargs="+", type=Path, metavar="IN")
+    add("--out", "where the shards go; a job in it goes on", required=True, type=Path, metavar="DIR")
+    add("--format", "of the shards (jsonl)", default="jsonl", choices=("jsonl", "parquet"))
+    add("--workers", "processes, each with its model (without it, this process alone)", type=int, metavar="N")
+    add("--id-column", "the column of the ids (id or storyid; without one, the row's number)", metavar="NAME")
+    add("--max-errors", "stop when more than N rows have failed; go on by the same command", type=int, metavar="N")
     about = "rows of a shard, which a worker takes at once (256, of small jobs 4; on a GPU 4096)"
-    add("--batch-size", type=int, metavar="N", help=about)
-    add("--limit", type=int, metavar="N", help="read so many rows at most")
+    add("--batch-size", about, type=int, metavar="N")
+    add("--limit", "read so many rows at most", type=int, metavar="N")
     options.add_sampler(parser)
     options.add_model(parser)
-    add("--yes", action="store_true", help="do not ask whether a model on a server may cost what it is said to cost")
-    add("--quiet", action="store_true", help="no progress bar")
+    parser.add_flag("--yes", "do not ask whether a model on a server may cost what it is said to cost")
+    parser.add_flag("--quiet", "no progress bar")
     parser.set_defaults(run=run)
 
 

@@ -68,9 +68,8 @@ def run_workers(start: Start, chunks: Iterator[Chunk], workers: int) -> Iterator
     """
     held: dict[int, Chunk] = {}
     deaths = 0
-    while held or (first := next(chunks, None)):
-        held = held or {first.number: first}
-        context = multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context("spawn")
+    while held := held or {chunk.number: chunk for chunk in islice(chunks, workers)}:
         with ProcessPoolExecutor(workers, context, _end_with_parent, ()) as pool:
             running: dict[Future[Shard], int] = {}
             try:
