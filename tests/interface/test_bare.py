@@ -11,6 +11,7 @@ import pytest
 
 from fabula.corpus.prepare import prepare_stories
 from fabula.corpus.toy import toy_splits
+from small import TINY
 
 HIDDEN = (
     *("spacy", "vaderSentiment", "tokenizers", "transformers", "huggingface_hub", "sklearn", "scipy", "matplotlib"),
@@ -27,18 +28,6 @@ class Bare(PathFinder):
     def find_spec(cls, name, path=None, target=None):
         return None if name.partition(".")[0] in cls.names else super().find_spec(name, path, target)
 sys.meta_path[sys.meta_path.index(PathFinder)] = Bare
-"""
-TINY = """
-[model.language]
-embedding = 8
-hidden = 12
-[model.dynamics]
-latent = 2
-[model.recognition]
-hidden = 4
-[train]
-epochs = 1
-batch = 16
 """
 
 

@@ -66,13 +66,6 @@ def test_what_programs_read_can_be_had_as_json() -> None:
         assert "--json" in PAGES[name]._option_string_actions, name
 
 
-def test_version(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as stopped:
-        cli.main(["--version"])
-    assert stopped.value.code == 0
-    assert capsys.readouterr().out == f"fabula {fabula.__version__}\n"
-
-
 @pytest.mark.parametrize(
     "words",
     [

@@ -12,6 +12,7 @@ from fabula.api import load
 from fabula.cli import main
 from fabula.corpus.dataset import Corpus, seal
 from fabula.corpus.taggers.protocol import TAGGERS, tagger_of
+from small import TINY
 
 TAGGER = '''
 class Length:
@@ -29,16 +30,6 @@ class Length:
     def tag(self, sentences):
         return [int(len(sentence.split()) > self.limit) for sentence in sentences]
 '''
-RECIPE = """
-name = "tiny"
-[model]
-kind = "KIND"
-language = { embedding = 8, hidden = 12 }
-dynamics = { latent = 2 }
-recognition = { hidden = 6 }
-[train]
-epochs = 1
-"""
 GIVEN = ["Tom ran.", "_", "The old dog was very glad to see him again."]
 
 
@@ -60,7 +51,7 @@ def prepared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 def trained(prepared: Path, kind: str) -> Path:
     recipe, run = prepared.parent / f"{kind}.toml", prepared.parent / f"{prepared.name}-{kind}"
-    recipe.write_text(RECIPE.replace("KIND", kind))
+    recipe.write_text(f'model.kind = "{kind}"\n{TINY}')
     assert main(["train", str(recipe), "--data", str(prepared), "--out", str(run), "--device", "cpu", "--quiet"]) == 0
     return run
 

@@ -17,19 +17,10 @@ from pathlib import Path
 
 import pytest
 
+from small import TINY
+
 REPOSITORY = Path(__file__).parents[2]
-TINY = """
-[model.language]
-embedding = 8
-hidden = 12
-[model.dynamics]
-latent = 2
-[model.recognition]
-hidden = 4
-[train]
-epochs = 1
-batch = 8
-"""
+
 
 pytestmark = pytest.mark.system
 

@@ -20,6 +20,7 @@ from fabula.apps.serve.app import create_server
 from fabula.apps.serve.settings import ServerSettings
 from fabula.cli import main
 from fabula.corpus.toy import toy_splits
+from small import TINY
 
 ROOT = Path(__file__).parents[2]
 DOCS = runpy.run_path(str(ROOT / "tests" / "parity" / "test_docs.py"))
@@ -44,17 +45,6 @@ PYTHON = [
     if page.name != "extending.md"  # tests/parity/test_extending.py
     for number, block in enumerate(DOCS["blocks"](page.read_text(encoding="utf-8"), "python"))
 ]
-TINY = """
-[model.language]
-embedding = 12
-hidden = 16
-[model.dynamics]
-latent = 3
-[model.recognition]
-hidden = 8
-[train]
-epochs = 6
-"""
 WHOLE, BLANKS = ["Tom lost his dog.", "He cried.", "The dog came home."], ["Tom was sad.", "_", "_", "Tom smiled."]
 
 
@@ -63,7 +53,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A folder with the files that the commands name; every model is loaded once."""
     folder = tmp_path_factory.mktemp("printed")
     (folder / "recipes").mkdir()
-    (folder / "recipes" / "slds.toml").write_text(TINY)
+    (folder / "recipes" / "slds.toml").write_text(TINY.replace("epochs = 1", "epochs = 6"))
     stories = toy_splits(120, 1)["train"]
     header = "storyid,storytitle," + ",".join(f"sentence{i}" for i in range(1, 6))
     for number, name in enumerate(("train", "valid", "test")):

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import Field, dataclass, field, fields, replace
 from functools import cache
 from types import NoneType
@@ -260,8 +260,8 @@ class ServedSettings(FillSettings):
 
 
 @cache
-def types_of(cls: type) -> Mapping[str, Any]:
-    """The type of every field; worked out once for a class, for that takes a millisecond."""
+def types_of(cls: Hashable) -> Mapping[str, Any]:
+    """The type of every field of a class; worked out once, for that takes a millisecond."""
     return get_type_hints(cls)
 
 
