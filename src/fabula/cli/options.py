@@ -26,12 +26,12 @@ def add_model(parser: Parser) -> None:
     parser.add_flag("--json", "print the answer as JSON; the same seed gives the same bytes")
 
 
-def add_device(parser: Parser, default: str | None) -> None:
+def add_device(parser: argparse.ArgumentParser, default: str | None) -> None:
     """Where and with how many threads to compute; without a default the command chooses its device itself."""
     if default is not None:
-        parser.add("--device", f"cpu, cuda, mps or auto (default: {default})", default=default)
+        parser.add_argument("--device", default=default, help=f"cpu, cuda, mps or auto (default: {default})")
     text = "CPU threads (default: OMP_NUM_THREADS, else 2 for fill, write, tag and score, 1 for other commands)"
-    parser.add("--threads", text, type=int, metavar="N")
+    parser.add_argument("--threads", type=int, metavar="N", help=text)
 
 
 def add_sampling(parser: Parser, write: bool = False) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import Field, dataclass, field, fields, replace
 from functools import cache
 from types import NoneType
@@ -259,10 +259,8 @@ class ServedSettings(FillSettings):
     arc_weight: float = setting(4.0, "what a tag of the arc that no tagger finds costs in the ranking", at_least=0)
 
 
-@cache
-def types_of(cls: Hashable) -> Mapping[str, Any]:
-    """The type of every field of a class; worked out once, for that takes a millisecond."""
-    return get_type_hints(cls)
+types_of: Callable[[type], Mapping[str, Any]] = cache(get_type_hints)
+"""The type of every field of a class; worked out once, for that takes a millisecond."""
 
 
 def choices(hint: Any) -> tuple[str, ...]:
