@@ -65,7 +65,6 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     (folder / "mine.txt").write_text("\n\n".join(" ".join(story.sentences) for story in stories))
     (folder / "stories.jsonl").write_text(json.dumps({"id": "a", "sentences": ["Tom was sad.", None, "Tom smiled."]}))
     (folder / "stories.csv").write_text("name,sentence1,sentence2\na,Tom was sad.,\n")
-    (folder / "token.txt").write_text("a-long-secret-word\n")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         patch.setattr("fabula.api.load", functools.lru_cache(fabula.load))

@@ -90,14 +90,13 @@ def run_new(args: argparse.Namespace) -> int:
 def run_serve(args: argparse.Namespace) -> int:
     store = _store(args)
     from fabula.apps.judge.routes import create_app
-    from fabula.apps.web.serve import TOKEN_BYTES, check, serve, token_of
+    from fabula.apps.web.serve import TOKEN_BYTES, check, serve
 
-    token = token_of(args.token, args.token_file)
-    check(args.host, token)
+    check(args.host, args.token)
     key = secrets.token_urlsafe(TOKEN_BYTES)
-    app = create_app(store, curator=key, host=args.host, token=token, names=args.allow_host)
+    app = create_app(store, curator=key, host=args.host, token=args.token, names=args.allow_host)
     name = f"Fabula judge (the curator's key, asked for at /errors: {key})"
-    serve(app, args.host, args.port, token, name=name)
+    serve(app, args.host, args.port, args.token, name=name)
     return 0
 
 
