@@ -255,5 +255,5 @@ def _movement(diagnostics: Diagnostics | None, N: int, hidden: int) -> Movement:
         return None if math.isnan(value) else value
 
     changed = tuple(figure(value) for value in diagnostics.changed[0, hidden:N].tolist())
-    others = (diagnostics.acceptance, diagnostics.ess, diagnostics.r_hat, diagnostics.tag_ess)
-    return Movement(changed, *(figure(float(values[0])) for values in others))
+    others = (diagnostics.ess, diagnostics.r_hat, diagnostics.tag_ess)
+    return Movement(changed, None, *(figure(float(values[0])) for values in others))
