@@ -6,7 +6,7 @@
 
 Blocks alternate: some rows one by one, then all rows together. The loop loads the model once; a loop over the command
 line would also start Python and load the model for every row. With --workers the rows are a whole job (`fill-many
---engine local`), whose workers load the model. Processor seconds of a row say more than the clock on a busy machine.
+--workers`), whose workers load the model. Processor seconds of a row say more than the clock on a busy machine.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def job(rows: list[dict[str, Any]], args: argparse.Namespace) -> None:
     with tempfile.TemporaryDirectory() as folder:
         source = Path(folder) / "rows.jsonl"
         source.write_text("".join(json.dumps(row) + "\n" for row in rows))
-        words = ["fill-many", str(source), "--out", f"{folder}/out", "--engine", "local", "--workers", args.workers]
+        words = ["fill-many", str(source), "--out", f"{folder}/out", "--workers", args.workers]
         words += ["--model", args.model, "--samples", args.samples, "--batch-size", many.together(args.device)]
         subprocess.run([sys.executable, "-m", "fabula", *map(str, words), "--quiet"], check=True, capture_output=True)
 

@@ -26,7 +26,7 @@ TYPES: dict[str, tuple[Any, str]] = {
     "tagging": (Tagging, "What `fabula tag --json` and POST /api/tag answer: an arc"),
     "score": (Score, "What `fabula score --json` and POST /api/score answer"),
     "explanation": (Explanation, "What POST /api/explain answers"),
-    "posterior": (Posterior, "What Narrator.posterior answers"),
+    "posterior": (Posterior, "What StoryModel.posterior answers"),
     "story": (State, "The state of a branch: what the studio keeps, exports and imports"),
     "fill-request": (FillBody, "What POST /api/fill takes"),
     "completion-request": (CompletionBody, "What POST /v1/completions takes"),

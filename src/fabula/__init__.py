@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING, Any
 from fabula.errors import UserError
 
 if TYPE_CHECKING:
-    from fabula.api import Narrator, StoryModel, installed, load
-    from fabula.asynchronous import AsyncNarrator, AsyncStoryModel
+    from fabula.api import StoryModel, installed, load
+    from fabula.asynchronous import AsyncStoryModel
     from fabula.completion import Completion, Passage, complete, complete_iter
     from fabula.results import *  # noqa: F403
     from fabula.workflow import evaluate, prepare, train
 
 __version__ = "0.2.0"
 __all__ = [  # noqa: F405, RUF022 (by module)
-    "StoryModel", "Narrator", "installed", "load", "AsyncStoryModel", "AsyncNarrator", "Completion", "Passage",
+    "StoryModel", "installed", "load", "AsyncStoryModel", "Completion", "Passage",
     "complete", "complete_iter", "prepare", "train", "evaluate", "UserError", "Candidate", "Criticism",
     "Explanation", "FilledRow", "Filling", "Movement", "OtherWords", "Parts",
     "Posterior", "Reasons", "Score", "Sentence", "Tagging", "Word", "many_rows", "__version__",

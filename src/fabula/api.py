@@ -34,8 +34,8 @@ from fabula.served.model import ServedReader
 from fabula.servers import PREFIX, find_server
 
 __all__ = [
-    "Candidate", "Explanation", "FilledRow", "Filling", "Narrator", "OtherWords", "Reasons", "Score", "StoryModel",
-    "Tagging", "describe", "find", "installed", "load", "many_rows", "models_fault", "models_folder",
+    "Candidate", "Explanation", "FilledRow", "Filling", "OtherWords", "Reasons", "Score", "StoryModel", "Tagging",
+    "describe", "find", "installed", "load", "many_rows", "models_fault", "models_folder",
 ]  # fmt: skip
 
 People = Sequence[Person | Mapping[str, Any]]
@@ -154,7 +154,3 @@ class StoryModel(StoryReader):
 
 class ServedStoryModel(ServedReader, StoryModel):
     """A language model on a server, with the methods of any other model (`fabula.served`)."""
-
-
-Narrator = StoryModel
-"""The name of the class until version 0.2."""

@@ -81,11 +81,6 @@ class AsyncStoryModel:
     fill_iter = _iterated(StoryModel.fill_iter)
     fill_many = _iterated(StoryModel.fill_many)
 
-    @property
-    def narrator(self) -> StoryModel:
-        """The name of `model` until version 0.2."""
-        return self.model
-
     async def run(self, work: Callable[[], R]) -> R:
         """Any other work with the model, in its thread; cancelled, it ends at its next operation on tensors."""
         left = threading.Event()
@@ -113,7 +108,3 @@ class AsyncStoryModel:
 
     async def __aexit__(self, *_: object) -> None:
         self.close()
-
-
-AsyncNarrator = AsyncStoryModel
-"""The name until version 0.2."""

@@ -8,21 +8,18 @@ import torch
 
 from fabula.errors import UserError
 
-DEVICES = "cpu, cuda, mps or auto"
-
 
 def pick_device(name: str) -> torch.device:
     """`cpu`, `cuda`, `mps` (a Mac's GPU) or `auto`: the GPU that CUDA offers, else the CPU."""
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
+    available = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
     try:
         device = torch.device(name)
-    except RuntimeError as error:
-        raise UserError(f"unknown device {name!r}; use {DEVICES}", field="device") from error
-    available = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
-    if device.type not in available:
-        raise UserError(f"unknown device {name!r}; use {DEVICES}", field="device")
-    if not available[device.type]:
+        is_there = available[device.type]
+    except (RuntimeError, KeyError) as error:
+        raise UserError(f"unknown device {name!r}; use cpu, cuda, mps or auto", field="device") from error
+    if not is_there:
         raise UserError(f"no {device.type.upper()} device is available here; use --device cpu", field="device")
     return device
 

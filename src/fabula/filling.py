@@ -6,7 +6,7 @@ import inspect
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import islice, zip_longest
+from itertools import islice
 from typing import Any, NamedTuple, TypeVar
 
 from fabula.corpus.states import StateSpace
@@ -14,7 +14,6 @@ from fabula.corpus.taggers.protocol import faults
 from fabula.errors import UserError
 from fabula.listening import listener
 from fabula.loaded import LoadedModel, Reading
-from fabula.models.steady import HORIZON
 from fabula.results import Candidate, Filling, Movement, Parts, Sentence
 from fabula.sampling.batch import InfillBatch
 from fabula.sampling.context import Context, Person, read_context, with_line
@@ -25,6 +24,8 @@ from fabula.sampling.samples import Diagnostics, SampledStory
 from fabula.sampling.settings import FillSettings, declared, offered, types_of
 from fabula.sampling.task import Task, fill_task
 
+HORIZON = 10
+"""Sentences beyond which a model with latents is likely to repeat itself: it was trained on five."""
 UNKNOWN_SHOWN = 10
 """Words that a note about unknown words names, at most."""
 Method = TypeVar("Method", bound=Callable[..., Any])
@@ -112,7 +113,7 @@ def _notes(loaded: LoadedModel, task: Task, names: Mapping[str, str], hidden: in
     if length > HORIZON and loaded.model.has_latent:
         usual = loaded.checkpoint.figures.get("sentences")
         training = "the stories this model was made of" + (f" (of {usual:g})" if usual else "")
-        notes.append(f"{length} sentences are longer than {training}: it is likely to wander")
+        notes.append(f"{length} sentences are longer than {training}: it is likely to repeat itself")
     return tuple(notes)
 
 
@@ -169,21 +170,11 @@ def attempt(work: Callable[..., R], *args: Any, **kwargs: Any) -> R | UserError:
 
 
 def _rounds(loaded: LoadedModel, tasks: Sequence[PreparedTask]) -> Iterator[list[Filling]]:
-    """Answers to tasks with equal settings, drawn together, round by round; long stories apart from short ones."""
-    long = [len(task.task.sentences) > HORIZON and loaded.model.has_latent for task in tasks]
-    if len(set(long)) > 1:
-        groups = [[i for i, is_long in enumerate(long) if is_long == kind] for kind in (False, True)]
-        latest: dict[int, Filling] = {}
-        for rounds in zip_longest(*(_rounds(loaded, [tasks[i] for i in group]) for group in groups)):
-            for group, fillings in zip(groups, rounds, strict=True):
-                latest |= dict(zip(group, fillings or (), strict=False))
-            yield [latest[i] for i in range(len(tasks))]
-        return
+    """Answers to tasks with equal settings, drawn together, round by round."""
     batch = tasks[0].batch if len(tasks) == 1 else InfillBatch.join([task.batch for task in tasks])
     generators, wanted = [seeded(task.seed) for task in tasks], [task.candidates for task in tasks]
-    model = loaded.steady if long[0] else loaded.model
     cast = loaded.cast.with_people({person.name: person.pronoun for person in tasks[0].people})
-    for results in fill_stories(model, loaded.rules, batch, tasks[0].settings, generators, wanted, cast):
+    for results in fill_stories(loaded.model, loaded.rules, batch, tasks[0].settings, generators, wanted, cast):
         yield _fillings(loaded, tasks, results)
 
 
@@ -269,5 +260,5 @@ def _movement(diagnostics: Diagnostics | None, N: int, hidden: int) -> Movement:
         return None if math.isnan(value) else value
 
     changed = tuple(figure(value) for value in diagnostics.changed[0, hidden:N].tolist())
-    others = (diagnostics.acceptance, diagnostics.ess, diagnostics.r_hat, diagnostics.tag_ess)
-    return Movement(changed, *(figure(float(values[0])) for values in others))
+    others = (diagnostics.ess, diagnostics.r_hat, diagnostics.tag_ess)
+    return Movement(changed, None, *(figure(float(values[0])) for values in others))

@@ -16,8 +16,6 @@ from fabula.corpus.vocabulary import SPECIALS
 from fabula.errors import UserError
 from fabula.models.decoders.words import COMMON, WordTokenizer
 from fabula.models.io import Checkpoint
-from fabula.models.protocol import Model
-from fabula.models.steady import steady
 from fabula.sampling.batch import InfillBatch, flatten
 from fabula.sampling.cast import Cast
 from fabula.sampling.protocol import DEFAULT, Sampler, able_samplers, resolve, sampler_named, shown_settings
@@ -59,7 +57,7 @@ class LoadedModel:
         tokenizer = self.model.tokenizer
         self.rules = WordRules.of(tokenizer or WordTokenizer(self.vocabulary), device, checkpoint.people.names)
         self.cast = Cast(checkpoint.people, self.rules)
-        self.text: TokenText | WordText = (
+        self.text: TokenText = (
             WordText(self.model, self.vocabulary, self.states, self.rules, checkpoint.people)
             if tokenizer is None
             else TokenText(tokenizer, self.states, self.rules)
@@ -127,11 +125,6 @@ class LoadedModel:
         shares = [dict(zip(self.labels, row, strict=True)) for row in sure] if sure else [{}] * len(texts)
         named = [self.states.named(values) for values in self.read_values(texts, factors)]
         return [Reading(tag, row, others) for (tag, others), row in zip(named, shares, strict=True)]
-
-    @cached_property
-    def steady(self) -> Model:
-        """The model for long stories (`models/steady.py`)."""
-        return steady(self.model)
 
     def knows_language(self, texts: Sequence[str]) -> bool:
         """Whether enough of the words, names left out, are among the commonest of the model's stories.

@@ -28,23 +28,8 @@ except ImportError:  # fabula.statespace works with torch and numpy alone; shape
     Float = Int = Bool
 
 __all__ = [
-    "Bool",
-    "Flags",
-    "Float",
-    "Int",
-    "Integers",
-    "Latent",
-    "Latents",
-    "Mask",
-    "PerSentence",
-    "PerState",
-    "PerStory",
-    "PerToken",
-    "Rows",
-    "Scores",
-    "Tags",
-    "Tokens",
-    "Words",
+    "Bool", "Flags", "Float", "Int", "Integers", "Latent", "Latents", "Mask", "PerSentence", "PerState", "PerStory",
+    "PerToken", "Rows", "Scores", "Tags", "Tokens", "Words",
 ]  # fmt: skip
 
 Integers = Int[Tensor, " batch"]

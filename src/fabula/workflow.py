@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fabula.catalogue import find
+from fabula.corpus.folder import no_empty_folders
 from fabula.corpus.prepare import Report, prepare_stories
 from fabula.corpus.prepare import prepare as prepare_files
 from fabula.corpus.taggers.protocol import DEFAULT_TAGGER, build_tagger, named
@@ -152,12 +153,8 @@ def check_free(out: Path) -> None:
 
 @contextmanager
 def run_folder(out: Path, *, fresh: bool) -> Iterator[None]:
-    """The folder of a run, without the log of an earlier one where it is to be fresh.
-
-    Folders that were made for it and in which nothing came to lie are gone at the end.
-    """
-    missing = [folder for folder in (out, *out.parents) if not folder.exists()]
-    try:
+    """The folder of a run, without the log of an earlier one where it is to be fresh."""
+    with no_empty_folders(out):
         try:
             out.mkdir(parents=True, exist_ok=True)
             if fresh:
@@ -166,7 +163,3 @@ def run_folder(out: Path, *, fresh: bool) -> Iterator[None]:
         except OSError as error:
             raise UserError(f"cannot write into {out}: {error.strerror}", field="out") from error
         yield
-    finally:
-        for folder in missing:
-            with suppress(OSError):
-                folder.rmdir()

@@ -217,26 +217,9 @@ def test_axe_finds_nothing_grave_and_nothing_sticks_out(
     context.close()
 
 
-def test_one_pair_back_and_not_me(judge: Judge, page: Page) -> None:
+def test_not_me(judge: Judge, page: Page) -> None:
     page.goto(f"{judge.url}/?code=ann")
     expect_pair(page, 1)
-    expect(page.get_by_role("button", name="Back one pair")).to_be_hidden()
-    for side, ratings in (("left", [3, 3, 3]), ("right", [0, 1, 2])):
-        rate(page, side, ratings)
-    page.get_by_role("radio", name="Story A").check()
-    save(page)
-    expect_pair(page, 2)
-    rate(page, "left", [1, 1, 1])
-    page.get_by_role("button", name="Back one pair").click()
-    expect(page.locator("#right_3 input[value='1']")).to_be_checked()
-    expect(page.get_by_role("radio", name="Story A")).to_be_checked()
-    page.get_by_role("radio", name="Neither: a tie").check()
-    save(page)
-    expect_pair(page, 2)
-    expect(page.locator("#left_2 input[value='1']")).to_be_checked()  # what was begun is still there
-    (kept,) = judge.store.judgements()
-    assert kept.better is None
-
     page.get_by_role("button", name="Not me").click()
     page.get_by_label("Your code").fill("BOB")
     page.keyboard.press("Enter")

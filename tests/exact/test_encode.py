@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fabula.corpus.dataset import ARRAYS, array_file, ids_file, offsets
+from fabula.corpus.dataset import ARRAYS, offsets
 from fabula.corpus.encode import LISTED, Split
 from fabula.corpus.prepare import hold_out_stories
 from fabula.corpus.read import Rejected, Story
@@ -40,7 +40,7 @@ def test_blocks_make_the_arrays_and_the_transitions(tmp_path: Path, monkeypatch:
     files, tag_counts, transitions = split.write(tmp_path, vocabulary, LABELS, own=True, smoothing=0.1)
     assert transitions.initial.tolist() == expected.initial.tolist()
     assert transitions.following.tolist() == expected.following.tolist()
-    arrays = {name: np.load(tmp_path / array_file("train", name)) for name in ARRAYS}
+    arrays = {name: np.load(tmp_path / f"train.{name}.npy") for name in ARRAYS}
     assert arrays["story_offsets"].tolist() == ends.tolist()
     assert arrays["tags"].tolist() == tags.tolist()
     assert arrays["characters"].tolist() == [len(sentence) for story in whole for sentence in story.sentences]
@@ -48,8 +48,8 @@ def test_blocks_make_the_arrays_and_the_transitions(tmp_path: Path, monkeypatch:
     text = [word for story in whole for sentence in story.sentences for word in [*sentence.split(), "<eos>"]]
     assert [vocabulary.words[i] for i in arrays["tokens"]] == text
     assert [text[end - 1] for end in arrays["sentence_offsets"][1:]] == ["<eos>"] * len(tags)
-    assert (tmp_path / ids_file("train")).read_text().split() == [story.id for story in whole]
-    assert sorted(files) == sorted([*(array_file("train", array) for array in ARRAYS), ids_file("train")])
+    assert (tmp_path / "train.ids.txt").read_text().split() == [story.id for story in whole]
+    assert sorted(files) == sorted([*(f"train.{array}.npy" for array in ARRAYS), "train.ids.txt"])
     assert split.unknown == 0
     assert (split.rejections, len(split.rejected)) == (12, LISTED)
 

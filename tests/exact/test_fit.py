@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import fabula
-from fabula.api import Narrator
+from fabula.api import StoryModel
 from fabula.corpus.tokenize import tokenise
 from fabula.metrics import bound, fit
 from fabula.metrics.bound import shared_draws, weigh
@@ -18,11 +18,11 @@ STORY = ["Mia's car would not start.", "Tom was sad.", "The dog  was glad!", "To
 
 
 @pytest.fixture(params=["default", "lm"])
-def narrator(request: pytest.FixtureRequest, random_models: Path) -> Narrator:
+def narrator(request: pytest.FixtureRequest, random_models: Path) -> StoryModel:
     return fabula.load(random_models / request.param)
 
 
-def log_p_of(narrator: Narrator, sentences: list[str], samples: int = 8_000) -> float:
+def log_p_of(narrator: StoryModel, sentences: list[str], samples: int = 8_000) -> float:
     """log p of any number of sentences, one among them; 0 of none."""
     if not sentences:
         return 0.0
@@ -34,7 +34,7 @@ def log_p_of(narrator: Narrator, sentences: list[str], samples: int = 8_000) -> 
     return float(weighed.log_p)
 
 
-def test_the_fits_are_differences_of_log_p(narrator: Narrator) -> None:
+def test_the_fits_are_differences_of_log_p(narrator: StoryModel) -> None:
     """Of the story's beginnings, and of the story with a sentence cut out: another estimator, story by story.
 
     Exact without latents. With them four sentences are as far as plain importance sampling carries: at 8,000 draws a
@@ -59,7 +59,7 @@ def test_the_fits_are_differences_of_log_p(narrator: Narrator) -> None:
         assert reasons.fits_after == pytest.approx(gain, abs=tolerance)
 
 
-def test_words_add_up_to_the_score_and_to_the_sentence(narrator: Narrator) -> None:
+def test_words_add_up_to_the_score_and_to_the_sentence(narrator: StoryModel) -> None:
     told, score = narrator.explain(STORY, samples=20, seed=5), narrator.score(STORY, samples=20, seed=5)
     assert told.log_p == pytest.approx(score.log_p, abs=1e-3)
     for text, reasons, sentence in zip(STORY, told.sentences, score.log_p_sentences, strict=True):
@@ -69,7 +69,7 @@ def test_words_add_up_to_the_score_and_to_the_sentence(narrator: Narrator) -> No
     assert [word.text for word in told.sentences[2].words if word.unknown] == ["The"]
 
 
-def test_the_arc_is_judged_by_the_tagger(narrator: Narrator) -> None:
+def test_the_arc_is_judged_by_the_tagger(narrator: StoryModel) -> None:
     arc = ["negative", None, "positive", None, None, None, None]
     told = narrator.explain(STORY, arc=arc, samples=2)
     shares = narrator.tag(STORY).probabilities

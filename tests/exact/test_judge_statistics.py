@@ -9,7 +9,7 @@ import pytest
 from fabula.apps.judge.judgement import ErrorSheet, lowest_stories
 from fabula.apps.judge.pairs import Pair
 from fabula.apps.judge.report import Report, report
-from fabula.apps.judge.statistics import Counts, Level, alpha, alpha_figure, ratio_figure
+from fabula.apps.judge.statistics import Counts, Figure, Level, alpha, alpha_figure
 from fabula.apps.judge.store import Store
 from fabula.apps.judge.study import StudySettings, lay_out
 
@@ -74,18 +74,14 @@ def test_the_interval_of_alpha_resamples_pairs_and_not_sentences() -> None:
     """Two pairs of ten sentences with equal ratings: a resampled study is one of them, the other, or both."""
     pairs = [counts_of(units * 5, [0, 3]) for units in ([[0, 0], [3, 3]], [[0, 3], [3, 0]])]
     twice = [alpha(np.concatenate([pair, pair]), "nominal") for pair in pairs]
-    assert alpha_figure(pairs, "nominal", 400, np.random.default_rng(0)).interval == (twice[1], twice[0])
+    assert alpha_figure(pairs, "nominal", 400, 0).interval == (twice[1], twice[0])
 
 
-# --- intervals -------------------------------------------------------------------------------------------------------
-
-
-def test_a_figure_has_an_interval_where_nine_tenths_of_the_draws_have_a_value() -> None:
-    totals = np.asarray([[1.0, 1.0], [0.0, 0.0]])
-    draws = np.asarray([[2, 0]] * 90 + [[0, 2]] * 10)
-    assert ratio_figure(totals, draws, 0, 1).interval == (1, 1)
-    assert ratio_figure(totals, draws[1:], 0, 1).interval is None
-    assert ratio_figure(totals[1:], draws[:, 1:], 0, 1).value is None
+def test_alpha_has_an_interval_where_nine_tenths_of_the_draws_have_a_value() -> None:
+    """Of two pairs, each with a value of its own, half of the draws have one value only."""
+    two = [counts_of([[value, value]], [0, 3]) for value in (0, 3)]
+    assert alpha_figure(two, "nominal", 100, 0) == Figure(value=1.0)
+    assert alpha_figure(two * 5, "nominal", 100, 0).interval == (1, 1)
 
 
 # --- a whole report --------------------------------------------------------------------------------------------------

@@ -12,7 +12,6 @@ from fabula.errors import UserError
 from fabula.models.build import build
 from fabula.models.settings import DynamicsSettings, LanguageSettings, ModelSettings, RecognitionSettings
 from fabula.models.slds import SLDS
-from fabula.models.steady import RADIUS, steady
 from fabula.statespace.dynamics import LinearGaussian, MixedLinearGaussian
 from fabula.statespace.markov import MarkovChain, clamp
 
@@ -101,21 +100,13 @@ def small(factors: str = "2,3", primitives: int = 4) -> ModelSettings:
     )  # fmt: skip
 
 
-def test_a_recipe_makes_it_and_long_stories_contract_it() -> None:
+def test_a_recipe_makes_it() -> None:
     flat = torch.full((K,), 1 / K), torch.full((K, K), 1 / K)
     model = build(small(), 20, *flat)
     assert isinstance(model, SLDS)
     assert isinstance(model.dynamics, MixedLinearGaussian)
     own = sum(p.numel() for p in LinearGaussian(K, D).parameters())
     assert sum(p.numel() for p in model.dynamics.parameters()) != own
-    with torch.no_grad():
-        model.dynamics.a.mul_(3)
-    slow = steady(model).latent
-    assert slow is not None
-    assert torch.linalg.eigvals(model.dynamics.A).abs().max() > 1
-    assert torch.linalg.eigvals(slow.dynamics.A).abs().max() <= RADIUS + 1e-5
-    torch.testing.assert_close(slow.dynamics.Sigma(), model.dynamics.Sigma())
-    torch.testing.assert_close(slow.dynamics.bias, model.dynamics.bias.detach())
     with pytest.raises(UserError, match="have 4 states, the corpus 6"):
         build(small("2,2"), 20, *flat)
     with pytest.raises(ValueError, match="whole numbers"):

@@ -11,10 +11,11 @@ import pytest
 
 from fabula.corpus.prepare import prepare_stories
 from fabula.corpus.toy import toy_splits
+from small import TINY
 
 HIDDEN = (
     *("spacy", "vaderSentiment", "tokenizers", "transformers", "huggingface_hub", "sklearn", "scipy", "matplotlib"),
-    *("fastapi", "uvicorn", "sse_starlette", "pydantic", "mcp", "ray", "pyarrow", "krippendorff", "PIL"),
+    *("fastapi", "uvicorn", "sse_starlette", "pydantic", "mcp", "pyarrow", "krippendorff", "PIL"),
     *("beartype", "pytest", "hypothesis", "httpx", "fabula_paper"),
 )
 
@@ -27,18 +28,6 @@ class Bare(PathFinder):
     def find_spec(cls, name, path=None, target=None):
         return None if name.partition(".")[0] in cls.names else super().find_spec(name, path, target)
 sys.meta_path[sys.meta_path.index(PathFinder)] = Bare
-"""
-TINY = """
-[model.language]
-embedding = 8
-hidden = 12
-[model.dynamics]
-latent = 2
-[model.recognition]
-hidden = 4
-[train]
-epochs = 1
-batch = 16
 """
 
 

@@ -34,8 +34,6 @@ def run(command: Any, *arguments: str) -> int:
     [
         (["Tom was sad.", "Tom was glad."], "no sentence is missing"),
         (["_", "_", "_"], "fabula write"),
-        ([*STORY, "--arc", "- +"], "the arc has 2 tags for 4 sentences"),
-        ([*STORY, "--arc", "- happy ? +"], "unknown tag 'happy'"),
         (["Tom was sad.", "_", "  "], "sentence 3 is empty"),
         (["Tom was sad.", "_", "word " * 10_000], "sentence 3 has 10,000 words"),
         (["Tom was sad.", "_", "w" * 10_000], "sentence 3 has 10,000 characters"),
@@ -44,18 +42,14 @@ def run(command: Any, *arguments: str) -> int:
         ([], "no story was given"),
         (["--file", "/nowhere/story.txt"], "cannot read /nowhere/story.txt"),
         ([*STORY, "--file", "x.txt"], "both given"),
-        ([*STORY, "--sampler", "magic"], "unknown sampler 'magic'"),
         ([*STORY, "--sampler", "rerank"], "rerank is for models without latents"),
         ([*STORY, "--samples", "0"], "samples must be at least 1"),
-        ([*STORY, "--candidates", "0"], "candidates must be at least 1"),
-        ([*STORY, "--temperature", "0"], "temperature must be above 0 and finite, not 0.0"),
         ([*STORY, "--top-k", "-1"], "top_k must be at least 0, not -1"),
         ([*STORY, "--sampler", "gibbs", "--chains", "0"], "chains must be at least 1, not 0"),
         ([*STORY, "--chains", "3"], "smc has no setting 'chains'; it has samples, top_k, temperature"),
         (["Tom", "was", "sad", "_"], "put each one in quotes"),
         (["Tom was _ today.", "_", "Tom was glad."], "sentence 1 has a blank (_) inside"),
         ([*STORY, "--temperature", "nan"], "temperature must be finite, not nan"),
-        ([*STORY, "--starts", "1:She"], "sentence 1 is given"),
         ([*STORY, "--starts", "9:She"], "sentence 9 of a story of 4"),
         ([*STORY, "--starts", "She"], "--starts wants"),
         ([*STORY, "--starts", "2:She zorbled"], "does not know: 'zorbled'"),
@@ -71,12 +65,6 @@ def test_a_mistake_is_one_clear_line(arguments: list[str], says: str) -> None:
     assert says in str(caught.value)
     assert "\n" not in str(caught.value)
     assert len(str(caught.value)) < 300
-
-
-@pytest.mark.parametrize("command", [tag, score])
-def test_a_missing_sentence_is_for_fill(command: Any) -> None:
-    with pytest.raises(UserError, match="_ is a sentence that is missing"):
-        run(command, "Tom was sad.", "_")
 
 
 @pytest.mark.parametrize(("place", "what"), [("none", "is no folder"), ("empty", "holds no model")])
@@ -154,12 +142,8 @@ def test_a_story_from_a_file_and_from_a_paragraph(tmp_path: Path, capsys: pytest
     lines, paragraph = tmp_path / "story.txt", tmp_path / "paragraph.txt"
     lines.write_text("\n".join(STORY), encoding="utf-8")
     paragraph.write_text(" ".join(STORY), encoding="utf-8")
-    for source in (
-        STORY,
-        ["--file", str(lines)],
-        ["--file", str(paragraph), "--paragraph"],
-        [" ".join(STORY), "--paragraph"],
-    ):
+    files = (["--file", str(lines)], ["--file", str(paragraph), "--paragraph"])
+    for source in (STORY, *files, [" ".join(STORY), "--paragraph"]):
         run(fill, *source, "--samples", "4", "--json")
         answers.append(capsys.readouterr().out)
     assert len(set(answers)) == 1
@@ -168,8 +152,8 @@ def test_a_story_from_a_file_and_from_a_paragraph(tmp_path: Path, capsys: pytest
 def test_write_takes_its_length_from_the_arc(capsys: pytest.CaptureFixture[str]) -> None:
     run(write, "--arc=--.++.+", "--samples", "3", "--json")
     (candidate,) = json.loads(capsys.readouterr().out)["candidates"]
-    tags = [sentence["asked"] for sentence in candidate["sentences"]]
-    assert tags == ["negative", "negative", "neutral", "positive", "positive", "neutral", "positive"]
+    names = {"-": "negative", ".": "neutral", "+": "positive"}
+    assert [sentence["asked"] for sentence in candidate["sentences"]] == [names[sign] for sign in "--.++.+"]
     assert all(sentence["written"] for sentence in candidate["sentences"])
     with pytest.raises(UserError, match="2 to 64"):
         run(write, "--sentences", "65")
@@ -178,6 +162,9 @@ def test_write_takes_its_length_from_the_arc(capsys: pytest.CaptureFixture[str])
 @pytest.mark.parametrize("kind", ["default", "lm", "s2s"])
 def test_tag_and_score(kind: str, capsys: pytest.CaptureFixture[str]) -> None:
     story = ["Tom was sad.", "Tom was glad."]
+    for command in (tag, score):
+        with pytest.raises(UserError, match="_ is a sentence that is missing"):
+            run(command, "Tom was sad.", "_")
     run(tag, *story, "--model", kind, "--json")
     tagged = json.loads(capsys.readouterr().out)
     assert all(name in ("negative", "neutral", "positive") for name in tagged["tags"])
@@ -191,20 +178,13 @@ def test_tag_and_score(kind: str, capsys: pytest.CaptureFixture[str]) -> None:
         assert abs(sum(scored["log_p_sentences"]) - scored["log_p"]) < 1e-2
 
 
-@pytest.mark.parametrize(
-    "typed",
-    [
-        ["Tom was sad.", "___", "Tom was glad."],
-        ["Tom was sad. _ Tom was glad."],
-        ["Tom was sad. ____ Tom was glad."],
-        ["Tom was sad. _ Tom was glad.", "--paragraph"],
-    ],
-)
-def test_blanks_as_people_type_them(typed: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    run(fill, *typed, "--samples", "2", "--json")
-    (first, *_) = json.loads(capsys.readouterr().out)["candidates"]
-    assert [sentence["written"] for sentence in first["sentences"]] == [False, True, False]
-    assert first["sentences"][2]["text"] == "Tom was glad."
+def test_blanks_as_people_type_them(capsys: pytest.CaptureFixture[str]) -> None:
+    one = ["Tom was sad. _ Tom was glad."]
+    for typed in (["Tom was sad.", "___", "Tom was glad."], one, [one[0].replace("_", "____")], [*one, "--paragraph"]):
+        run(fill, *typed, "--samples", "2", "--json")
+        (first, *_) = json.loads(capsys.readouterr().out)["candidates"]
+        assert [sentence["written"] for sentence in first["sentences"]] == [False, True, False]
+        assert first["sentences"][2]["text"] == "Tom was glad."
 
 
 @pytest.mark.parametrize("kind", ["default", "lm", "s2s"])

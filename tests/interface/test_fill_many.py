@@ -152,7 +152,6 @@ def test_a_job_goes_on_with_the_shards_that_are_missing(
     kept = (out / "part-000016.jsonl").stat().st_mtime_ns
     (out / "part-000008.jsonl").unlink()
     (out / ".part-000008.jsonl.77.tmp").write_text("half")
-    (out / "shards.jsonl").write_text('{"shard": 0, "ro')
     capsys.readouterr()
     assert run(source, "--out", out, "--batch-size", 8, "--json") == 0
     told = json.loads(capsys.readouterr().out)
@@ -179,8 +178,7 @@ def test_a_job_goes_on_with_the_shards_that_are_missing(
         (["--batch-size", "33"], "batch-size must be a multiple of 4"),
         (["--id-column", "name"], "holds a job with another id_column"),
         (["--limit", "0"], "limit must be at least 1"),
-        (["--workers", "2"], "workers are for local and ray"),
-        (["--address", "auto"], "use --engine ray"),
+        (["--workers", "0"], "workers must be at least 1"),
     ],
 )
 def test_another_job_in_the_same_folder_is_refused_in_one_line(
@@ -194,30 +192,25 @@ def test_another_job_in_the_same_folder_is_refused_in_one_line(
     assert told in line
 
 
-def test_a_limit_reads_no_further(tmp_path: Path) -> None:
-    source = write(tmp_path / "in.jsonl", rows(5))
-    assert run(source, "--out", tmp_path / "out", "--limit", 3) == 0
-    assert [result["id"] for result in read_results(tmp_path / "out")] == ["r0", "r1", "r2"]
+def test_a_small_job_has_small_shards_and_a_limit_reads_no_further(tmp_path: Path) -> None:
+    """So that a kill costs four stories, not 256."""
+    assert run(write(tmp_path / "in.jsonl", rows(9)), "--out", tmp_path / "out", "--limit", 7) == 0
+    assert sorted(path.name[5:11] for path in (tmp_path / "out").glob("part-*")) == ["000000", "000004"]
+    assert [result["id"] for result in read_results(tmp_path / "out")] == [f"r{n}" for n in range(7)]
 
 
 def test_a_fault_of_ours_in_one_story_does_not_touch_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
     narrator = fabula.load("./default")
-    fill_together = fabula.Narrator.fill_together
+    fill_together = fabula.StoryModel.fill_together
 
-    def failing(self: fabula.Narrator, calls: Sequence[dict[str, Any]], at_once: bool = False) -> Any:
+    def failing(self: fabula.StoryModel, calls: Sequence[dict[str, Any]], at_once: bool = False) -> Any:
         if any(call["sentences"][0] == "Mia was sad." for call in calls):
             raise RuntimeError("a bug")
         return fill_together(self, calls, at_once)
 
-    monkeypatch.setattr(fabula.Narrator, "fill_together", failing)
+    monkeypatch.setattr(fabula.StoryModel, "fill_together", failing)
     results = list(narrator.fill_many(rows(4), samples=2))
     assert [result.error for result in results] == [None, None, "RuntimeError: a bug", None]
-
-
-def test_a_small_job_has_small_shards(tmp_path: Path) -> None:
-    """So that a kill costs four stories, not 256."""
-    assert run(write(tmp_path / "in.jsonl", rows(9)), "--out", tmp_path / "out") == 0
-    assert sorted(path.name[5:11] for path in (tmp_path / "out").glob("part-*")) == ["000000", "000004", "000008"]
 
 
 def test_rows_that_fail_show_in_the_exit_code_and_stop_the_job(
@@ -240,12 +233,9 @@ def test_ids_come_from_a_column_the_corpus_or_the_row(tmp_path: Path) -> None:
     header = "storyid;storytitle;sentence1;sentence2;sentence3"
     (tmp_path / "roc.csv").write_text(f"{header}\ns1;A dog;Tom was sad.;;The dog, glad.\n")
     (tmp_path / "named.csv").write_text("name,sentence1,sentence2\nn1,Tom was sad.,\n")
-    ids = {}
-    for name, words in {"roc.csv": [], "named.csv": ["--id-column", "name"]}.items():
+    for name, words, id in (("roc.csv", [], "s1"), ("named.csv", ["--id-column", "name"], "n1")):
         assert run(tmp_path / name, "--out", tmp_path / f"{name}.out", *words) == 0
-        (result,) = read_results(tmp_path / f"{name}.out")
-        ids[name] = result["id"]
-    assert ids == {"roc.csv": "s1", "named.csv": "n1"}
+        assert [result["id"] for result in read_results(tmp_path / f"{name}.out")] == [id]
     source = write(tmp_path / "bare.jsonl", [{"sentences": STORY}, {"id": "", "sentences": STORY}])
     assert run(source, "--out", tmp_path / "bare") == 0
     assert [result["id"] for result in read_results(tmp_path / "bare")] == [1, 2]

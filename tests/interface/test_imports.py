@@ -33,11 +33,8 @@ def imported(tree: ast.AST, packages: tuple[str, ...] = ("fabula",)) -> set[str]
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, "imports name the whole path"
             # `from fabula import api` brings the module; `from fabula import __version__` brings nothing.
-            names |= (
-                {f"{node.module}.{alias.name}" for alias in node.names}
-                if node.module == "fabula"
-                else {node.module or ""}
-            )
+            inside = {f"fabula.{alias.name}" for alias in node.names}
+            names |= inside if node.module == "fabula" else {node.module or ""}
     return {name for name in names if name.split(".")[0] in packages}
 
 

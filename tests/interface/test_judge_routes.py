@@ -99,7 +99,7 @@ def test_an_annotator_learns_nothing_of_systems_and_pairs(client: TestClient) ->
         judged(client, "ann")
     assert ahead == [3, 2, 1]
     study = shown.pop("study")
-    assert shown == {"task": None, "answered": 3, "ahead": 0, "waiting": False, "known": True, "code": "ann"}
+    assert shown == {"task": None, "answered": 3, "ahead": 0, "waiting": False, "code": "ann"}
     assert study == task(client, "bob")["study"]
 
 
@@ -182,7 +182,7 @@ def test_every_route_is_an_annotators_or_needs_the_key(client: TestClient) -> No
     paths = client.get("/api/openapi.json").json()["paths"]
     routes = {(method.upper(), path) for path, methods in paths.items() for method in methods}
     curators = {(method, f"/api/judge{path}") for method, path in CURATORS}
-    annotators = {("POST", f"/api/judge/{name}") for name in ("tasks", "tasks/previous", "answers")}
+    annotators = {("POST", f"/api/judge/{name}") for name in ("tasks", "answers")}
     assert routes == curators | annotators
 
 
@@ -248,15 +248,8 @@ def test_without_a_study_every_route_says_how_to_make_one(tmp_path: Path) -> Non
     refused(client.get("/api/judge/errors", headers=KEY), 404)
 
 
-def test_one_pair_back_and_the_same_answer_again(client: TestClient, store: Store) -> None:
-    """The same answer again is kept once. The last answer comes back by side and may be changed, no other one."""
-    first, second = judged(client, "ann"), judged(client, "ann")
-    assert client.post("/api/judge/answers", json=answer(first)).json() == {"kept": True, "new": False}
-    assert "already" in refused(client.post("/api/judge/answers", json=answer(second, choice="tie")), 409, "item")
-    shown = client.post("/api/judge/tasks/previous", json={"code": "ANN"}).json()["task"]
-    assert (shown["item"], shown["ratings"], shown["choice"]) == (second, [[1, 2, 3], [0, 0, 1]], "left")
-    changed = client.post("/api/judge/answers", json=answer(second, choice="tie", again=True))
-    assert changed.json() == {"kept": True, "new": False}
-    assert [one.better for one in store.judgements()][1:] == [None]
-    refused(client.post("/api/judge/answers", json=answer(first, choice="tie", again=True)), 409, "item")
-    assert client.post("/api/judge/tasks/previous", json={"code": "new"}).json() == {"task": None}
+def test_the_same_answer_again_is_kept_once(client: TestClient, store: Store) -> None:
+    item = judged(client, "ann")
+    assert client.post("/api/judge/answers", json=answer(item)).json() == {"kept": True, "new": False}
+    assert "already" in refused(client.post("/api/judge/answers", json=answer(item, choice="tie")), 409, "item")
+    assert len(store.judgements()) == 1

@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from fabula.api import Narrator
+from fabula.api import StoryModel
 from fabula.corpus.dataset import Corpus, Stories
 from fabula.errors import UserError
 from fabula.metrics.likelihood import likelihood
@@ -64,7 +64,7 @@ def test_a_new_kind_is_trained_measured_and_asked(unigram: str, toy_corpus: Path
     assert best <= np.log(found.ppl) < best + 0.15 < np.log(len(counts))
     assert found.ppl_iw is None
     assert set(found.kinds.values()) == {"exact"}
-    narrator = Narrator(checkpoint)
+    narrator = StoryModel(checkpoint)
     scored = narrator.score(["Mia was glad.", "Tom was sad."])
     assert (scored.kind, scored.samples) == ("exact", 0)
     assert scored.log_p == pytest.approx(sum(scored.log_p_sentences), rel=1e-5)

@@ -15,10 +15,11 @@ HEADER = "storyid,storytitle,sentence1,sentence2,sentence3,sentence4,sentence5\n
 GOOD = "id,Title,Mira ran.,She fell.,She cried.,Tom came.,She was happy.\n"
 
 Fabula = Callable[..., tuple[int, str, str]]
+Refused = Callable[..., str]
 
 
 @pytest.fixture
-def fabula_prepare(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Fabula:
+def fabula_prepare(capsys: pytest.CaptureFixture[str]) -> Fabula:
     """Run `fabula prepare` here: exit code, standard output, standard error."""
 
     def run(*arguments: str | Path) -> tuple[int, str, str]:
@@ -30,17 +31,23 @@ def fabula_prepare(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixtur
 
 
 @pytest.fixture
+def refused(fabula_prepare: Fabula) -> Refused:
+    """Run it where it must fail: exit code 2, nothing printed but the one line that is returned."""
+
+    def run(*arguments: str | Path) -> str:
+        code, out, error = fabula_prepare(*arguments)
+        assert (code, out, error.count("\n"), "Traceback" in error) == (2, "", 1, False)
+        return error
+
+    return run
+
+
+@pytest.fixture
 def good(tmp_path: Path) -> Path:
     path = tmp_path / "in" / "good.csv"
     path.parent.mkdir()
     path.write_text(HEADER + GOOD * 3)
     return path
-
-
-def _one_line(error: str) -> str:
-    assert error.count("\n") == 1
-    assert "Traceback" not in error
-    return error
 
 
 FILE_FAULTS = {
@@ -54,47 +61,44 @@ FILE_FAULTS = {
 
 
 @pytest.mark.parametrize(("fault", "role"), [*((fault, "train") for fault in FILE_FAULTS), ("empty", "test")])
-def test_a_fault_of_a_file(fabula_prepare: Fabula, good: Path, tmp_path: Path, fault: str, role: str) -> None:
+def test_a_fault_of_a_file(refused: Refused, good: Path, tmp_path: Path, fault: str, role: str) -> None:
     """One clear line that names the file, exit 2, nothing left: not even the folders above the target."""
     content, reason = FILE_FAULTS[fault]
     bad = tmp_path / "in" / "bad.csv"
     bad.write_bytes(content)
     files = [bad] if role == "train" else [good, f"--{role}", bad]
-    code, out, error = fabula_prepare(*files, "--out", tmp_path / "new" / "deep" / "out")
-    assert (code, out) == (2, "")
-    assert "bad.csv" in _one_line(error)
+    error = refused(*files, "--out", tmp_path / "new" / "deep" / "out")
+    assert "bad.csv" in error
     assert reason in error
     assert os.listdir(tmp_path) == ["in"]
 
 
-def test_a_missing_file_or_a_folder_in_its_place(fabula_prepare: Fabula, good: Path, tmp_path: Path) -> None:
-    code, _, error = fabula_prepare(good, "--test", tmp_path / "absent.csv", "--out", tmp_path / "out")
-    assert (code, "absent.csv does not exist" in _one_line(error)) == (2, True)
-    code, _, error = fabula_prepare(tmp_path, "--out", tmp_path / "out")
-    assert (code, "Is a directory" in _one_line(error)) == (2, True)
+def test_a_missing_file_or_a_folder_in_its_place(
+    fabula_prepare: Fabula, refused: Refused, good: Path, tmp_path: Path
+) -> None:
+    to = ("--out", tmp_path / "out")
     (tmp_path / "story.docx").write_text("A.\nB.\n")
-    code, _, error = fabula_prepare(tmp_path / "story.docx", "--out", tmp_path / "out")
-    assert (code, "--format" in _one_line(error)) == (2, True)
+    assert "absent.csv does not exist" in refused(good, "--test", tmp_path / "absent.csv", *to)
+    assert "Is a directory" in refused(tmp_path, *to)
+    assert "--format" in refused(tmp_path / "story.docx", *to)
     assert not (tmp_path / "out").exists()
-    assert fabula_prepare(tmp_path / "story.docx", "--format", "text", "--out", tmp_path / "out")[0] == 0
+    assert fabula_prepare(tmp_path / "story.docx", "--format", "text", *to)[0] == 0
 
 
 BAD_OPTIONS = [
-    ["--cutoff", "0"],
-    ["--smoothing", "0"],
-    ["--smoothing", "nan"],
-    ["--positive", "-0.5"],
-    ["--paragraphs"],
-    ["--tags", "own"],
-    ["--toy", "10"],
+    "--cutoff 0",
+    "--smoothing 0",
+    "--smoothing nan",
+    "--positive -0.5",
+    "--paragraphs",
+    "--tags own",
+    "--toy 9",
 ]
 
 
-@pytest.mark.parametrize("options", BAD_OPTIONS, ids=" ".join)
-def test_an_option_that_makes_no_sense(fabula_prepare: Fabula, good: Path, tmp_path: Path, options: list[str]) -> None:
-    code, out, error = fabula_prepare(good, *options, "--out", tmp_path / "out")
-    assert (code, out) == (2, "")
-    _one_line(error)
+@pytest.mark.parametrize("options", BAD_OPTIONS)
+def test_an_option_that_makes_no_sense(refused: Refused, good: Path, tmp_path: Path, options: str) -> None:
+    assert refused(good, *options.split(), "--out", tmp_path / "out")
     assert os.listdir(tmp_path) == ["in"]
 
 
@@ -123,30 +127,29 @@ def test_faults_of_rows_are_kept_out_counted_and_listed(fabula_prepare: Fabula, 
     assert len(Corpus.open(tmp_path / "out").split("train")) == 3
 
 
-def test_an_existing_folder_is_replaced_with_force_only(fabula_prepare: Fabula, good: Path, tmp_path: Path) -> None:
+def test_only_a_corpus_is_replaced_and_with_force_only(
+    fabula_prepare: Fabula, refused: Refused, good: Path, tmp_path: Path
+) -> None:
+    """The manifest says nothing of the machine."""
     out = tmp_path / "out"
     assert fabula_prepare(good, "--out", out)[0] == 0
-    before = (out / "manifest.json").read_bytes()
-    code, _, error = fabula_prepare(good, "--out", out, "--cutoff", "1")
-    assert (code, "--force" in _one_line(error)) == (2, True)
-    assert (out / "manifest.json").read_bytes() == before
+    before = (out / "manifest.json").read_text()
+    assert str(tmp_path) not in before
+    source = {"name": "good.csv", "bytes": good.stat().st_size}
+    assert json.loads(before)["provenance"]["sources"]["train"][0].items() >= source.items()
+    assert "--force" in refused(good, "--out", out, "--cutoff", "1")
+    assert (out / "manifest.json").read_text() == before
     assert fabula_prepare(good, "--out", out, "--cutoff", "1", "--force")[0] == 0
     assert Corpus.open(out).manifest["settings"]["cutoff"] == 1
+    assert "not a prepared corpus" in refused(good, "--out", tmp_path / "in", "--force")
+    assert "not a folder" in refused(good, "--out", good, "--force")
+    assert good.exists()
+    assert "Not a directory" in refused(good, "--out", good / "below" / "a" / "file")
     assert sorted(os.listdir(tmp_path)) == ["in", "out"]
 
 
-def test_force_does_not_replace_what_is_no_corpus(fabula_prepare: Fabula, good: Path, tmp_path: Path) -> None:
-    code, _, error = fabula_prepare(good, "--out", tmp_path / "in", "--force")
-    assert (code, "not a prepared corpus" in _one_line(error)) == (2, True)
-    code, _, error = fabula_prepare(good, "--out", good, "--force")
-    assert (code, "not a folder" in _one_line(error)) == (2, True)
-    assert good.exists()
-    code, _, error = fabula_prepare(good, "--out", good / "below" / "a" / "file")
-    assert (code, "Not a directory" in _one_line(error)) == (2, True)
-
-
 def test_a_failed_replacement_leaves_the_old_corpus(
-    fabula_prepare: Fabula, good: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    fabula_prepare: Fabula, refused: Refused, good: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out = tmp_path / "out"
     fabula_prepare(good, "--out", out)
@@ -159,24 +162,14 @@ def test_a_failed_replacement_leaves_the_old_corpus(
         return rename(path, target)
 
     monkeypatch.setattr(Path, "rename", fails)
-    code, _, error = fabula_prepare(good, "--out", out, "--cutoff", "1", "--force")
-    assert (code, "Input/output error" in _one_line(error)) == (2, True)
+    assert "Input/output error" in refused(good, "--out", out, "--cutoff", "1", "--force")
     assert {path.name: path.read_bytes() for path in out.iterdir()} == before
     assert sorted(os.listdir(tmp_path)) == ["in", "out"]
 
 
-def test_a_run_that_is_stopped_leaves_nothing(
-    fabula_prepare: Fabula, good: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_full_disk_or_a_stop_leaves_nothing(
+    fabula_prepare: Fabula, refused: Refused, good: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def stop(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("fabula.corpus.encode.Split.write", stop)
-    assert fabula_prepare(good, "--out", tmp_path / "deep" / "out")[0] == 130
-    assert os.listdir(tmp_path) == ["in"]
-
-
-def test_a_full_disk(fabula_prepare: Fabula, good: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The disk fills at the fourth file, as the operating system would tell it."""
     written = []
 
@@ -185,19 +178,15 @@ def test_a_full_disk(fabula_prepare: Fabula, good: Path, tmp_path: Path, monkeyp
         if len(written) == 4:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
     monkeypatch.setattr(os, "fsync", full)
-    code, out, error = fabula_prepare(good, "--out", tmp_path / "deep" / "out")
-    assert (code, out) == (2, "")
-    assert "No space left on device" in _one_line(error)
+    assert "No space left on device" in refused(good, "--out", tmp_path / "deep" / "out")
     assert os.listdir(tmp_path) == ["in"]
-
-
-def test_the_manifest_tells_nothing_of_the_machine(fabula_prepare: Fabula, good: Path, tmp_path: Path) -> None:
-    fabula_prepare(good, "--out", tmp_path / "out")
-    manifest = (tmp_path / "out" / "manifest.json").read_text()
-    assert '"good.csv"' in manifest
-    assert str(tmp_path) not in manifest
-    assert json.loads(manifest)["provenance"]["sources"]["train"][0]["bytes"] == good.stat().st_size
+    monkeypatch.setattr("fabula.corpus.encode.Split.write", stop)
+    assert fabula_prepare(good, "--out", tmp_path / "deep" / "out")[0] == 130
+    assert os.listdir(tmp_path) == ["in"]
 
 
 def test_stories_to_validate_on_are_drawn_and_said(fabula_prepare: Fabula, tmp_path: Path) -> None:

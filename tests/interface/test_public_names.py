@@ -34,8 +34,3 @@ def test_the_examples_of_docstrings_run(module: object) -> None:
         examples = pool.submit(doctest.testmod, module, extraglobs={"fabula": fabula}).result()  # type: ignore[arg-type]
     assert examples.attempted
     assert not examples.failed
-
-
-def test_earlier_names_still_work() -> None:
-    assert fabula.Narrator is fabula.StoryModel
-    assert fabula.AsyncNarrator is fabula.AsyncStoryModel

@@ -41,11 +41,8 @@ def test_a_row_of_many_is_a_record_with_a_filling() -> None:
 def test_shares_add_up_to_one(name: str) -> None:
     """In double precision: single precision left 1.0000000198."""
     model = fabula.load(name)
-    shares: list[Any] = [
-        *model.posterior(STORY, samples=97).tags,
-        *model.tag(["Tom was sad.", "He was glad."]).probabilities,
-    ]
-    for row in shares:
+    tagged: tuple[Any, ...] = model.tag(["Tom was sad.", "He was glad."]).probabilities
+    for row in (*model.posterior(STORY, samples=97).tags, *tagged):
         assert math.fsum(row.values()) == pytest.approx(1, abs=1e-12)
         assert max(row.values()) <= 1
 

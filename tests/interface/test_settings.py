@@ -44,7 +44,7 @@ def test_a_sampler_that_cannot_be_loaded_is_a_warning_and_all_others_stay(monkey
         ("smc", {"chains": 2}, "smc has no setting 'chains'; it has samples, top_k"),
         ("smc", {"rank": "consensus"}, "rank must be critic or ending or density, not 'consensus'"),
         ("smc", {"rank": "critic"}, "this model has no critic: rank by ending or density"),
-        ("bridge", {"memory_gib": 1.0}, "smc has no setting 'memory_gib'"),
+        ("smc", {"memory_gib": 1.0}, "smc has no setting 'memory_gib'"),
         ("smc", {"correct": True}, "smc has no setting 'correct'"),
         ("smc", {"tags": "peek"}, "tags must be read or free, not 'peek'"),
         ("smc", {"no_repeat": 1}, "no_repeat must be 0 or at least 2, not 1"),
@@ -71,10 +71,10 @@ def test_plain_settings_are_the_models_own_distribution() -> None:
 def test_a_models_own_defaults_show_wherever_settings_are_listed(
     random_models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """In `--help`, in `fabula models`, in Python, and in what is drawn; the sampler's old name still counts."""
+    """In `--help`, in `fabula models`, in Python, and in what is drawn."""
     shutil.copytree(random_models / "default", tmp_path / "mine")
     config = json.loads((tmp_path / "mine" / "config.json").read_text())
-    config["sampling"] = {"bridge": {"samples": 7, "top_k": 3, "rank": "density"}}
+    config["sampling"] = {"smc": {"samples": 7, "top_k": 3, "rank": "density"}}
     (tmp_path / "mine" / "config.json").write_text(json.dumps(config))
     monkeypatch.setenv("FABULA_MODELS", str(tmp_path))
     with pytest.raises(SystemExit):
@@ -90,9 +90,6 @@ def test_a_models_own_defaults_show_wherever_settings_are_listed(
     model = fabula.load("mine")
     assert {name: values["samples"] for name, values in model.settings().items()} == {"smc": 7, "gibbs": 50}
     assert (model.fill(STORY).samples, model.fill(STORY, samples=2).samples, model.write(2).samples) == (7, 2, 10)
-    by_old_name = model.fill(STORY, sampler="bridge", seed=3)
-    assert by_old_name.sampler == "smc"
-    assert by_old_name.to_json() == model.fill(STORY, seed=3).to_json()
 
 
 MISSING = ["Tom was sad.", None, "Tom was glad."]

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import socket
 import sys
 import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -16,7 +16,7 @@ import pytest
 from fastapi import FastAPI
 
 from fabula.apps.web import errors, guard, serve
-from fabula.errors import UserError
+from fabula.apps.web.options import add_server
 
 Serving = Callable[..., AbstractContextManager[str]]
 TOKEN = "a-long-secret"
@@ -57,20 +57,12 @@ def test_a_malformed_origin_is_another_site(serving: Serving) -> None:
                 assert line.recv(100).split()[1] in (b"403", b"400")  # what no header may hold is refused before us
 
 
-def test_tokens_come_from_a_file_or_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    file = tmp_path / "token"
-    made = serve.token_of(None, file)
-    assert made is not None
-    assert len(made) >= 22  # 128 bits in base64
-    assert oct(file.stat().st_mode & 0o777) == "0o600"
-    assert serve.token_of(None, file) == made
+def test_a_token_comes_from_the_command_line_or_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FABULA_TOKEN", "from-the-environment")
-    assert serve.token_of(None, None) == "from-the-environment"
-    assert serve.token_of("typed-in", None) == "typed-in"
-    with pytest.raises(UserError, match="not both"):
-        serve.token_of("typed-in", file)
-    with pytest.raises(UserError, match="cannot read a token"):
-        serve.token_of(None, tmp_path)
+    parser = argparse.ArgumentParser()
+    add_server(parser, 8000)
+    tokens = [parser.parse_args(words).token for words in ([], ["--token", "typed-in"])]
+    assert tokens == ["from-the-environment", "typed-in"]
 
 
 def test_the_page_is_opened_in_a_browser(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,6 +23,7 @@ from fabula.models.io.checkpoint import FORMAT
 from fabula.training.corpus_model import CorpusLearner
 from fabula.training.loop import train
 from fabula.training.recipe import recipe_from
+from small import SIZES
 
 Refused = Callable[..., str]
 
@@ -48,15 +49,7 @@ def refused(capsys: pytest.CaptureFixture[str]) -> Refused:
 @pytest.fixture(scope="module")
 def recipe() -> dict[str, Any]:
     """The smallest run: one epoch."""
-    return {
-        "name": "least",
-        "model": {
-            "language": {"embedding": 6, "hidden": 8},
-            "dynamics": {"latent": 2},
-            "recognition": {"hidden": 4},
-        },
-        "train": {"epochs": 1, "batch": 64},
-    }
+    return {"name": "least", "model": dict(SIZES), "train": {"epochs": 1, "batch": 64}}
 
 
 @pytest.fixture(scope="module")
@@ -249,14 +242,9 @@ def test_a_disk_that_fills_during_a_save(
 
 
 def break_config(run: Path, **changes: Any) -> None:
-    path = run / "config.json"
-    config = json.loads(path.read_text())
-    for name, value in changes.items():
-        if value is None:
-            del config[name]
-        else:
-            config[name] = value
-    path.write_text(json.dumps(config))
+    """Settings in the place of others; None takes one away."""
+    config = {**json.loads((run / "config.json").read_text()), **changes}
+    (run / "config.json").write_text(json.dumps({name: value for name, value in config.items() if value is not None}))
 
 
 def cut(path: Path) -> None:

@@ -17,19 +17,10 @@ from pathlib import Path
 
 import pytest
 
+from small import TINY
+
 REPOSITORY = Path(__file__).parents[2]
-TINY = """
-[model.language]
-embedding = 8
-hidden = 12
-[model.dynamics]
-latent = 2
-[model.recognition]
-hidden = 4
-[train]
-epochs = 1
-batch = 8
-"""
+
 
 pytestmark = pytest.mark.system
 
@@ -61,23 +52,16 @@ def run(home: Path, *words: str) -> str:
     """A program of the venv, in the venv's own folder, with nothing of ours in its environment."""
     program = str(home / "venv" / "bin" / words[0])
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("FABULA", "PYTHON"))}
-    ended = subprocess.run(
-        [program, *words[1:]],
-        cwd=home,
-        env={**kept, "HOME": str(home), "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    kept |= {"HOME": str(home), "OMP_NUM_THREADS": "1"}
+    ended = subprocess.run([program, *words[1:]], cwd=home, env=kept, capture_output=True, text=True, check=False)
     assert ended.returncode == 0, ended.stderr
     return ended.stdout
 
 
 def test_the_wheel_holds_every_file_of_the_package(wheel: Path) -> None:
     package = REPOSITORY / "src" / "fabula"
-    known = subprocess.run(
-        ["git", "ls-files", "--", "."], cwd=package, capture_output=True, text=True, check=False
-    ).stdout.split()
+    listing = ["git", "ls-files", "--", "."]
+    known = subprocess.run(listing, cwd=package, capture_output=True, text=True, check=False).stdout.split()
     expected = {f"fabula/{name}" for name in known if (package / name).exists()}
     packed = set(zipfile.ZipFile(wheel).namelist())
     assert expected <= packed

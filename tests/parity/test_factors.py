@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import fabula
-from fabula.api import Narrator
+from fabula.api import StoryModel
 from fabula.apps.studio.app import StudioSettings, create_app
 from fabula.cli import main
 from fabula.corpus.states import Factor, StateSpace
@@ -51,7 +51,7 @@ def client(serving: Callable[[Any], AbstractContextManager[str]], models: Path) 
 
 
 @pytest.fixture(scope="module")
-def narrator(models: Path) -> Narrator:
+def narrator(models: Path) -> StoryModel:
     return fabula.load("default")
 
 
@@ -64,7 +64,7 @@ def narrator(models: Path) -> Narrator:
     ],
 )
 def test_arcs_of_one_factor_or_both(
-    arc: Any, options: list[str], sampler: str, narrator: Narrator, client: httpx.Client,
+    arc: Any, options: list[str], sampler: str, narrator: StoryModel, client: httpx.Client,
     capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
     """What is asked of each factor stands beside what the text has, and the doors agree."""
@@ -93,7 +93,7 @@ def test_a_model_that_cannot_read_tags_claims_none(models: Path) -> None:
         assert {(s.tag, s.met, len(s.factors)) for s in candidate.sentences} == {(None, None, 0)}
 
 
-def test_posterior_and_explanation_know_both_factors(narrator: Narrator, client: httpx.Client) -> None:
+def test_posterior_and_explanation_know_both_factors(narrator: StoryModel, client: httpx.Client) -> None:
     arc = {"emotion": "joy ? fear ?"}
     posterior = narrator.posterior(STORY, arc=arc)
     joy, fear = ([row["emotion"][name] for row in posterior.factors] for name in ("joy", "fear"))
@@ -112,7 +112,7 @@ def test_posterior_and_explanation_know_both_factors(narrator: Narrator, client:
     assert both < either < 0
 
 
-def test_a_tag_is_the_likeliest_of_each_factor(narrator: Narrator) -> None:
+def test_a_tag_is_the_likeliest_of_each_factor(narrator: StoryModel) -> None:
     """q(S_i | X) summed over the other factor; the first is the tag, the second beside it."""
     story = ["Tom was sad.", "Tom ran home."]
     tagged = narrator.tag(story)

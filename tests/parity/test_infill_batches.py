@@ -9,7 +9,7 @@ from fabula.models.protocol import Model
 from fabula.models.slds import SLDS
 from fabula.sampling import smc
 from fabula.sampling.batch import InfillBatch, infill_batch
-from fabula.sampling.driver import Answer, draw, fill_batch
+from fabula.sampling.driver import Answer, fill_batch
 from fabula.sampling.noise import Noise, seeded
 from fabula.sampling.rules import WordRules
 from fabula.sampling.samples import SampledStory
@@ -149,7 +149,8 @@ def test_groups_side_by_side_draw_what_they_draw_one_after_the_other(share: floa
 def test_gibbs_draws_as_many_samples_as_were_asked_for(samples: int, chains: int | None, sizes: list[int]) -> None:
     """Chains share them; in the last round some may be left over."""
     settings = GibbsSettings.plain(samples=samples, chains=chains, max_words=8)
-    rounds = list(draw(a_model("slds", "sentence"), RULES, a_page(range(2)), settings, [seeded(0), seeded(1)]))
+    model, page, generators = a_model("slds", "sentence"), a_page(range(2)), [seeded(0), seeded(1)]
+    rounds = list(settings.sampler.run(model, page, settings, generators, rules=RULES))
     assert [len(r.score) for r, _ in rounds] == [2 * size for size in sizes]
     for r, _ in rounds:
         stories = r.X.unflatten(0, (2, -1))

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import fabula
-from fabula.api import Narrator
+from fabula.api import StoryModel
 from fabula.corpus.taggers.protocol import build_tagger, named, states_of
 from fabula.corpus.taggers.verb import INSTALL, VerbTagger
 from fabula.models.decoders import bases
@@ -69,7 +69,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 @pytest.fixture(scope="module")
-def narrator(models: Path) -> Narrator:
+def narrator(models: Path) -> StoryModel:
     return fabula.load("default")
 
 
@@ -90,7 +90,7 @@ def without_factors(answer: Any) -> Any:
     ids=["fill", "tag", "explain", "posterior"],
 )
 def test_what_clients_of_moods_read_is_the_same(
-    ask: Callable[[Narrator], Any], narrator: Narrator, models: Path
+    ask: Callable[[StoryModel], Any], narrator: StoryModel, models: Path
 ) -> None:
     """Free factors have no tokens, so the same weights write the same story, and `tag` is the mood alone."""
     three, moods = ask(narrator), ask(fabula.load("moods"))
@@ -104,7 +104,7 @@ def test_what_clients_of_moods_read_is_the_same(
     jsonschema.validate(three.to_dict(4), json.loads((SCHEMAS / f"{kind}.v1.json").read_text(encoding="utf-8")))
 
 
-def test_the_other_factors_stand_beside_the_mood(narrator: Narrator) -> None:
+def test_the_other_factors_stand_beside_the_mood(narrator: StoryModel) -> None:
     arc = {"emotion": [None, "fear", None, None], "verb": [None, None, "forgive", None]}
     found = narrator.fill(STORY, arc=arc, **SETTINGS)
     for candidate in found.candidates:
@@ -128,7 +128,7 @@ def test_the_other_factors_stand_beside_the_mood(narrator: Narrator) -> None:
     assert sum(posterior.factors[2]["emotion"].values()) == pytest.approx(1)
 
 
-def test_an_opening_is_whole_words(narrator: Narrator) -> None:
+def test_an_opening_is_whole_words(narrator: StoryModel) -> None:
     """No token carries its last word on: `I` is no beginning of Ida."""
     for opening in ("I", "He to"):
         written = narrator.write(2, starts={1: opening}, candidates=30, samples=30, top_k=0, temperature=3.0)

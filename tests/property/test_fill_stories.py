@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fabula.api import Filling, Narrator
+from fabula.api import Filling, StoryModel
 from fabula.corpus.people import looks_like_a_name
 from fabula.corpus.states import StateSpace
 from fabula.corpus.tokenize import tokenise
@@ -24,9 +24,9 @@ WORDS = TYPES.split()
 
 
 @lru_cache
-def narrator(kind: str) -> Narrator:
+def narrator(kind: str) -> StoryModel:
     """A narrator of random weights: what must hold, must hold before any training."""
-    return Narrator(small_checkpoint(kind, words=WORDS))
+    return StoryModel(small_checkpoint(kind, words=WORDS))
 
 
 def visible(text: str) -> bool:

@@ -123,6 +123,6 @@ def test_sides_are_balanced_and_drawn_from_the_seed(pairs: int, seed: int) -> No
         pair = item.pair
         left.setdefault(tuple(sorted(pair.systems)), Counter())[pair.systems[int(item.swapped)]] += 1
         assert item.sides()[0] == pair.stories[int(item.swapped)]
-        assert [item.better(item.choice(story)) for story in (0, 1, None)] == [0, 1, None]
+        assert [item.better(side) for side in ("left", "right", "tie")] == [item.swapped, not item.swapped, None]
     for (one, other), counts in left.items():
         assert abs(counts[one] - counts[other]) <= 1

@@ -33,14 +33,8 @@ def lines(draw: st.DrawFn) -> list[dict[str, Any]]:
             stories.append([*words[:-1], f"{words[-1]} {story}"])
         for place in given:
             stories[1][place] = stories[0][place]
-        made.append(
-            {
-                "id": f"{draw(TEXT)} {n}",
-                "systems": ("A,\"'b", "<B>"),
-                "given": given,
-                "stories": (tuple(stories[0]), tuple(stories[1])),
-            }
-        )
+        about = {"id": f"{draw(TEXT)} {n}", "systems": ("A,\"'b", "<B>"), "given": given}
+        made.append({**about, "stories": tuple(map(tuple, stories))})
     return made
 
 

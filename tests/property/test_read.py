@@ -100,24 +100,6 @@ ROW_FAULTS = [
 ]
 
 
-@pytest.mark.parametrize(("row", "reason"), ROW_FAULTS)
-def test_a_faulty_row_is_one_record_and_reading_goes_on(row: str, reason: str) -> None:
-    good = '{"sentences": ["One.", "Two."]}'
-    before, fault, after = _read("rows.jsonl", f"{good}\n{row}\n{good}\n")
-    assert isinstance(before, Story)
-    assert isinstance(after, Story)
-    assert isinstance(fault, Rejected)
-    assert (fault.file, fault.line) == ("rows.jsonl", 2)
-    assert reason in fault.reason
-
-
-def test_the_longest_stories_and_sentences_that_are_allowed() -> None:
-    assert _told(_read("t.txt", "A\n" * MAX_SENTENCES)) == [["A"] * MAX_SENTENCES]
-    longest = " ".join(["w"] * MAX_WORDS)
-    assert _told(_read("t.txt", f"{longest}\nEnd.")) == [[longest, "End."]]
-    assert _told(_read("t.txt", f"{longest} w\nEnd.")) == []
-
-
 HEADER = "storyid,storytitle,sentence1,sentence2,sentence3\n"
 CSV_FAULTS = [
     ("i,t,One.,,Three.", "sentence 2 is empty"),
@@ -125,16 +107,26 @@ CSV_FAULTS = [
     ("i,t,One,Two,Three,Four", "6 fields where the header has 5"),
     ('i,t,One,"Two" and so,Three', "quotation marks do not pair up"),
 ]
+GOOD = {"rows.jsonl": '{"sentences": ["One.", "Two."]}\n', "rows.csv": 'i,t,"One\nand a half.",Two.,Three.\n'}
 
 
-@pytest.mark.parametrize(("row", "reason"), CSV_FAULTS)
-def test_a_faulty_csv_row_is_one_record(row: str, reason: str) -> None:
-    good = 'i,t,"One\nand a half.",Two.,Three.\n'  # two lines of the file
-    items = _read("rows.csv", HEADER + good + row + "\n" + good)
-    assert _told(items) == [["One and a half.", "Two.", "Three."]] * 2
-    fault = items[1]
+@pytest.mark.parametrize(
+    ("file", "row", "reason"), [("rows.jsonl", *f) for f in ROW_FAULTS] + [("rows.csv", *f) for f in CSV_FAULTS]
+)
+def test_a_faulty_row_is_one_record_and_reading_goes_on(file: str, row: str, reason: str) -> None:
+    """A good row of CSV is two lines of the file."""
+    head = HEADER if file == "rows.csv" else ""
+    before, fault, after = _read(file, f"{head}{GOOD[file]}{row}\n{GOOD[file]}")
+    assert _told([before, after]) == [["One and a half.", "Two.", "Three."] if head else ["One.", "Two."]] * 2
     assert isinstance(fault, Rejected)
-    assert (fault.line, reason in fault.reason) == (4, True)
+    assert (fault.file, fault.line, reason in fault.reason) == (file, 4 if head else 2, True)
+
+
+def test_the_longest_stories_and_sentences_that_are_allowed() -> None:
+    assert _told(_read("t.txt", "A\n" * MAX_SENTENCES)) == [["A"] * MAX_SENTENCES]
+    longest = " ".join(["w"] * MAX_WORDS)
+    assert _told(_read("t.txt", f"{longest}\nEnd.")) == [[longest, "End."]]
+    assert _told(_read("t.txt", f"{longest} w\nEnd.")) == []
 
 
 def test_an_unclosed_quotation_mark_does_not_swallow_the_rest_in_silence() -> None:

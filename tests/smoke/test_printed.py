@@ -20,6 +20,7 @@ from fabula.apps.serve.app import create_server
 from fabula.apps.serve.settings import ServerSettings
 from fabula.cli import main
 from fabula.corpus.toy import toy_splits
+from small import TINY
 
 ROOT = Path(__file__).parents[2]
 DOCS = runpy.run_path(str(ROOT / "tests" / "parity" / "test_docs.py"))
@@ -31,7 +32,7 @@ ELSEWHERE = {
     "--model large": "tests/parity/test_bases.py", "--model runs/mine": "tests/parity/test_bases.py",
     "served:": "tests/interface/test_served.py", "models add-server": "tests/interface/test_served.py",
     "models check": "tests/interface/test_served_system.py",
-    "--engine ray": "tests/interface/test_fleet_killed.py", "--factors verb": "tests/parity/test_three_factors.py",
+    "--factors verb": "tests/parity/test_three_factors.py",
 }  # fmt: skip
 """Commands that take hours, wait for standard input, or need what is not installed here, and where they are tested."""
 FIRST = ("prepare", "train recipes", "train", "evaluate")
@@ -44,17 +45,6 @@ PYTHON = [
     if page.name != "extending.md"  # tests/parity/test_extending.py
     for number, block in enumerate(DOCS["blocks"](page.read_text(encoding="utf-8"), "python"))
 ]
-TINY = """
-[model.language]
-embedding = 12
-hidden = 16
-[model.dynamics]
-latent = 3
-[model.recognition]
-hidden = 8
-[train]
-epochs = 6
-"""
 WHOLE, BLANKS = ["Tom lost his dog.", "He cried.", "The dog came home."], ["Tom was sad.", "_", "_", "Tom smiled."]
 
 
@@ -63,7 +53,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A folder with the files that the commands name; every model is loaded once."""
     folder = tmp_path_factory.mktemp("printed")
     (folder / "recipes").mkdir()
-    (folder / "recipes" / "slds.toml").write_text(TINY)
+    (folder / "recipes" / "slds.toml").write_text(TINY.replace("epochs = 1", "epochs = 6"))
     stories = toy_splits(120, 1)["train"]
     header = "storyid,storytitle," + ",".join(f"sentence{i}" for i in range(1, 6))
     for number, name in enumerate(("train", "valid", "test")):
@@ -75,7 +65,6 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     (folder / "mine.txt").write_text("\n\n".join(" ".join(story.sentences) for story in stories))
     (folder / "stories.jsonl").write_text(json.dumps({"id": "a", "sentences": ["Tom was sad.", None, "Tom smiled."]}))
     (folder / "stories.csv").write_text("name,sentence1,sentence2\na,Tom was sad.,\n")
-    (folder / "token.txt").write_text("a-long-secret-word\n")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         patch.setattr("fabula.api.load", functools.lru_cache(fabula.load))

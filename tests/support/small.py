@@ -18,6 +18,19 @@ SIZES: dict[str, dict[str, Any]] = {
     "dynamics": {"latent": 3},
     "recognition": {"hidden": 6},
 }
+TINY = """
+[model.language]
+embedding = 8
+hidden = 12
+[model.dynamics]
+latent = 2
+[model.recognition]
+hidden = 4
+[train]
+epochs = 1
+batch = 16
+"""
+"""The end of a recipe that is trained in a second; `model.kind = ...` may stand before it."""
 M = TypeVar("M", bound=nn.Module)
 
 

@@ -1,4 +1,4 @@
-"""A job with the stub in a process of its own, which a test can kill: IN.jsonl OUT ENGINE WORKERS BATCH_SIZE."""
+"""A job with the stub in a process that a test can kill: IN.jsonl OUT WORKERS (0: none) BATCH_SIZE."""
 
 import json
 import sys
@@ -9,10 +9,7 @@ from fabula.apps.fleet.job import Job, run
 from fabula.sampling.many import TOGETHER
 
 if __name__ == "__main__":
-    source, out, engine, workers, size = sys.argv[1:6]
+    source, out, workers, size = sys.argv[1:5]
     TOGETHER["cpu"] = int(size)
-    job = Job(
-        files=[Path(source)], out=Path(out), engine=engine, workers=None if engine == "inline" else int(workers),
-        batch_size=int(size),
-    )  # fmt: skip
+    job = Job(files=[Path(source)], out=Path(out), workers=int(workers) or None, batch_size=int(size))
     print(json.dumps(run(job, load=stub_narrator.load)))

@@ -21,10 +21,8 @@ EXAMPLES = """examples:
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = add_command(subparsers, "demo", "Fill in a story from its first and last sentence.", EXAMPLES)
-    parser.add_argument("--seed", type=int, default=SEED, metavar="N", help="another seed, another story (%(default)s)")
-    parser.add_argument(
-        "--color", choices=("auto", "always", "never"), default="auto", help="colours (auto: only in a terminal)"
-    )
+    parser.add("--seed", "another seed, another story (%(default)s)", type=int, default=SEED, metavar="N")
+    options.add_colour(parser)
     options.add_device(parser, None)
     parser.set_defaults(run=run)
 

@@ -19,44 +19,43 @@ if TYPE_CHECKING:
     from fabula.api import StoryModel
 
 
-def add_model(parser: argparse.ArgumentParser) -> None:
+def add_model(parser: Parser) -> None:
     """The options of every command that uses a model."""
-    parser.add_argument("--model", default="default", metavar="NAME|DIR", help="an installed model or a checkpoint")
+    parser.add("--model", "an installed model or a checkpoint", default="default", metavar="NAME|DIR")
     add_device(parser, "cpu")
-    text = "print the answer as JSON; the same seed gives the same bytes"
-    parser.add_argument("--json", action="store_true", help=text)
+    parser.add_flag("--json", "print the answer as JSON; the same seed gives the same bytes")
 
 
 def add_device(parser: argparse.ArgumentParser, default: str | None) -> None:
     """Where and with how many threads to compute; without a default the command chooses its device itself."""
     if default is not None:
         parser.add_argument("--device", default=default, help=f"cpu, cuda, mps or auto (default: {default})")
-    parser.add_argument(
-        "--threads", type=int, default=None, metavar="N",
-        help="CPU threads (default: OMP_NUM_THREADS, else 2 for fill, write, tag and score, 1 for other commands)",
-    )  # fmt: skip
+    text = "CPU threads (default: OMP_NUM_THREADS, else 2 for fill, write, tag and score, 1 for other commands)"
+    parser.add_argument("--threads", type=int, metavar="N", help=text)
 
 
-def add_sampling(parser: argparse.ArgumentParser, write: bool = False) -> None:
+def add_sampling(parser: Parser, write: bool = False) -> None:
     """The options of commands that write: `fabula fill`, or `fabula write`, whose defaults are others."""
-    parser.add_argument(
-        "--arc", action="append", metavar="TAGS",
-        help="a tag for each sentence: + - . or a label, ? for any; '- - ? + +' or --arc=--?++; begin with a factor's "
-        "name for its labels, emotion=joy,?,fear; repeat the option for several factors",
-    )  # fmt: skip
-    text = "words that sentence N has to begin with"
-    parser.add_argument("--starts", action="append", default=[], metavar='N:"WORDS"', help=text)
+    text = (
+        "a tag for each sentence: + - . or a label, ? for any; '- - ? + +' or --arc=--?++; begin with a factor's "
+        "name for its labels, emotion=joy,?,fear; repeat the option for several factors"
+    )
+    parser.add("--arc", text, action="append", metavar="TAGS")
+    repeated: dict[str, Any] = {"action": "append", "default": []}
+    parser.add("--starts", "words that sentence N has to begin with", metavar='N:"WORDS"', **repeated)
     text = "somebody in the story, with a pronoun (he, she, they) and a description if you like; may be repeated"
-    parser.add_argument("--person", action="append", default=[], metavar="NAME[:PRONOUN[:ABOUT]]", help=text)
+    parser.add("--person", text, metavar="NAME[:PRONOUN[:ABOUT]]", **repeated)
     text = "a place or a fact that holds, and that no line says; may be repeated"
-    parser.add_argument("--note", action="append", default=[], metavar="SENTENCE", help=text)
+    parser.add("--note", text, metavar="SENTENCE", **repeated)
     text = "how it is told, by a model on a server: past or present, first or third, short, medium or long"
-    parser.add_argument("--voice", metavar="WORDS", help=f"{text} (present,first,short)")
+    parser.add("--voice", f"{text} (present,first,short)", metavar="WORDS")
     add_sampler(parser, write)
-    text = "also print scores, diagnostics and factors that the arc leaves free"
-    parser.add_argument("--verbose", action="store_true", help=text)
-    text = "colours (auto: only in a terminal)"
-    parser.add_argument("--color", choices=("auto", "always", "never"), default="auto", help=text)
+    parser.add_flag("--verbose", "also print scores, diagnostics and factors that the arc leaves free")
+    add_colour(parser)
+
+
+def add_colour(parser: Parser) -> None:
+    parser.add("--color", "colours (auto: only in a terminal)", choices=("auto", "always", "never"), default="auto")
 
 
 def people(args: argparse.Namespace) -> list[dict[str, str]]:
@@ -64,19 +63,17 @@ def people(args: argparse.Namespace) -> list[dict[str, str]]:
     return [dict(zip(("name", "pronoun", "about"), entry.split(":", 2), strict=False)) for entry in args.person]
 
 
-def add_sampler(parser: argparse.ArgumentParser, write: bool = False) -> None:
+def add_sampler(parser: Parser, write: bool = False) -> None:
     """Those of them that can be said of many stories at once."""
     candidates = WRITE_CANDIDATES if write else CANDIDATES
-    text = f"stories to show ({candidates})"
-    parser.add_argument("--candidates", type=int, default=candidates, metavar="N", help=text)
+    parser.add("--candidates", f"stories to show ({candidates})", type=int, default=candidates, metavar="N")
     *others, last = [f"{name} ({sampler.about})" for name, sampler in samplers().items()]
-    text = f"{', '.join(others)} or {last}; default: {DEFAULT}"
-    parser.add_argument("--sampler", default=DEFAULT, metavar="NAME", help=text)
-    parser.add_argument("--seed", type=int, default=0, metavar="N", help="the same seed gives the same stories (0)")
+    parser.add("--sampler", f"{', '.join(others)} or {last}; default: {DEFAULT}", default=DEFAULT, metavar="NAME")
+    parser.add("--seed", "the same seed gives the same stories (0)", type=int, default=0, metavar="N")
     add_settings(parser, {"samples": WRITE_SAMPLES} if write else {})
 
 
-def add_settings(parser: argparse.ArgumentParser, overrides: Mapping[str, Any]) -> None:
+def add_settings(parser: Parser, overrides: Mapping[str, Any]) -> None:
     """An option for every setting of a sampler that the command line offers (`sampling/settings.py`).
 
     Its help names the default of the model that `--model` names, or of the default model. `overrides` are defaults of
@@ -87,7 +84,7 @@ def add_settings(parser: argparse.ArgumentParser, overrides: Mapping[str, Any]) 
         for key in offered(sampler.settings, "cli"):
             if key not in actions:
                 hint = types_of(sampler.settings)[key]
-                actions[key] = parser.add_argument(f"--{key.replace('_', '-')}", dest=key, help="", **_kind(hint))
+                actions[key] = parser.add(f"--{key.replace('_', '-')}", "", dest=key, **_kind(hint))
     parser.set_defaults(settings=tuple(actions))
 
     def complete(words: Sequence[str]) -> None:
@@ -95,7 +92,6 @@ def add_settings(parser: argparse.ArgumentParser, overrides: Mapping[str, Any]) 
         for key, action in actions.items():
             action.help = setting_help(key, defaults, overrides)
 
-    assert isinstance(parser, Parser)
     parser.before_help = complete
 
 
@@ -179,13 +175,12 @@ def starts(args: argparse.Namespace) -> dict[int, str]:
     return openings
 
 
-def add_story(parser: argparse.ArgumentParser, blanks: bool) -> None:
+def add_story(parser: Parser, blanks: bool) -> None:
     """The ways a story comes in."""
     what = "the sentences in order, _ for a missing one" if blanks else "the sentences in order"
-    parser.add_argument("sentences", nargs="*", metavar="SENTENCE", help=f"{what}; - reads them from standard input")
-    parser.add_argument("--file", type=Path, metavar="FILE", help="read the sentences from this file, one per line")
-    text = "the text is a paragraph: split it into sentences by rule"
-    parser.add_argument("--paragraph", action="store_true", help=text)
+    parser.add("sentences", f"{what}; - reads them from standard input", nargs="*", metavar="SENTENCE")
+    parser.add("--file", "read the sentences from this file, one per line", type=Path, metavar="FILE")
+    parser.add_flag("--paragraph", "the text is a paragraph: split it into sentences by rule")
     parser.set_defaults(blanks=blanks)
 
 

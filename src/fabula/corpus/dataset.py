@@ -26,7 +26,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fabula.corpus.states import StateSpace
-from fabula.corpus.taggers.protocol import DEFAULT_TAGGER
 from fabula.corpus.transitions import Transitions
 from fabula.corpus.vocabulary import EOS, Vocabulary
 from fabula.errors import UserError
@@ -150,16 +149,13 @@ class Corpus:
 
     @property
     def tagger(self) -> dict[str, Any]:
-        """The settings of the tagger that made the tags; folders of earlier versions keep them among all settings."""
-        settings = self.manifest["settings"]
-        return dict(self.manifest.get("tagger") or {k: v for k, v in settings.items() if k.startswith(("tag", "thr"))})
+        """The settings of the tagger that made the tags."""
+        return dict(self.manifest["tagger"])
 
     @cached_property
     def states(self) -> StateSpace:
-        """What the labels are the product of; folders of earlier versions have one factor, named after the tagger."""
-        if "states" in self.manifest:
-            return StateSpace.from_record(self.manifest["states"])
-        return StateSpace.single(str(self.tagger.get("tagger", DEFAULT_TAGGER)), self.labels)
+        """What the labels are the product of."""
+        return StateSpace.from_record(self.manifest["states"])
 
     @property
     def hash(self) -> str:
@@ -175,20 +171,9 @@ class Corpus:
         """The stories of `train`, `valid` or `test`."""
         if name not in self.splits:
             raise UserError(f"{self.folder} has no split {name!r}, only {', '.join(self.splits)}", field="split")
-        arrays: dict[str, Any] = {
-            array: np.load(self.folder / array_file(name, array), mmap_mode="r") for array in ARRAYS
-        }
-        return Stories(**arrays, ids_source=self.folder / ids_file(name))
-
-
-def array_file(split: str, array: str) -> str:
-    """The file name of one array of one split."""
-    return f"{split}.{array}.npy"
-
-
-def ids_file(split: str) -> str:
-    """The file name of the story ids of one split."""
-    return f"{split}.ids.txt"
+        files = {array: self.folder / f"{name}.{array}.npy" for array in ARRAYS}
+        arrays: dict[str, Any] = {array: np.load(file, mmap_mode="r") for array, file in files.items()}
+        return Stories(**arrays, ids_source=self.folder / f"{name}.ids.txt")
 
 
 def digest(content: bytes) -> str:
@@ -222,18 +207,17 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
     if not path.is_file():
         raise UserError(f"{folder} is not a prepared corpus: it has no {MANIFEST}")
     try:
-        manifest = json.loads(path.read_text(encoding="utf-8"))
+        manifest: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        schema = manifest["schema"]
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror or error}") from error
     except ValueError as error:
         raise UserError(f"{path} is damaged: it is not valid JSON; prepare the corpus again") from error
-    if not isinstance(manifest, dict) or "schema" not in manifest:
-        raise UserError(f"{path} is not the manifest of a prepared corpus")
-    if manifest["schema"] != SCHEMA:
-        raise UserError(
-            f"{path} has schema version {manifest['schema']!r}, and this Fabula reads version {SCHEMA}; "
-            "prepare the corpus again"
-        )
+    except (KeyError, TypeError) as error:
+        raise UserError(f"{path} is not the manifest of a prepared corpus") from error
+    if schema != SCHEMA:
+        versions = f"has schema version {schema!r}, and this Fabula reads version {SCHEMA}"
+        raise UserError(f"{path} {versions}; prepare the corpus again")
     if manifest.get("digest") != seal(manifest):
         raise UserError(f"{path} is damaged: it does not match its own digest; prepare the corpus again")
     return manifest

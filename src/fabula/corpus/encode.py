@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fabula.corpus.dataset import array_file, file_entry, ids_file, offsets, tag_dtype, token_dtype
+from fabula.corpus.dataset import file_entry, offsets, tag_dtype, token_dtype
 from fabula.corpus.read import MAX_WORDS, Rejected, Story
 from fabula.corpus.taggers.protocol import Tagger
 from fabula.corpus.tokenize import tokenise_many
@@ -110,8 +110,8 @@ class Split:
             "story_offsets": (np.int64, self.stories + 1), "tags": (tag_dtype(K), self.sentences),
             "characters": (np.int32, self.sentences),
         }  # fmt: skip
-        paths = {array: folder / array_file(self.name, array) for array in arrays}
-        paths["ids"] = folder / ids_file(self.name)
+        paths = {array: folder / f"{self.name}.{array}.npy" for array in arrays}
+        paths["ids"] = folder / f"{self.name}.ids.txt"
         tag_counts = np.zeros(K + 1, dtype=np.int64)
         transitions = Transitions(np.zeros(K, dtype=np.int64), np.zeros((K, K), dtype=np.int64), smoothing)
         with ExitStack() as stack:

@@ -27,16 +27,22 @@ def check_target(out: Path, force: bool) -> Path:
 @contextmanager
 def work_folder(target: Path) -> Iterator[Path]:
     """A temporary folder beside the target. At the end it is gone, and so are parents that were made for it alone."""
-    made = [parent for parent in target.parents if not parent.exists()]
-    try:
+    with no_empty_folders(target):
         target.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=f".{target.name}.", dir=target.parent) as folder:
             yield Path(folder)
+
+
+@contextmanager
+def no_empty_folders(target: Path) -> Iterator[None]:
+    """At the end, folders that were made for the target and in which nothing came to lie are gone."""
+    missing = [folder for folder in (target, *target.parents) if not folder.exists()]
+    try:
+        yield
     finally:
-        if not target.exists():
-            for parent in made:
-                with suppress(OSError):
-                    parent.rmdir()
+        for folder in missing:
+            with suppress(OSError):
+                folder.rmdir()
 
 
 @contextmanager

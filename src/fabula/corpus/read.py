@@ -176,14 +176,7 @@ def _first_bad_line(path: Path) -> int:
 
 def _read_csv(path: Path, lines: Iterator[str], paragraphs: bool) -> Iterator[Row]:
     """ROCStories: storyid, storytitle, sentence1 …; of two columns of one name the first is read."""
-    previous_limit = csv.field_size_limit(2**31 - 1)  # so that an overlong field rejects its row only
-    try:
-        yield from _csv_rows(path, lines)
-    finally:
-        csv.field_size_limit(previous_limit)
-
-
-def _csv_rows(path: Path, lines: Iterator[str]) -> Iterator[Row]:
+    csv.field_size_limit(2**31 - 1)  # so that an overlong field rejects its row only
     reader = csv.reader(lines, strict=True)
     header: list[str] = []
     columns: list[str] = []

@@ -17,7 +17,7 @@ from fabula.sampling.batch import InfillBatch
 from fabula.sampling.cast import Cast
 from fabula.sampling.protocol import Sampler
 from fabula.sampling.rules import WordRules
-from fabula.sampling.samples import Diagnostics, Rounds, SampledStories, SampledStory, best_stories
+from fabula.sampling.samples import Diagnostics, SampledStories, SampledStory, best_stories
 from fabula.sampling.settings import FillSettings
 
 COPIES_OF_SCORES = 6
@@ -35,15 +35,6 @@ class Answer(NamedTuple):
     """How many samples it rests on."""
 
 
-def draw(
-    model: Model, rules: WordRules, batch: InfillBatch, settings: FillSettings, generators: Sequence[torch.Generator],
-    gold: InfillBatch | None = None, cast: Cast | None = None,
-) -> Rounds:  # fmt: skip
-    """Rounds of complete stories from the sampler that the settings are for."""
-    sampler: Sampler = settings.sampler
-    return sampler.run(model, batch, settings, generators, rules=rules, cast=cast, gold=gold)
-
-
 def fill_stories(
     model: Model, rules: WordRules, batch: InfillBatch, settings: FillSettings, generators: Sequence[torch.Generator],
     candidates: Sequence[int], cast: Cast | None = None,
@@ -53,7 +44,8 @@ def fill_stories(
     `candidates` are the stories wanted for each task. The whole batch is worked on at once: it has to fit the memory.
     Whoever waits for the last answer only says so in the settings (`at_once`).
     """
-    drawing = draw(model, rules, batch, settings, generators, cast=cast)
+    sampler: Sampler = settings.sampler
+    drawing = sampler.run(model, batch, settings, generators, rules=rules, cast=cast)
     rounds: list[SampledStories] = []
     while True:
         # The mode is entered anew for each round: between answers the caller's own mode holds.
@@ -87,7 +79,8 @@ def fill_batch(
         part, stories = batch.rows(piece.start, piece.stop), piece.stop - piece.start
         truth = None if gold is None else gold.rows(piece.start, piece.stop)
         rounds, movement = [], Diagnostics.none(stories, part.X.shape[1])
-        for drawn, diagnostics in draw(model, rules, part, settings, generators[piece], truth, cast):
+        run = settings.sampler.run(model, part, settings, generators[piece], rules=rules, cast=cast, gold=truth)
+        for drawn, diagnostics in run:
             rounds.append(drawn.cpu())
             movement = diagnostics or movement
         for story in range(stories):

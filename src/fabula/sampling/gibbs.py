@@ -22,7 +22,7 @@ from fabula.sampling.cast import Cast
 from fabula.sampling.decode import Writer
 from fabula.sampling.noise import Noise
 from fabula.sampling.rules import WordRules
-from fabula.sampling.samples import Diagnostics, Rounds, SampledStories, changes, score_given
+from fabula.sampling.samples import Diagnostics, Rounds, SampledStories
 from fabula.sampling.settings import GibbsSettings
 from fabula.sampling.tags import infer_tags
 from fabula.shapes import Flags, Integers, Latent, Latents, Mask, PerSentence, Tags
@@ -132,14 +132,14 @@ def run(
         yield stories, None
         state = sweep(slds, conditional, rules, wide, settings, state, noise)
         before, stories = stories, _round(state, wide)
-        moved.append(changes(before, stories, wide.missing))
+        moved.append((before.X != stories.X).any(-1).float().masked_fill(~wide.missing.to(wide.device), float("nan")))
         latents.append(state.Z)
     left = settings.samples - chains * (len(latents) - 1)
     yield stories.first_chains(chains, left), _diagnose(blanks, settings, moved, latents)
 
 
 def _round(state: GibbsState, blanks: InfillBatch) -> SampledStories:
-    score = score_given(state.log_p, blanks)
+    score = (state.log_p * blanks.given.to(state.log_p.device)).sum(-1)  # log p of all given sentences (the paper)
     return SampledStories(state.X, state.lengths, state.S, state.log_p, score, torch.zeros_like(score))
 
 

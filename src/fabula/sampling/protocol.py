@@ -41,10 +41,6 @@ if TYPE_CHECKING:
     from fabula.sampling.samples import Rounds
 
 DEFAULT = "smc"
-ALIASES = {"bridge": "smc"}
-"""Names of samplers until version 0.2, accepted for one more version."""
-REMOVED = (("guide", 0.0),)
-"""Settings that samplers no longer have, with the value at which a model's config.json may still name them."""
 Defaults = Mapping[str, Mapping[str, Any]]
 """Settings by sampler that a model prefers (`models/defaults.py`)."""
 RunsOn = Literal["latent", "no latent", "looks ahead", "any", "server"]
@@ -102,7 +98,6 @@ def samplers() -> dict[str, Sampler]:
 def sampler_named(name: object) -> Sampler:
     """The sampler of this name, or a `UserError` that names all."""
     by_name = samplers()
-    name = ALIASES.get(name, name) if isinstance(name, str) else name
     if not isinstance(name, str) or name not in by_name:
         raise UserError(f"unknown sampler {name!r}; there are {', '.join(by_name)}", field="sampler")
     return by_name[name]
@@ -117,9 +112,7 @@ def able_samplers(has_latent: bool, reads_ahead: bool) -> list[Sampler]:
 def settings_for(sampler: Sampler, defaults: Defaults, chosen: Mapping[str, Any]) -> FillSettings:
     """A sampler's settings: what a person chose, else the model's defaults, else the sampler's."""
     values = {key: value for key, value in chosen.items() if value is not None}
-    preferred = {ALIASES.get(name, name): settings for name, settings in defaults.items()}.get(sampler.name, {})
-    kept = {key: value for key, value in preferred.items() if (key, value) not in REMOVED}
-    return choose(sampler.name, sampler.settings, {**kept, **values})
+    return choose(sampler.name, sampler.settings, {**defaults.get(sampler.name, {}), **values})
 
 
 def resolve(sampler: Sampler, defaults: Defaults, options: Mapping[str, Any]) -> tuple[FillSettings, int, int]:

@@ -10,7 +10,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from fabula.sampling.batch import InfillBatch
-from fabula.shapes import Mask, PerSentence, PerStory, Tags
+from fabula.shapes import PerSentence, PerStory, Tags
 from fabula.ties import ranking
 
 
@@ -68,8 +68,6 @@ class Diagnostics(NamedTuple):
     changed: Float[Tensor, "story sent"]
     """How often each missing sentence changed from one sweep to the next (or, without sweeps, differs from another
     sample's); NaN for given ones."""
-    acceptance: Float[Tensor, " story"]
-    """The share of sentences that the X step replaced."""
     ess: Float[Tensor, " story"]
     """The smallest effective sample size of the importance weights."""
     r_hat: Float[Tensor, " story"]
@@ -80,16 +78,11 @@ class Diagnostics(NamedTuple):
     @staticmethod
     def none(stories: int, sentences: int) -> Diagnostics:
         blank = torch.full((stories,), float("nan"))
-        return Diagnostics(torch.full((stories, sentences), float("nan")), blank, blank, blank, blank)
+        return Diagnostics(torch.full((stories, sentences), float("nan")), blank, blank, blank)
 
 
 Rounds = Iterator[tuple[SampledStories, Diagnostics | None]]
 """What a sampler yields: complete stories, and with the last of them how it moved."""
-
-
-def score_given(log_p: PerSentence, blanks: InfillBatch) -> PerStory:
-    """log p of all given sentences (the paper)."""
-    return (log_p * blanks.given.to(log_p.device)).sum(-1)
 
 
 def score_following(log_p: PerSentence, lengths: Tags, blanks: InfillBatch, fluency: float = 0.0) -> PerStory:
@@ -119,12 +112,6 @@ def score_parts(log_p: PerSentence, lengths: Tags, blanks: InfillBatch) -> Score
     missing = blanks.missing.to(log_p.device)
     written = (log_p * missing).sum(-1)
     return ScoreParts((log_p * following).sum(-1), written, written / (lengths * missing).sum(-1).clamp(min=1))
-
-
-def changes(before: SampledStories, after: SampledStories, missing: Mask) -> PerSentence:
-    """1 where a missing sentence is another than before, NaN where nothing was missing."""
-    moved = (before.X != after.X).any(-1).float()
-    return moved.masked_fill(~missing.to(moved.device), float("nan"))
 
 
 def best_stories(

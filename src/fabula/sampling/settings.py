@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import Field, dataclass, field, fields, replace
+from functools import cache
 from types import NoneType
 from typing import Any, ClassVar, Literal, TypeVar, get_args, get_origin, get_type_hints
 
@@ -258,14 +259,8 @@ class ServedSettings(FillSettings):
     arc_weight: float = setting(4.0, "what a tag of the arc that no tagger finds costs in the ranking", at_least=0)
 
 
-_types: dict[type, Mapping[str, Any]] = {}
-
-
-def types_of(cls: type) -> Mapping[str, Any]:
-    """The type of every field; worked out once for a class, for that takes a millisecond."""
-    if cls not in _types:
-        _types[cls] = get_type_hints(cls)
-    return _types[cls]
+types_of: Callable[[type], Mapping[str, Any]] = cache(get_type_hints)
+"""The type of every field of a class; worked out once, for that takes a millisecond."""
 
 
 def choices(hint: Any) -> tuple[str, ...]:

@@ -72,10 +72,13 @@ class TokenText:
 
     def encode(self, task: Task, names: Names | None = None) -> InfillBatch:
         """A batch of this one task."""
-        rows = [None if s is None else self.tokenizer.encode(s) for s in task.sentences]
+        rows = [None if s is None else self._ids(s, names) for s in task.sentences]
         allowed = torch.from_numpy(self.states.allowed(task.arc))
-        openings = {number - 1: self.tokenizer.encode(words) for number, words in task.starts.items()}
-        return infill_batch([rows], [allowed], [openings], self.rules.anywhere.device, end=self.tokenizer.end)
+        openings = {number - 1: self._ids(words, names) for number, words in task.starts.items()}
+        return infill_batch([rows], [allowed], [openings], self.rules.anywhere.device, self.rules.spelling.end)
+
+    def _ids(self, text: str, names: Names | None) -> list[int]:
+        return self.tokenizer.encode(text)
 
     def decode(self, task: Task, story: SampledStory, names: Names) -> list[str]:
         """Every sentence of a sampled story: given ones as they were typed."""
@@ -107,20 +110,17 @@ class TokenText:
         return in_text(text, words)
 
 
-class WordText:
+class WordText(TokenText):
     """Tasks as a model over words reads them, and what it wrote as text."""
 
     def __init__(
         self, model: Model, vocabulary: Vocabulary, states: StateSpace, rules: WordRules, people: People = NOBODY
     ) -> None:
-        self.model, self.vocabulary, self.states, self.rules, self.people = model, vocabulary, states, rules, people
+        super().__init__(rules.spelling.tokenizer, states, rules)
+        self.model, self.vocabulary, self.people = model, vocabulary, people
 
-    def encode(self, task: Task, names: Names | None = None) -> InfillBatch:
-        """A batch of this one task."""
-        rows = [None if s is None else self._ids(s, names) for s in task.sentences]
-        allowed = torch.from_numpy(self.states.allowed(task.arc))
-        openings = {number - 1: self._ids(words, names) for number, words in task.starts.items()}
-        return infill_batch([rows], [allowed], [openings], self.rules.anywhere.device)
+    def _ids(self, text: str, names: Names | None) -> list[int]:
+        return self.vocabulary.encode((names or {}).get(word, word) for word in tokenise(text))
 
     def decode(self, task: Task, story: SampledStory, names: Names) -> list[str]:
         """Every sentence of a sampled story: given ones as they were typed, written ones with the unknown names."""
@@ -161,23 +161,17 @@ class WordText:
         return list(dict.fromkeys(word for word in spoken if self.vocabulary.encode([names.get(word, word)]) == [UNK]))
 
     def check_openings(self, task: Task, batch: InfillBatch, max_words: int) -> None:
-        """A `UserError` where an opening cannot be written as it is."""
         for number, words in task.starts.items():
-            ids = batch.opening[0, number - 1].tolist()
-            unknown = [word for word, i in zip(tokenise(words), ids, strict=False) if i == UNK]
-            where = f"the opening of sentence {number}"
-            if unknown:
-                raise UserError(f"{where} has a word the model does not know: {unknown[0]!r}", field="starts")
-            if sum(i != PAD for i in ids) > max_words - 3:
-                raise UserError(f"{where} leaves no room to end it", field="starts")
+            for word, id in zip(tokenise(words), batch.opening[0, number - 1].tolist(), strict=False):
+                if id == UNK:
+                    fault = f"the opening of sentence {number} has a word the model does not know: {word!r}"
+                    raise UserError(fault, field="starts")
+        super().check_openings(task, batch, max_words)
 
     def words(self, text: str, ids: Sequence[int], log_p: Sequence[float]) -> tuple[Word, ...]:
         """The words as they were typed, each with the blank behind it; the last id and figure are the <eos>'s."""
         figures = zip(tokenise(text), log_p[:-1], ids[:-1], strict=True)
         return in_text(text, [(word, figure, number == UNK) for word, figure, number in figures])
-
-    def _ids(self, text: str, names: Names | None) -> list[int]:
-        return self.vocabulary.encode((names or {}).get(word, word) for word in tokenise(text))
 
     def _log_p_of_versions(self, versions: list[list[list[str]]]) -> list[float]:
         """log p of the sentences of each version, in a row, Z at the mean of its evidence."""

@@ -20,39 +20,35 @@ and may have "id", "arc", "starts", "people", "notes", "voice", "candidates", "s
 the sentences are columns sentence1, sentence2, ...; an empty cell is missing, and those of ROCStories are known. A
 row without an id is called by its number. A row that is wrong has its "error" in the output, and then the exit code
 is 3. Stopped anywhere and run again, it goes on, and every row is there once. The same seed and id give the same
-story on every engine, with any number of workers and any batch size.
+story with any number of workers and any batch size.
 """
 ROWS_FAILED = 3
 """The exit code of a job of which rows failed."""
 ABOUT = "fill in the stories of a file, millions if need be"
 EXAMPLES = """examples:
   fabula fill-many stories.jsonl --out filled
-  fabula fill-many stories.jsonl --out filled --engine local --workers 2 --samples 16
+  fabula fill-many stories.jsonl --out filled --workers 2 --samples 16
   fabula fill-many stories.csv --out filled --id-column name --max-errors 10
-  fabula fill-many a.parquet b.parquet --out filled --format parquet --engine ray --address auto --device cuda
+  fabula fill-many a.parquet b.parquet --out filled --format parquet --device cuda
 """
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = add_command(subparsers, "fill-many", DESCRIPTION, EXAMPLES, ABOUT)
-    add = parser.add_argument
-    add("files", nargs="+", type=Path, metavar="IN", help="rows, in .jsonl, .csv or .parquet")
-    add("--out", required=True, type=Path, metavar="DIR", help="where the shards go; a job in it goes on")
-    add("--format", default="jsonl", choices=("jsonl", "parquet"), help="of the shards (jsonl)")
-    about = "this process, worker processes, or a Ray cluster (inline)"
-    add("--engine", default="inline", choices=("inline", "local", "ray"), help=about)
-    add("--workers", type=int, metavar="N", help="of local and ray (one for each core, or GPU)")
-    add("--address", metavar="HOST:PORT", help="of a Ray cluster; without it one is started here")
-    about = "the column of the ids (id or storyid; without one, the row's number)"
-    add("--id-column", metavar="NAME", help=about)
-    add("--max-errors", type=int, metavar="N", help="stop when more than N rows have failed; go on by the same command")
+    add = parser.add
+    add("files", "rows, in .jsonl, .csv or .parquet", nargs="+", type=Path, metavar="IN")
+    add("--out", "where the shards go; a job in it goes on", required=True, type=Path, metavar="DIR")
+    add("--format", "of the shards (jsonl)", default="jsonl", choices=("jsonl", "parquet"))
+    add("--workers", "processes, each with its model (without it, this process alone)", type=int, metavar="N")
+    add("--id-column", "the column of the ids (id or storyid; without one, the row's number)", metavar="NAME")
+    add("--max-errors", "stop when more than N rows have failed; go on by the same command", type=int, metavar="N")
     about = "rows of a shard, which a worker takes at once (256, of small jobs 4; on a GPU 4096)"
-    add("--batch-size", type=int, metavar="N", help=about)
-    add("--limit", type=int, metavar="N", help="read so many rows at most")
+    add("--batch-size", about, type=int, metavar="N")
+    add("--limit", "read so many rows at most", type=int, metavar="N")
     options.add_sampler(parser)
     options.add_model(parser)
-    add("--yes", action="store_true", help="do not ask whether a model on a server may cost what it is said to cost")
-    add("--quiet", action="store_true", help="no progress bar")
+    parser.add_flag("--yes", "do not ask whether a model on a server may cost what it is said to cost")
+    parser.add_flag("--quiet", "no progress bar")
     parser.set_defaults(run=run)
 
 
@@ -61,12 +57,10 @@ def run(args: argparse.Namespace) -> int:
     from fabula.apps.fleet.job import run as run_job
     from fabula.device import pick_device
 
-    # A GPU that is named may be another machine's.
-    device = str(pick_device("auto")) if args.device == "auto" else args.device
     given = vars(args)
     defaults = {key: given[key] for key in ("candidates", "sampler", *args.settings) if given[key] is not None}
     fields = {field.name: given[field.name] for field in dataclasses.fields(Job) if field.name in given}
-    job = Job(**{**fields, "device": device, "defaults": defaults})
+    job = Job(**{**fields, "device": str(pick_device(args.device)), "defaults": defaults})
     served = args.model.startswith(PREFIX)
     if served and not args.yes:
         confirm(job)

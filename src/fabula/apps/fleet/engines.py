@@ -1,14 +1,6 @@
-"""The unit of work, a chunk of rows that becomes a shard, and the three engines that do it.
+"""The unit of work, a chunk of rows that becomes a shard, and who does it: this process, or worker processes.
 
-An engine is a generator of (chunk, shard) in any order. It takes chunks as it has room, which bounds the memory.
-
-For worker processes, `concurrent.futures.ProcessPoolExecutor` will not do: its workers share one result pipe, and a
-worker that is killed while it writes a shard blocks that pipe for ever. Here every worker has a pipe, which ends when
-either side dies. Workers are spawned, so that they inherit no lock or thread of this process.
-
-On a cluster, plain Ray actors, not Ray Data: a job is a stream that is read in order, cut into chunks that become
-shards. One process writes them, so that a rename makes "every row once" true. Ray Data would name its outputs
-differently in a second run.
+Both are generators of (chunk, shard) in any order. They take chunks as they have room, which bounds the memory.
 """
 
 from __future__ import annotations
@@ -16,27 +8,20 @@ from __future__ import annotations
 import multiprocessing
 import os
 import threading
-import traceback
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
 from functools import partial
 from itertools import islice
-from multiprocessing.connection import Connection, wait
+from pathlib import Path
 from typing import Any, NamedTuple
 
-from fabula.apps.fleet.shards import Shard, encode
+from fabula.apps.fleet.shards import Shard, write_shard
 from fabula.errors import UserError
 from fabula.sampling.many import FilledRow, FillsTogether, Item, fill_rows
 
 MAX_DEATHS = 20
-"""A chunk at which so many workers die stops the job: it needs more memory or fewer workers."""
-READY = "ready"
-"""Sent by a worker whose model is loaded: a chunk sent earlier could block this process."""
-OBJECT_STORE_BYTES = 256 << 20
-"""Of a cluster that is started here: chunks and shards in flight are far smaller."""
-ATTEMPTS = 3
-"""To start a cluster: Ray gives a new one thirty seconds to come up, which a busy machine may exceed."""
+"""Workers that die one after the other, with no chunk done between, stop the job: it needs more memory or fewer."""
 
 
 class Chunk(NamedTuple):
@@ -47,19 +32,20 @@ class Chunk(NamedTuple):
 
 
 class Filler:
-    """A model, loaded once in each process, that fills in chunks."""
+    """A model, loaded once in each process, that fills in chunks and writes them down."""
 
     def __init__(
-        self, load: Callable[[], FillsTogether], together: int, seed: int, defaults: Mapping[str, Any], format: str
-    ) -> None:
-        """`together` rows are filled in as one batch, counted from the beginning of the input."""
-        self.model, self.together, self.seed, self.defaults, self.format = load(), together, seed, defaults, format
+        self, load: Callable[[], FillsTogether], together: int, seed: int, defaults: Mapping[str, Any],
+        path: Callable[[int], Path],
+    ) -> None:  # fmt: skip
+        """`together` rows are filled in as one batch, counted from the beginning of the input; `path` is a shard's."""
+        self.model, self.together, self.seed, self.defaults, self.path = load(), together, seed, defaults, path
 
     def fill(self, chunk: Chunk) -> Shard:
         results: list[FilledRow] = []
         for first in range(0, len(chunk.items), self.together):
             results += fill_rows(self.model, chunk.items[first : first + self.together], self.seed, self.defaults)
-        return encode(results, self.format)
+        return write_shard(self.path(chunk.number), results)
 
 
 Start = partial[Filler]
@@ -74,152 +60,55 @@ def run_inline(start: Start, chunks: Iterator[Chunk]) -> Iterator[tuple[Chunk, S
         yield chunk, filler.fill(chunk)
 
 
-class Worker:
-    """A process with its pipe, and the chunk that it works on."""
+def run_workers(start: Start, chunks: Iterator[Chunk], workers: int) -> Iterator[tuple[Chunk, Shard]]:
+    """Processes, each with its model. Where one dies all are begun anew, and their chunks are repeated.
 
-    def __init__(self, start: Start, chunk: Chunk) -> None:
-        context = multiprocessing.get_context("spawn")
-        self.chunk = chunk
-        self.pipe, worker_end = context.Pipe()
-        self.process = context.Process(target=serve, args=(start, worker_end), daemon=True)
-        self.process.start()
-        worker_end.close()
-
-    def send(self) -> None:
-        """Send the chunk. A worker that has just died is noticed when its pipe is read."""
-        with suppress(OSError):
-            self.pipe.send(self.chunk)
-
-    def receive(self) -> Any:
-        """READY, a shard, an exception, or None where the worker has died; what it sent before it died counts."""
-        try:
-            return self.pipe.recv() if self.pipe.poll() else None
-        except (EOFError, OSError):
-            return None
-
-    def stop(self) -> None:
-        self.process.kill()
-        self.pipe.close()
-        self.process.join()
-
-
-def run_local(start: Start, chunks: Iterator[Chunk], workers: int) -> Iterator[tuple[Chunk, Shard]]:
-    """Processes of this machine, each with its model; one that dies is replaced, and its chunk is repeated."""
-    deaths: Counter[int] = Counter()
-    pool: list[Worker] = []
-    try:
-        pool += (Worker(start, chunk) for chunk in islice(chunks, workers))
-        while pool:
-            ready = set(wait([handle for one in pool for handle in (one.pipe, one.process.sentinel)]))
-            for worker in [one for one in pool if one.pipe in ready or one.process.sentinel in ready]:
-                answer, chunk = worker.receive(), worker.chunk
-                if isinstance(answer, BaseException):
-                    raise answer
-                if answer == READY:
-                    worker.send()
-                elif answer is None:
-                    worker.stop()
-                    deaths[chunk.number] += 1
-                    if deaths[chunk.number] >= MAX_DEATHS:
-                        exit = worker.process.exitcode
-                        message = f"{MAX_DEATHS} workers have died of chunk {chunk.number} (exit {exit})"
-                        raise UserError(f"{message}; run again with fewer workers or a smaller batch size")
-                    pool[pool.index(worker)] = Worker(start, chunk)
-                else:
-                    deaths.clear()
-                    if (following := next(chunks, None)) is None:
-                        worker.stop()
-                        pool.remove(worker)
-                    else:
-                        worker.chunk = following
-                        worker.send()
-                    yield chunk, answer
-    finally:
-        for worker in pool:
-            worker.stop()
-
-
-def serve(start: Start, pipe: Connection) -> None:
-    """The main function of a worker: chunks in, shards out, until the pipe ends."""
-    os.environ.setdefault("OMP_NUM_THREADS", "1")
-    threading.Thread(target=_exit_with_parent, daemon=True).start()
-    try:
-        filler = start()
-        pipe.send(READY)
-        while True:
+    They are spawned, so that they inherit no lock or thread of this process. What a worker sends is shorter than what a
+    pipe takes at once: half a message of a worker that was killed would block the pipe, which all of them share.
+    """
+    held: dict[int, Chunk] = {}
+    deaths = 0
+    context = multiprocessing.get_context("spawn")
+    while held := held or {chunk.number: chunk for chunk in islice(chunks, workers)}:
+        with ProcessPoolExecutor(workers, context, _end_with_parent, ()) as pool:
+            running: dict[Future[Shard], int] = {}
             try:
-                chunk = pipe.recv()
-            except EOFError:
-                return
-            pipe.send(filler.fill(chunk))
-    except (BrokenPipeError, KeyboardInterrupt):
-        return
-    except UserError as error:
-        pipe.send(UserError(str(error), field=error.field))
-    except BaseException as error:
-        pipe.send(RuntimeError(f"a worker failed: {error}\n{traceback.format_exc()}"))
+                while held:
+                    held |= {chunk.number: chunk for chunk in islice(chunks, workers - len(held))}
+                    for number in sorted(held.keys() - running.values()):
+                        running[pool.submit(_fill, start, held[number])] = number
+                    for future in wait(running, return_when=FIRST_COMPLETED).done:
+                        shard = future.result()
+                        deaths = 0
+                        yield held.pop(running.pop(future)), shard
+            except BrokenProcessPool:
+                deaths += 1
+                if deaths >= MAX_DEATHS:
+                    message = f"{MAX_DEATHS} workers have died at chunk {min(held)}"
+                    raise UserError(f"{message}; run again with fewer workers or a smaller batch size") from None
+            finally:
+                pool.shutdown(wait=False, cancel_futures=True)
 
 
-def _exit_with_parent() -> None:
-    """End this process when the one that started it ends, in whatever way."""
+_fillers: list[Filler] = []
+"""Of this worker: its one filler."""
+
+
+def _fill(start: Start, chunk: Chunk) -> Shard:
+    """The work of a worker, which loads its model for its first chunk."""
+    if not _fillers:
+        _fillers.append(start())
+    return _fillers[0].fill(chunk)
+
+
+def _end_with_parent() -> None:
+    """Before a worker's first chunk: it is to end when the process that started it ends, in whatever way."""
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
     parent = multiprocessing.parent_process()
     assert parent is not None
-    parent.join()
-    os._exit(1)
 
+    def end() -> None:
+        parent.join()
+        os._exit(1)
 
-def run_on_ray(
-    start: Start, chunks: Iterator[Chunk], workers: int, address: str | None, gpus: int
-) -> Iterator[tuple[Chunk, Shard]]:
-    """Actors on the cluster at an address, else on one that is started on this machine; each has so many GPUs."""
-    ray = _connect(workers, address)
-    filler = ray.remote(num_cpus=1, num_gpus=gpus, max_restarts=-1, max_task_retries=-1)(Filler)
-    pending: dict[Any, tuple[Any, Chunk]] = {}
-
-    def submit(actor: Any, chunk: Chunk) -> None:
-        actor = actor or filler.remote(*start.args, **start.keywords)
-        pending[actor.fill.remote(chunk)] = (actor, chunk)
-
-    try:
-        for chunk in islice(chunks, workers):
-            submit(None, chunk)
-        while pending:
-            (finished,), _ = ray.wait(list(pending), num_returns=1)
-            actor, chunk = pending.pop(finished)
-            try:
-                shard = ray.get(finished)
-            except ray.exceptions.RayActorError:
-                submit(None, chunk)  # its machine is lost: another actor, elsewhere
-                continue
-            except ray.exceptions.RayTaskError as error:
-                raise error.cause if isinstance(error.cause, UserError) else error from None
-            if (following := next(chunks, None)) is not None:
-                submit(actor, following)
-            else:
-                ray.kill(actor)
-            yield chunk, shard
-    finally:
-        ray.shutdown()
-
-
-def _connect(workers: int, address: str | None) -> Any:
-    """The module `ray`, connected to a cluster."""
-    try:
-        import ray
-    except ImportError as error:
-        raise UserError("--engine ray needs Ray: install fabula-stories[fleet]", field="engine") from error
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    options: dict[str, Any] = {"address": address}
-    if not address:
-        options = {"num_cpus": workers, "include_dashboard": False, "_node_ip_address": "127.0.0.1"}
-        options["object_store_memory"] = OBJECT_STORE_BYTES
-    for attempt in range(ATTEMPTS):
-        try:
-            ray.init(**options, log_to_driver=False)
-            break
-        except Exception as error:  # Ray raises plain exceptions here
-            ray.shutdown()
-            if attempt == ATTEMPTS - 1:
-                where = f"at {address}" if address else "could be started here"
-                raise UserError(f"no Ray cluster {where}: {str(error)[:200]}", field="address") from error
-    return ray
+    threading.Thread(target=end, daemon=True).start()

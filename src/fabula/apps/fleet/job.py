@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,9 +16,9 @@ from typing import Any
 from tqdm import tqdm
 
 from fabula import __version__
-from fabula.apps.fleet.engines import Chunk, Filler, Start, run_inline, run_local, run_on_ray
+from fabula.apps.fleet.engines import Chunk, Filler, run_inline, run_workers
 from fabula.apps.fleet.rows import check_files, estimated_rows, fingerprint, read_items
-from fabula.apps.fleet.shards import Output, Shard
+from fabula.apps.fleet.shards import Output
 from fabula.errors import UserError
 from fabula.models.defaults import sampling_defaults
 from fabula.sampling.many import FillsTogether, together
@@ -33,14 +32,9 @@ SMALL_JOB, SMALL_GROUP = 256, 4
 """Rows of a small job on a CPU, and of its groups and shards: there a kill costs seconds."""
 
 
-def cores() -> int:
-    """The cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """What is to be done. Everything but engine, workers and address is part of the result."""
+    """What is to be done. Everything but the workers is part of the result."""
 
     files: Sequence[Path]
     out: Path
@@ -59,21 +53,15 @@ class Job:
     """The column, or the key, of the rows' ids where it is not `id` or `storyid`."""
     max_errors: int | None = None
     """Stop when more rows than this have failed."""
-    engine: str = "inline"
     workers: int | None = None
-    address: str | None = None
-    """Of a Ray cluster; None starts one on this machine."""
+    """Processes, each with its model; None: this process alone."""
 
     def __post_init__(self) -> None:
         for name in ("limit", "workers"):
             if getattr(self, name) is not None:
                 whole_number(name, getattr(self, name), at_least=1)
-        if self.model.startswith(PREFIX) and self.engine != "inline":
-            raise UserError("a model on a server works inline: its requests are parallel anyway", field="engine")
-        if self.address is not None and self.engine != "ray":
-            raise UserError("an address is of a Ray cluster; use --engine ray", field="address")
-        if self.workers is not None and self.engine == "inline":
-            raise UserError("inline is this process alone; workers are for local and ray", field="workers")
+        if self.model.startswith(PREFIX) and self.workers is not None:
+            raise UserError("a model on a server needs no workers: its requests are parallel anyway", field="workers")
         if self.max_errors is not None:
             whole_number("max-errors", self.max_errors, at_least=0)
         check_files(self.files)
@@ -117,14 +105,16 @@ def run(job: Job, load: Callable[[], FillsTogether] | None = None, bar: bool = F
     }  # fmt: skip
     output = Output(job.out, job.format)
     load = load or partial(load_model, job.model, job.device, job.threads)
-    start = partial(Filler, load, job.group, job.seed, job.defaults, job.format)
+    start = partial(Filler, load, job.group, job.seed, job.defaults, output.path)
     first_error = ""
     with output.opened(facts):
         already = sum(rows for rows, _ in output.counts.values())
         total, too_many = job.rows if bar else None, False
         with tqdm(desc="filling in", unit=" rows", disable=not bar, initial=already, total=total) as progress:
-            for chunk, shard in shards_of(job, start, chunks(job, output)):
-                output.write(chunk.number, shard)
+            to_do = chunks(job, output)
+            done = run_inline(start, to_do) if job.workers is None else run_workers(start, to_do, job.workers)
+            for chunk, shard in done:
+                output.keep(chunk.number, shard)
                 first_error = first_error or shard.first_error
                 progress.update(shard.rows)
                 too_many = job.max_errors is not None and output.errors > job.max_errors
@@ -137,20 +127,9 @@ def run(job: Job, load: Callable[[], FillsTogether] | None = None, bar: bool = F
     return {**manifest, **took, "rows_per_second": round((manifest["rows"] - already) / seconds, 3)}
 
 
-def shards_of(job: Job, start: Start, chunks: Iterator[Chunk]) -> Iterator[tuple[Chunk, Shard]]:
-    """The shards of the chunks, made by the job's engine."""
-    if job.engine == "inline":
-        return run_inline(start, chunks)
-    on_gpu = job.device.startswith("cuda")
-    if job.engine == "local":
-        # Workers share one GPU; a second one hides what the host does between two kernels.
-        return run_local(start, chunks, job.workers or (1 if on_gpu else cores()))
-    return run_on_ray(start, chunks, job.workers or cores(), job.address, gpus=int(on_gpu))
-
-
 def chunks(job: Job, output: Output) -> Iterator[Chunk]:
     """The rows without a result, group by group, in chunks of at most a shard; read when they are needed."""
-    items = islice(read_items(job.files, output.folder, job.id_column), job.limit)
+    items = islice(read_items(job.files, job.id_column, unique=True), job.limit)
     done = {row for first, (rows, _) in output.counts.items() for row in range(first, first + rows, job.group)}
     chunk = Chunk(0, [])
     for first in count(0, job.group):

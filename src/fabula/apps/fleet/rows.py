@@ -72,14 +72,14 @@ class Broken(NamedTuple):
     id: Any = None
 
 
-def read_items(files: Sequence[Path], folder: Path | None = None, id_column: str | None = None) -> Iterator[Item]:
-    """Every row of the files, numbered through from 1; an id that came before is an error of the later row.
+def read_items(files: Sequence[Path], id_column: str | None = None, unique: bool = False) -> Iterator[Item]:
+    """Every row of the files, numbered through from 1; a row without an id is called by its number.
 
-    The ids are remembered in a file in `folder`, without one not at all. A row without an id is called by its number.
+    If ids are to be `unique`, one that came before is an error of the later row.
     """
     rows = (row for path in files for row in READERS[format_of(path)](path))
     items = (_numbered(number, row, id_column) for number, row in enumerate(rows, start=1))
-    return items if folder is None else _first_of_each_id(items, folder)
+    return _first_of_each_id(items) if unique else items
 
 
 def _numbered(number: int, row: Any, id_column: str | None) -> Item:
@@ -214,24 +214,16 @@ def _one_line(error: Exception) -> str:
 READERS = {"jsonl": _read_jsonl, "csv": _read_csv, "parquet": _read_parquet}
 
 
-def _first_of_each_id(items: Iterable[Item], folder: Path) -> Iterator[Item]:
-    """Ids on disk, by a digest of 16 bytes: in memory they would grow with the input."""
-    path = folder / "ids.sqlite"
-    path.unlink(missing_ok=True)
-    with closing(sqlite3.connect(path, isolation_level=None)) as ids:
-        # No journal: it is made anew by every run, which reads the input from its beginning.
+def _first_of_each_id(items: Iterable[Item]) -> Iterator[Item]:
+    """Ids in a file of SQLite's that is gone when it is closed: in memory they would grow with the input."""
+    with closing(sqlite3.connect("", isolation_level=None)) as ids:
         ids.execute("PRAGMA journal_mode = OFF")
-        ids.execute("PRAGMA synchronous = OFF")
         ids.execute("CREATE TABLE ids (id BLOB PRIMARY KEY, row INTEGER) WITHOUT ROWID")
         ids.execute("BEGIN")
         for item in items:
-            if item.row is None:
-                yield item
-                continue
             key = hashlib.blake2b(str(item.id).encode("utf-8", "surrogatepass"), digest_size=16).digest()
-            if ids.execute("INSERT OR IGNORE INTO ids VALUES (?, ?)", (key, item.number)).rowcount:
+            if item.row is None or ids.execute("INSERT OR IGNORE INTO ids VALUES (?, ?)", (key, item.number)).rowcount:
                 yield item
             else:
                 first = ids.execute("SELECT row FROM ids WHERE id = ?", (key,)).fetchone()[0]
                 yield item.wrong(f"the id stands already in row {first}")
-    path.unlink(missing_ok=True)

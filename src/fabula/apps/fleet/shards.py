@@ -3,7 +3,6 @@
     DIR/manifest.json          settings, model hash, input, counts; `finished` when every row has its result
     DIR/part-000000.jsonl      results of the first chunk of rows, in the order of the input; or .parquet
     DIR/part-000032.jsonl      those of the chunk that has 32 rows before it
-    DIR/shards.jsonl           rows and errors of each shard, so that a resumed run need not read them
 
 A shard is written under another name, flushed to the disk and renamed. So a file with a shard's name is complete, and a
 run that was killed anywhere goes on with the chunks that have none.
@@ -14,36 +13,47 @@ from __future__ import annotations
 import fcntl
 import io
 import json
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from fabula.apps.fleet.rows import NEEDS_PYARROW
-from fabula.corpus.folder import write_errors_for_user, write_whole
+from fabula.corpus.folder import write, write_errors_for_user, write_whole
 from fabula.errors import UserError
 from fabula.sampling.many import FilledRow
 
-MANIFEST, JOURNAL, LOCK = "manifest.json", "shards.jsonl", ".lock"
+MANIFEST, LOCK = "manifest.json", ".lock"
 
 
 class Shard(NamedTuple):
-    """The content of a shard, made by the worker that filled in its rows."""
+    """What there is to say of a shard that was written."""
 
-    data: bytes
     rows: int
     errors: int
     first_error: str = ""
     """What is wrong with the first row that failed."""
 
 
-def encode(rows: Sequence[FilledRow], format: str) -> Shard:
+def write_shard(path: Path, rows: Sequence[FilledRow]) -> Shard:
+    """Write results beside their place: whoever holds the folder renames them (`Output.keep`)."""
     results = [row.to_dict() for row in rows]
-    wrong = [f"row {row.row}: {row.error}" for row in rows if row.error is not None]
-    errors, first = len(wrong), wrong[0] if wrong else ""
-    if format == "jsonl":
+    if path.suffix == ".parquet":
+        data = _as_parquet(results)
+    else:
         data = "".join(json.dumps(result, ensure_ascii=False) + "\n" for result in results).encode("utf-8", "replace")
-        return Shard(data, len(results), errors, first)
+    with write_errors_for_user(path):
+        write(_beside(path), data)
+    wrong = [f"row {row.row}: {row.error}" for row in rows if row.error is not None]
+    return Shard(len(results), len(wrong), wrong[0][:1000] if wrong else "")
+
+
+def _beside(path: Path) -> Path:
+    return path.with_name(f".{path.name}.tmp")
+
+
+def _as_parquet(results: Sequence[Mapping[str, Any]]) -> bytes:
     try:
         import pyarrow
         from pyarrow import parquet
@@ -52,15 +62,14 @@ def encode(rows: Sequence[FilledRow], format: str) -> Shard:
     text = pyarrow.string()
     texts, factors = pyarrow.list_(text), pyarrow.list_(pyarrow.map_(text, text))
     columns = {"sentences": texts, "tags": texts, "asked": texts, "met": pyarrow.list_(pyarrow.bool_())}
-    candidate = pyarrow.struct({**columns, "score": pyarrow.float64(), "factors": factors})
-    candidates = pyarrow.list_(candidate)
+    candidates = pyarrow.list_(pyarrow.struct({**columns, "score": pyarrow.float64(), "factors": factors}))
     schema = pyarrow.schema(
         {"row": pyarrow.int64(), "id": text, "candidates": candidates, "notes": texts, "error": text}
     )
     table = [{**result, "id": None if result["id"] is None else str(result["id"])} for result in results]
     sink = io.BytesIO()
     parquet.write_table(pyarrow.Table.from_pylist(table, schema), sink, compression="zstd")
-    return Shard(sink.getvalue(), len(results), errors, first)
+    return sink.getvalue()
 
 
 class Output:
@@ -106,31 +115,17 @@ class Output:
         if changed:
             message = f"{self.folder} holds a job with another {', '.join(changed)}"
             raise UserError(f"{message}; go on with the same, or choose another folder", field="out")
-        counts = self._journal()
         for file in self.folder.glob(f"part-*.{self.format}"):
-            number = _number_of(file)
-            self.counts[number] = counts.get(number) or _count(file)
+            failed = [result.get("error") is not None for result in read_shard(file)]
+            self.counts[_number_of(file)] = (len(failed), sum(failed))
         for unfinished in self.folder.glob("*.tmp"):
             unfinished.unlink()
 
-    def _journal(self) -> dict[int, tuple[int, int]]:
-        counts = {}
-        path = self.folder / JOURNAL
-        for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
-            try:
-                entry = json.loads(line)
-                counts[int(entry["shard"])] = (int(entry["rows"]), int(entry["errors"]))
-            except (ValueError, KeyError, TypeError):
-                continue  # cut off by a kill: the rows of the shard are counted instead
-        return counts
-
-    def write(self, number: int, shard: Shard) -> None:
+    def keep(self, number: int, shard: Shard) -> None:
+        """Put a shard that `write_shard` has written into its place."""
         with write_errors_for_user(self.path(number)):
-            write_whole(self.path(number), shard.data)
+            os.replace(_beside(self.path(number)), self.path(number))
         self.counts[number] = (shard.rows, shard.errors)
-        with (self.folder / JOURNAL).open("a", encoding="utf-8") as stream:
-            # The newline comes first, so that half a line of a killed run does not spoil this one.
-            stream.write("\n" + json.dumps({"shard": number, "rows": shard.rows, "errors": shard.errors}))
 
     @property
     def errors(self) -> int:
@@ -151,20 +146,14 @@ def _number_of(path: Path) -> int:
     return int(path.stem.removeprefix("part-"))
 
 
-def _count(path: Path) -> tuple[int, int]:
-    """Rows and errors of a shard that is missing in the journal."""
-    is_error = [result.get("error") is not None for result in read_shard(path)]
-    return len(is_error), sum(is_error)
+def read_shard(path: Path) -> Iterator[dict[str, Any]]:
+    if path.suffix == ".parquet":
+        from pyarrow import parquet
 
-
-def read_shard(path: Path) -> list[dict[str, Any]]:
-    if path.suffix == ".jsonl":
-        with path.open(encoding="utf-8") as stream:
-            return [json.loads(line) for line in stream]
-    from pyarrow import parquet
-
-    rows: list[dict[str, Any]] = parquet.read_table(path).to_pylist()
-    return rows
+        yield from parquet.read_table(path).to_pylist()
+        return
+    with path.open(encoding="utf-8") as stream:
+        yield from map(json.loads, stream)
 
 
 def read_results(folder: Path) -> Iterator[dict[str, Any]]:

@@ -6,6 +6,7 @@ import argparse
 import json
 import shlex
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -92,14 +93,13 @@ def run_new(args: argparse.Namespace) -> int:
 def run_serve(args: argparse.Namespace) -> int:
     store = _store(args)
     from fabula.apps.judge.routes import create_app
-    from fabula.apps.web.serve import check, serve, token_of
+    from fabula.apps.web.serve import check, serve
 
-    token = token_of(args.token, args.token_file)
-    check(args.host, token)
+    check(args.host, args.token)
     key = store.curator_key()
-    app = create_app(store, curator=key, host=args.host, token=token, names=args.allow_host)
+    app = create_app(store, curator=key, host=args.host, token=args.token, names=args.allow_host)
     name = f"Fabula judge (the curator's key, asked for at /errors: {key})"
-    serve(app, args.host, args.port, token, name=name)
+    serve(app, args.host, args.port, args.token, name=name)
     return 0
 
 
@@ -109,7 +109,7 @@ def run_report(args: argparse.Namespace) -> int:
         from fabula.apps.judge.report import report, table
 
     result = report(store, repeats=args.bootstrap, seed=args.seed)
-    content = json.dumps(result.to_json(), ensure_ascii=False)
+    content = json.dumps(asdict(result), ensure_ascii=False)
     if args.out is not None:
         try:
             args.out.mkdir(parents=True, exist_ok=True)

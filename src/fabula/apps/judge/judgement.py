@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -29,7 +28,6 @@ Ratings = tuple[tuple[int, ...], ...]
 class Judgement:
     """An answer, by story of the pair, whichever side the story stood on."""
 
-    id: int
     pair: str
     annotator: str
     ratings: Ratings
@@ -38,9 +36,6 @@ class Judgement:
     """The story that connects its beginning and end better, None for a tie."""
     seconds: float
     """Time the pair was looked at."""
-    created: int
-    updated: int
-    """Seconds since 1970."""
 
 
 def check_code(code: str) -> str:
@@ -54,24 +49,11 @@ def check_code(code: str) -> str:
 
 def check_ratings(pair: Pair, ratings: Sequence[Sequence[int]]) -> Ratings:
     """Ratings in the order of the pair's stories, one for each sentence but the first."""
-    if len(ratings) != 2:
-        raise UserError(f"ratings are of two stories, not {len(ratings)}", field="ratings")
-    for story, given in enumerate(ratings):
-        expected = len(pair.stories[story]) - 1
-        if len(given) != expected:
-            message = f"{len(given)} ratings for {expected} sentences: every sentence but the first has one"
+    for story, (sentences, given) in enumerate(zip(pair.stories, ratings, strict=True)):
+        if len(given) != len(sentences) - 1:
+            message = f"{len(given)} ratings for {len(sentences) - 1} sentences: every sentence but the first has one"
             raise UserError(message, field=f"ratings[{story}]")
-        for place, rating in enumerate(given):
-            if rating not in SCALE:
-                message = f"a rating is a whole number from {SCALE[0]} to {SCALE[-1]}"
-                raise UserError(message, field=f"ratings[{story}][{place}]")
     return tuple(map(tuple, ratings))
-
-
-def check_seconds(seconds: float) -> float:
-    if not math.isfinite(seconds) or not 0 <= seconds <= MAX_SECONDS:
-        raise UserError(f"seconds are between 0 and {MAX_SECONDS:,.0f}", field="seconds")
-    return round(float(seconds), 3)
 
 
 @dataclass(frozen=True, kw_only=True)

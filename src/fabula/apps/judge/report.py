@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+from dataclasses import dataclass, replace
+from operator import attrgetter
 
 import numpy as np
 
 from fabula.apps.judge import statistics
 from fabula.apps.judge.judgement import SCALE, ErrorCounts, Judgement, count_errors
-from fabula.apps.judge.statistics import REPEATS, Figure, Floats, ratio_figure
+from fabula.apps.judge.statistics import REPEATS, Figure, ratio_figure
 from fabula.apps.judge.store import Store
 from fabula.errors import UserError
 
@@ -83,9 +83,6 @@ class Report:
     errors: list[ErrorCounts]
     paper_errors: dict[str, tuple[int, int]]
 
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
-
 
 def report(store: Store, *, repeats: int = REPEATS, seed: int = 0) -> Report:
     """The report of a study as it stands."""
@@ -95,7 +92,7 @@ def report(store: Store, *, repeats: int = REPEATS, seed: int = 0) -> Report:
         raise UserError(f"--seed is 0 or more, not {seed}", field="seed")
     wanted, pairs = store.settings().annotators, {item.pair.id: item.pair for item in store.items()}
     judgements = store.judgements()
-    by_pair, rng = _by_pair(judgements), np.random.default_rng(seed)
+    by_pair = _grouped(judgements, "pair")
     compared: dict[tuple[str, str], list[list[Judgement]]] = {}
     for id, answers in by_pair.items():
         first, second = sorted(pairs[id].systems)
@@ -112,26 +109,24 @@ def report(store: Store, *, repeats: int = REPEATS, seed: int = 0) -> Report:
     return Report(
         pairs=len(pairs), wanted=wanted, finished=sum(len(answers) >= wanted for answers in by_pair.values()),
         repeats=repeats, seed=seed, judgements=len(judgements),
-        comparisons=[_comparison(systems, compared[systems], repeats, rng) for systems in sorted(compared)],
-        alpha_ratings=statistics.alpha_figure(ratings, "ordinal", repeats, rng),
-        alpha_preference=statistics.alpha_figure(preferences, "nominal", repeats, rng),
-        annotators=_annotators(judgements), seconds=_median(judgements),
+        comparisons=[_comparison(systems, compared[systems], repeats, seed) for systems in sorted(compared)],
+        alpha_ratings=statistics.alpha_figure(ratings, "ordinal", repeats, seed),
+        alpha_preference=statistics.alpha_figure(preferences, "nominal", repeats, seed),
+        annotators=[
+            Annotator(code, len(given), _median(given) or 0.0)
+            for code, given in _grouped(judgements, "annotator").items()
+        ],
+        seconds=_median(judgements),
         errors=count_errors(list(pairs.values()), judgements, store.error_sheets()), paper_errors=PAPER_ERRORS,
     )  # fmt: skip
 
 
-def _by_pair(judgements: Sequence[Judgement]) -> dict[str, list[Judgement]]:
-    by_pair: dict[str, list[Judgement]] = {}
-    for one in sorted(judgements, key=lambda one: one.pair):
-        by_pair.setdefault(one.pair, []).append(one)
-    return by_pair
-
-
-def _annotators(judgements: Sequence[Judgement]) -> list[Annotator]:
-    answers: dict[str, list[Judgement]] = {}
-    for one in sorted(judgements, key=lambda one: one.annotator):
-        answers.setdefault(one.annotator, []).append(one)
-    return [Annotator(code, len(given), _median(given) or 0.0) for code, given in answers.items()]
+def _grouped(judgements: Sequence[Judgement], by: str) -> dict[str, list[Judgement]]:
+    """Judgements by `pair` or `annotator`, in the order of their names."""
+    groups: dict[str, list[Judgement]] = {}
+    for one in sorted(judgements, key=attrgetter(by)):
+        groups.setdefault(getattr(one, by), []).append(one)
+    return groups
 
 
 def _median(judgements: Sequence[Judgement]) -> float | None:
@@ -143,41 +138,24 @@ def _swap(one: Judgement) -> Judgement:
     return replace(one, ratings=one.ratings[::-1], better=None if one.better is None else 1 - one.better)
 
 
-SUM, NUMBER, BEST = range(3)
-"""Columns of a system's totals for a pair; the other system's follow, then judgements and ties."""
-JUDGEMENTS, TIES = 6, 7
-
-
-def _totals(of_pairs: Sequence[Sequence[Judgement]]) -> Floats:
-    rows = []
-    for answers in of_pairs:
-        row: list[int] = []
-        for story in (0, 1):
-            ratings = [rating for one in answers for rating in one.ratings[story]]
-            row += [sum(ratings), len(ratings), sum(one.better == story for one in answers)]
-        rows.append([*row, len(answers), sum(one.better is None for one in answers)])
-    return np.asarray(rows, dtype=np.float64)
-
-
 def _comparison(
-    systems: tuple[str, str],
-    of_pairs: Sequence[Sequence[Judgement]],
-    repeats: int,
-    rng: np.random.Generator,
+    systems: tuple[str, str], of_pairs: Sequence[Sequence[Judgement]], repeats: int, seed: int
 ) -> Comparison:
-    totals = _totals(of_pairs)
-    draws = statistics.resample(len(totals), repeats, rng)
+    judgements = [len(answers) for answers in of_pairs]
     paper = PAPER.get((systems[0].upper(), systems[1].upper()), (None, None))
 
-    def row(story: int) -> SystemRow:
-        ratings = [rating for answers in of_pairs for one in answers for rating in one.ratings[story]]
-        coherence = ratio_figure(totals, draws, 3 * story + SUM, 3 * story + NUMBER)
-        sd = float(np.std(ratings, ddof=1)) if len(ratings) > 1 else None
-        best = ratio_figure(totals, draws, 3 * story + BEST, JUDGEMENTS, 100.0)
-        return SystemRow(systems[story], coherence, sd, len(ratings), best, paper[story])
+    def preferred(story: int | None) -> Figure:
+        chosen = [sum(one.better == story for one in answers) for answers in of_pairs]
+        return ratio_figure(chosen, judgements, repeats, seed, 100.0)
 
-    ties = ratio_figure(totals, draws, TIES, JUDGEMENTS, 100.0)
-    return Comparison(systems, len(of_pairs), sum(map(len, of_pairs)), (row(0), row(1)), ties)
+    def row(story: int) -> SystemRow:
+        ratings = [[rating for one in answers for rating in one.ratings[story]] for answers in of_pairs]
+        coherence = ratio_figure(list(map(sum, ratings)), list(map(len, ratings)), repeats, seed)
+        every = np.concatenate(ratings)
+        sd = float(np.std(every, ddof=1)) if len(every) > 1 else None
+        return SystemRow(systems[story], coherence, sd, len(every), preferred(story), paper[story])
+
+    return Comparison(systems, len(of_pairs), sum(judgements), (row(0), row(1)), preferred(None))
 
 
 def table(report: Report) -> str:

@@ -22,7 +22,7 @@ from fabula.apps.judge.judgement import lowest_stories as lowest
 from fabula.apps.judge.pairs import Sentences, systems_of
 from fabula.apps.judge.store import Store
 from fabula.apps.judge.study import Choice
-from fabula.apps.judge.tasks import PreviousItem, Task
+from fabula.apps.judge.tasks import Task
 from fabula.apps.web import errors, guard, static
 from fabula.apps.web.errors import Answer, RefusedError, responses
 
@@ -48,7 +48,6 @@ class AnswerRequest(Answer):
     ratings: Ratings = Field(description="Of the left story, then the right: a rating of every sentence but the first.")
     choice: Choice
     seconds: Seconds
-    again: bool = Field(False, description="Whether it replaces the last answer that this annotator gave.")
 
 
 class LowStory(Answer):
@@ -101,14 +100,8 @@ def router(store: Store, *, curator: str) -> APIRouter:
             raise RefusedError(403, "this is the curator's: give the key that the server printed")
 
     routes = APIRouter(tags=["judge"], responses=responses(400, 401, 403, 404, 409, 413, 422, 503))
-    guarded = APIRouter(dependencies=[Depends(require_key)])
-    _add_annotator_routes(routes, store)
-    _add_error_routes(guarded, store)
-    routes.include_router(guarded)
-    return routes
+    only_curator = [Depends(require_key)]
 
-
-def _add_annotator_routes(routes: APIRouter, store: Store) -> None:
     @routes.post("/tasks")
     def next_task(request: TaskRequest) -> Task:
         """What this annotator judges next. Asked again before an answer, it is the same."""
@@ -120,14 +113,7 @@ def _add_annotator_routes(routes: APIRouter, store: Store) -> None:
         content = request.model_dump(exclude={"item", "ratings"})
         return {"kept": True, "new": tasks.answer(store, number=request.item, sides=request.ratings, **content)}
 
-    @routes.post("/tasks/previous")
-    def previous_task(request: TaskRequest) -> dict[Literal["task"], PreviousItem | None]:
-        """What this annotator judged last, to be judged again."""
-        return {"task": tasks.previous_item(store, request.code)}
-
-
-def _add_error_routes(routes: APIRouter, store: Store) -> None:
-    @routes.get("/errors", response_model=LowList)
+    @routes.get("/errors", response_model=LowList, dependencies=only_curator)
     def list_lowest_stories(
         system: Annotated[str | None, Query(max_length=80)] = None,
         number: Annotated[int, Query(ge=1, le=1000)] = LOWEST_STORIES,
@@ -143,8 +129,10 @@ def _add_error_routes(routes: APIRouter, store: Store) -> None:
         filled = sum(story["sheet"] is not None for story in stories)
         return {"systems": systems_of(pairs), "stories": stories, "answered": filled}
 
-    @routes.put("/errors")
+    @routes.put("/errors", dependencies=only_curator)
     def keep_sheet(sheet: ErrorSheet) -> SheetAnswers:
         """Keep the answers about one story, in the place of earlier ones."""
         store.keep_errors(sheet)
         return sheet
+
+    return routes

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from pydantic import TypeAdapter
 
-from fabula.apps.judge.judgement import ErrorSheet, Judgement, check_code, check_ratings, check_seconds
+from fabula.apps.judge.judgement import ErrorSheet, Judgement, check_code, check_ratings
 from fabula.apps.judge.pairs import PAIR, Pair
 from fabula.apps.judge.study import Item, StudySettings
 from fabula.apps.web.database import Database
@@ -50,7 +50,7 @@ CREATE TABLE IF NOT EXISTS judge_errors (
 );
 """
 JUDGEMENTS = """
-SELECT id, pair, code AS annotator, ratings, better, seconds, judge_judgements.created, updated
+SELECT pair, code AS annotator, ratings, better, seconds
 FROM judge_judgements JOIN judge_items USING (number)
 """
 SHEETS = """
@@ -160,12 +160,6 @@ class Store:
             row = db.execute(f"{JUDGEMENTS} WHERE pair = ? AND code = ?", (pair, code)).fetchone()
         return None if row is None else _judgement(row)
 
-    def last_judgement(self, code: str) -> Judgement | None:
-        """What this annotator said last."""
-        with self.read() as db:
-            row = db.execute(f"{JUDGEMENTS} WHERE code = ? ORDER BY id DESC LIMIT 1", (code,)).fetchone()
-        return None if row is None else _judgement(row)
-
     def add(self, pair: str, code: str, ratings: Sequence[Sequence[int]], better: int | None, seconds: float) -> None:
         """Keep a judgement of now, by story of the pair, unless the pair has all its annotators or this one's."""
         with self.write() as db:
@@ -175,15 +169,9 @@ class Store:
             if self.count("judge_judgements WHERE number = ?", item.number) >= wanted:
                 raise RefusedError(409, f"pair {pair!r} has its {wanted} judgements already", field="pair")
             valid = json.dumps(check_ratings(item.pair, ratings))
-            row = (item.number, check_code(code), valid, better, check_seconds(seconds), now, now)
+            row = (item.number, check_code(code), valid, better, round(seconds, 3), now, now)
             db.execute("DELETE FROM judge_leases WHERE code = ? AND number = ?", (code, item.number))
             db.execute("INSERT INTO judge_judgements VALUES (NULL, ?, ?, ?, ?, ?, ?, ?)", row)
-
-    def replace(self, id: int, ratings: Sequence[Sequence[int]], better: int | None) -> None:
-        """Put another answer, which has been checked, in the place of one."""
-        with self.write() as db:
-            values = (json.dumps(ratings), better, int(self.clock()), id)
-            db.execute("UPDATE judge_judgements SET ratings = ?, better = ?, updated = ? WHERE id = ?", values)
 
     # --- the error sheet ---------------------------------------------------------------------------------------------
 

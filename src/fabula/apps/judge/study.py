@@ -52,10 +52,6 @@ class Item:
         """The story of the pair that `choice` (left, right or tie) prefers."""
         return None if choice == "tie" else int((choice == "right") != self.swapped)
 
-    def choice(self, better: int | None) -> Choice:
-        """The inverse of `better`."""
-        return "tie" if better is None else "right" if (better == 1) != self.swapped else "left"
-
 
 def lay_out(pairs: Sequence[Pair], settings: StudySettings) -> list[Item]:
     """Every pair in its shuffled place, with balanced sides.

@@ -1,4 +1,4 @@
-"""What annotators do: fetch the next pair, answer it, and look at their last answer again."""
+"""What annotators do: fetch the next pair, and answer it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from fabula.apps.judge.judgement import Ratings, check_code, check_ratings, check_seconds
+from fabula.apps.judge.judgement import check_code, check_ratings
 from fabula.apps.judge.pairs import Sentences
 from fabula.apps.judge.store import Store
 from fabula.apps.judge.study import Choice, next_item
@@ -32,17 +32,8 @@ class Task:
     answered: Annotated[int, Field(description="What this annotator has judged so far.")]
     ahead: Annotated[int, Field(description="Pairs that they may still get, this one among them.")]
     waiting: Annotated[bool, Field(description="Nothing to do just now, but a pair may come free.")]
-    known: Annotated[bool, Field(description="Whether the code has judged here before.")]
     study: Annotated[str, Field(description="The study's own name, for what a browser keeps of it.")]
     code: Annotated[str, Field(description="The code as the study has it: without capitals.")]
-
-
-@dataclass(frozen=True)
-class PreviousItem(ShownItem):
-    """What an annotator judged last, as it was answered."""
-
-    ratings: Annotated[Ratings, Field(description="Of the left story, then the right.")]
-    choice: Choice
 
 
 def next_task(store: Store, code: str) -> Task:
@@ -70,17 +61,15 @@ def next_task(store: Store, code: str) -> Task:
             lease = (code, item.number, begun, now + store.lease_seconds)
             db.execute("INSERT OR REPLACE INTO judge_leases VALUES (?, ?, ?, ?)", lease)
     task = None if item is None else ShownItem(item.number, *item.sides())
-    return Task(task, len(answered), ahead, item is None and waiting, bool(answered), study, code)
+    return Task(task, len(answered), ahead, item is None and waiting, study, code)
 
 
 def answer(
-    store: Store, code: str, number: int, sides: Sequence[Sequence[int]], choice: Choice, seconds: float,
-    again: bool = False,
-) -> bool:  # fmt: skip
+    store: Store, code: str, number: int, sides: Sequence[Sequence[int]], choice: Choice, seconds: float
+) -> bool:
     """Keep an annotator's answer as the page gives it, by side; returns whether it is new.
 
-    The same answer sent again is kept once. With `again`, another answer to the pair that this annotator judged last
-    replaces it. The time is at most the time since the item was shown.
+    The same answer sent again is kept once. The time is at most the time since the item was shown.
     """
     code, now = check_code(code).lower(), store.clock()
     with store.write() as db:
@@ -92,9 +81,7 @@ def answer(
         previous = store.judgement_of(item.pair.id, code)
         if previous is not None:
             if (previous.ratings, previous.better) != (ratings, better):
-                if not again or store.last_judgement(code) != previous:
-                    raise RefusedError(409, "you have judged this pair already, and otherwise", field="item")
-                store.replace(previous.id, ratings, better)
+                raise RefusedError(409, "you have judged this pair already, and otherwise", field="item")
             return False
         lease = db.execute("SELECT * FROM judge_leases WHERE code = ? AND number = ?", (code, number)).fetchone()
         if lease is None:
@@ -106,16 +93,6 @@ def answer(
             if held + judged >= store.settings().annotators:
                 message = "this pair went to somebody else meanwhile: fetch the next one"
                 raise RefusedError(409, message, field="item")
-        shown = min(check_seconds(seconds), max(0.0, now - lease["begun"]))
+        shown = min(seconds, max(0.0, now - lease["begun"]))
         store.add(item.pair.id, code, ratings, better, shown)
         return True
-
-
-def previous_item(store: Store, code: str) -> PreviousItem | None:
-    """What this annotator judged last; None where they have judged nothing."""
-    judgement = store.last_judgement(check_code(code).lower())
-    if judgement is None:
-        return None
-    item = store.item_of(judgement.pair)
-    ratings = judgement.ratings[::-1] if item.swapped else judgement.ratings
-    return PreviousItem(item.number, *item.sides(), ratings, item.choice(judgement.better))

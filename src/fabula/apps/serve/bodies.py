@@ -10,7 +10,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, create_model
 from fabula.api import StoryModel
 from fabula.apps.serve.settings import CANDIDATES, CHARACTERS, PIECES, SAMPLES, SEEDS, SENTENCES, USUAL_SAMPLES, WORDS
 from fabula.sampling.context import GrammaticalPerson, SentenceLength, Tense
-from fabula.sampling.protocol import ALIASES, DEFAULT, samplers
+from fabula.sampling.protocol import DEFAULT, samplers
 from fabula.sampling.settings import CANDIDATES as SHOWN
 from fabula.sampling.settings import WRITE_CANDIDATES, WRITE_SAMPLES, declared, offered, types_of
 
@@ -55,7 +55,7 @@ B = TypeVar("B", bound=Body)
 
 def with_settings(body: type[B]) -> type[B]:
     """The same body with the samplers' names and every setting that HTTP offers (`sampling/settings.py`)."""
-    extra: dict[str, Any] = {"sampler": (cast(Any, Literal)[(*samplers(), *ALIASES)], DEFAULT)}
+    extra: dict[str, Any] = {"sampler": (cast(Any, Literal)[(*samplers(),)], DEFAULT)}
     for sampler in samplers().values():
         for name, entry in offered(sampler.settings, "http").items():
             if name not in body.model_fields:

@@ -12,7 +12,7 @@ EXAMPLES = """examples:
   fabula serve
   fabula serve --port 0 --model small
   fabula serve --allow-origin http://localhost:3000          a web page of that address may ask
-  fabula serve --host 0.0.0.0 --token-file token.txt         clients send the token as their API key
+  fabula serve --host 0.0.0.0 --token a-long-secret-word     clients send the token as their API key
 """
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 from fabula.errors import UserError
 
@@ -20,10 +20,8 @@ def add_server(parser: argparse.ArgumentParser, port: int, *, model: bool = True
     add("--port", type=int, default=port, metavar="N", help=f"0 takes any that is free ({port})")
     if model:
         add("--model", default="default", metavar="NAME|DIR", help="an installed model or a checkpoint")
-    about = "a secret of 8 characters or more that every client has to know; needed off 127.0.0.1"
-    add("--token", metavar="T", help=about)
-    about = "read the token from here, or make one here; else the variable FABULA_TOKEN is looked at"
-    add("--token-file", type=Path, metavar="FILE", help=about)
+    about = "a secret of 8 characters or more that every client has to know; needed off 127.0.0.1; else FABULA_TOKEN's"
+    add("--token", default=os.environ.get("FABULA_TOKEN"), metavar="T", help=about)
     about = "a name that a reverse proxy passes on in Host, as people type it; may be said more than once"
     add("--allow-host", action="append", default=[], metavar="NAME", help=about)
 

@@ -5,12 +5,10 @@ from __future__ import annotations
 import argparse
 import errno
 import os
-import secrets
 import socket
 import sys
 import threading
 import webbrowser
-from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
@@ -20,7 +18,6 @@ from fastapi import FastAPI
 from fabula.apps.web.guard import is_loopback
 from fabula.errors import UserError
 
-TOKEN_VARIABLE = "FABULA_TOKEN"
 TOKEN_BYTES = 24  # the size of a generated token: 192 bits
 GRACE_SECONDS = 2  # how long an open stream may delay the end of the server
 CONNECTIONS = 512  # open connections and requests, at most; a further one is answered with 503
@@ -34,30 +31,13 @@ def check(host: str, token: str | None) -> None:
         raise UserError(f"{host} can be reached from other machines: give a --token to let only its holders in")
 
 
-def token_of(token: str | None, file: Path | None) -> str | None:
-    """The token from the command line, a file or the environment; a file that is not there is made with a new one."""
-    if token is not None and file is not None:
-        raise UserError("give --token or --token-file, not both", field="token")
-    if file is None:
-        return token if token is not None else os.environ.get(TOKEN_VARIABLE)
-    try:
-        if not file.exists():
-            with os.fdopen(os.open(file, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w", encoding="ascii") as made:
-                made.write(secrets.token_urlsafe(TOKEN_BYTES) + "\n")
-        return file.read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else "it is no text"
-        raise UserError(f"cannot read a token from {file}: {reason}", field="token_file") from error
-
-
 def prepare(args: argparse.Namespace) -> dict[str, Any]:
     """The settings that all servers with a model have, from the command line; mistakes are told before it is loaded."""
-    token = token_of(args.token, args.token_file)
-    check(args.host, token)
+    check(args.host, args.token)
     bind(args.host, args.port).close()
     names = frozenset(args.allow_host)
     return {
-        "model": args.model, "host": args.host, "token": token, "names": names, "device": args.device,
+        "model": args.model, "host": args.host, "token": args.token, "names": names, "device": args.device,
         "threads": args.threads,
     }  # fmt: skip
 

@@ -48,7 +48,6 @@ $("enter-form").addEventListener("submit", (event) => {
 // --- one pair --------------------------------------------------------------------------------------------------------
 
 async function next() {
-  page.again = false;
   trouble("");
   let answer;
   try {
@@ -68,7 +67,6 @@ async function next() {
   page.study = answer.study;
   page.code = answer.code;
   $("not-me").hidden = false;
-  $("back").hidden = answer.answered === 0;
   if (answer.task === null) {
     page.item = null;
     const many = answer.answered === 1 ? "1 pair" : `${answer.answered} pairs`;
@@ -181,7 +179,7 @@ form.addEventListener("submit", async (event) => {
   const item = page.item;
   $("send").disabled = true;
   try {
-    await ask("POST", "/api/judge/answers", { code: page.code, item, ratings: sides, choice, seconds, again: page.again === true });
+    await ask("POST", "/api/judge/answers", { code: page.code, item, ratings: sides, choice, seconds });
     forget({ ...page, item });
     page.item = null;
     await next();
@@ -198,26 +196,6 @@ form.addEventListener("submit", async (event) => {
 });
 
 $("again").addEventListener("click", next);
-
-// The pair that was judged last, with its answers; saved again, they take the place of the old ones.
-$("back").addEventListener("click", async () => {
-  store();
-  trouble("");
-  try {
-    const { task } = await ask("POST", "/api/judge/tasks/previous", { code: page.code });
-    if (task === null) return;
-    const ratings = Object.fromEntries(
-      SIDES.flatMap((side, at) => task.ratings[at].map((rating, place) => [`${side}_${place + 2}`, String(rating)])),
-    );
-    keep({ ...page, item: task.item }, { ratings, choice: task.choice, seconds: 0 });
-    show({ task, answered: 1, ahead: 0 });
-    page.again = true;
-    $("back").hidden = true;
-    $("progress").textContent = `${page.code} · the pair before, again`;
-  } catch (refusal) {
-    trouble(refusal.message);
-  }
-});
 
 // Somebody else's code was remembered here, or came with the link.
 $("not-me").addEventListener("click", () => {
