@@ -214,5 +214,5 @@ def test_s2s_reads_every_tag_and_knows_an_unknown_one() -> None:
         for tag in (-1, 0, 1, 2):
             S = batch.S.clone()
             S[:, i] = tag
-            changed = (made.log_p_X(batch.with_S(S)) - before).abs()[:, 0] > 1e-6
+            changed = (made.log_p_X(batch._replace(S=S)) - before).abs()[:, 0] > 1e-6
             assert torch.equal(changed, batch.S[:, i] != tag)
