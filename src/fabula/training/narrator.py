@@ -115,8 +115,8 @@ class NarratorLearner(AdapterLearner):
         return network
 
     def random_row(self, story: int, rng: random.Random) -> Row:
-        tags, further = self.train.tags(story)
-        return random_row(self.train.X[story], tags, rng, self.recipe.plain, self.tokens, further)
+        further = [factor[story] for factor in self.train.further]
+        return random_row(self.train.X[story], self.train.S[story], rng, self.recipe.plain, self.tokens, further)
 
     def batches(self, epoch: int) -> list[list[Any]]:
         """Every story once, as a random row."""
