@@ -67,7 +67,7 @@ class StoryReader(LoadedModel):
         words = self.model.token_count(int(encoded.lengths.sum()), len(task.sentences))
         if self.model.reads_tags:
             tags = [tag or 0 for tag in self.tagger.tag(list(_whole(task)))]
-            batch = batch.with_S(torch.tensor([tags], device=self.device))
+            batch = batch._replace(S=torch.tensor([tags], device=self.device))
         weighed, kind = self._weigh(batch, samples, seed), self.model.likelihood
         log_p = float(weighed.log_p[0])
         return Score(

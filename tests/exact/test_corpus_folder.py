@@ -188,11 +188,7 @@ def test_the_real_corpus_has_its_published_counts(tmp_path: Path) -> None:
         pytest.skip("FABULA_DATA is not set: no real corpus here")
     source = Path(data)
     report = prepare(
-        [source / "train.csv"],
-        tmp_path / "roc",
-        valid=source / "valid.csv",
-        test=source / "test.csv",
-        progress=False,
+        [source / "train.csv"], tmp_path / "roc", valid=source / "valid.csv", test=source / "test.csv", progress=False
     )
     train = report.splits["train"]
     assert [split.stories for split in report.splits.values()] == [82_095, 1_570, 1_570]

@@ -14,6 +14,7 @@ from fabula.sampling.batch import infill_batch
 from fabula.sampling.noise import seeded
 from fabula.sampling.rules import WordRules
 from fabula.sampling.settings import SMCSettings
+from small import scaled
 from toy_decoder import END, PairTokenizer, ToyModel
 
 
@@ -37,10 +38,7 @@ class Judged(ToyModel):
 
 def a_model() -> Judged:
     torch.manual_seed(0)
-    model = Judged(3)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.mul_(1.5)
+    model = scaled(Judged(3), 1.5)
     model.toy.strict = False
     return model.eval()
 

@@ -92,11 +92,7 @@ def pair(id: str, systems: tuple[str, str]) -> Pair:
     return Pair(id=id, systems=systems, given=(0,), stories=(first, second))
 
 
-PAIRS = [
-    pair("a", ("SLDS", "LM")),
-    pair("b", ("LM", "SLDS")),
-    pair("c", ("SLDS", "LM")),
-]
+PAIRS = [pair("a", ("SLDS", "LM")), pair("b", ("LM", "SLDS")), pair("c", ("SLDS", "LM"))]
 # (pair, annotator, ratings of story 0, of story 1, better, seconds)
 ANSWERS = [
     ("a", "ann", (3, 2), (1, 0), 0, 10.0),

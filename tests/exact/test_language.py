@@ -12,6 +12,7 @@ from fabula.models.decoders import gru
 from fabula.models.decoders.gru import ALIGN, FEW, GRUDecoder
 from fabula.models.s2s import S2S
 from fabula.models.settings import LanguageSettings, ModelSettings
+from small import scaled
 
 WORDS, K = 70, 3
 STORIES = [[[4, 5, 69], [6], [7, 8]], [[9, 10], [68, 4, 4, 5]], [[11], [12, 13], [14, 69, 15, 16], [17]]]
@@ -27,11 +28,8 @@ def language(D: int, *, tied: bool = True, layers: int = 1, latent_to_output: bo
     settings = LanguageSettings(
         embedding=6, hidden=5, layers=layers, tied=tied, dropout=0.0, latent_to_output=latent_to_output
     )
-    made = GRUDecoder(settings, WORDS, D).double()
-    with torch.no_grad():
-        for parameter in made.parameters():
-            parameter.mul_(2)
-        made.output.bias[:WORDS].normal_()
+    made = scaled(GRUDecoder(settings, WORDS, D).double(), 2)
+    torch.nn.init.normal_(made.output.bias[:WORDS])
     return made.eval()
 
 
@@ -176,11 +174,7 @@ def test_dropout_masks_are_one_per_story() -> None:
 def s2s() -> S2S:
     torch.manual_seed(0)
     settings = ModelSettings(kind="s2s", language=LanguageSettings(embedding=6, hidden=5, layers=2, dropout=0.1))
-    made = S2S(settings, WORDS, K).double()
-    with torch.no_grad():
-        for parameter in made.parameters():
-            parameter.mul_(2)
-    return made.eval()
+    return scaled(S2S(settings, WORDS, K).double(), 2).eval()
 
 
 def test_s2s_is_the_product_of_its_steps() -> None:
@@ -214,5 +208,5 @@ def test_s2s_reads_every_tag_and_knows_an_unknown_one() -> None:
         for tag in (-1, 0, 1, 2):
             S = batch.S.clone()
             S[:, i] = tag
-            changed = (made.log_p_X(batch.with_S(S)) - before).abs()[:, 0] > 1e-6
+            changed = (made.log_p_X(batch._replace(S=S)) - before).abs()[:, 0] > 1e-6
             assert torch.equal(changed, batch.S[:, i] != tag)

@@ -19,39 +19,18 @@ from fabula.metrics.measure import log_p_of_tags
 from fabula.metrics.record import mean_and_error
 from fabula.models.batch import Batch, StoryDataset
 from fabula.models.lm import LM
-from fabula.models.protocol import Model
 from fabula.models.s2s import S2S
 from fabula.models.slds import SLDS
-from small import small_model
+from small import log_p_S, log_p_Z, tiny_model
 
-K, WORDS = 2, 9
+K = 2
 STORY, TAGS = [[4, 5], [6], [7, 8]], [0, 1, 1]
 LINE = torch.linspace(-8, 8, 40, dtype=torch.float64)
 
 
-def tiny(kind: str = "slds") -> Model:
-    model: Model = small_model(
-        kind, words=WORDS, p_initial=[0.7, 0.3], p_next=[[0.8, 0.2], [0.35, 0.65]], seed=3,
-        language={"embedding": 3, "hidden": 4}, dynamics={"latent": 1}, recognition={"hidden": 3},
-    ).double()  # fmt: skip
-    with torch.no_grad():
-        for name, parameter in model.named_parameters():
-            if not name.startswith("dynamics"):
-                parameter.add_(0.25 * torch.randn_like(parameter))
-    if isinstance(model, SLDS):
-        with torch.no_grad():
-            model.language.output.bias[WORDS:] = -1e4
-            model.recognition.phi_log_precision.weight.mul_(0.3)
-            model.recognition.phi_log_precision.bias.fill_(-0.5)
-            model.dynamics.A.copy_(torch.tensor([0.8, 0.4]).view(K, 1, 1))
-            model.dynamics.bias.copy_(torch.tensor([0.5, -0.4]).view(K, 1))
-            model.dynamics.log_B.copy_(torch.tensor([-0.3, -0.4]).view(K, 1))
-    return model
-
-
 @pytest.fixture(scope="module")
 def model() -> Any:
-    return tiny()
+    return tiny_model()
 
 
 def a_shelf(copies: int) -> StoryDataset:
@@ -67,22 +46,6 @@ def on_the_grid(model: SLDS) -> tuple[Tensor, Tensor]:
     """Every Z of the grid [points, 3] and log p(X_i | Z, X_:i) there [points, 3]."""
     Z = torch.cartesian_prod(LINE, LINE, LINE)
     return Z, model.log_p_X(one().repeat(len(Z)), Z.unsqueeze(-1))
-
-
-def log_p_Z(model: SLDS, Z: Tensor, path: tuple[int, ...]) -> Tensor:
-    """log p(Z_1..n | S = path), n the path's length, written out."""
-    A, bias, Sigma = model.dynamics.A[:, 0, 0], model.dynamics.bias[:, 0], model.dynamics.Sigma()[:, 0, 0]
-    earlier = torch.cat([torch.zeros_like(Z[:, :1]), Z[:, :-1]], 1)
-    total = torch.zeros(len(Z), dtype=torch.float64)
-    for i, s in enumerate(path):
-        residual = Z[:, i] - A[s] * earlier[:, i] - bias[s]
-        total = total - 0.5 * (residual**2 / Sigma[s] + (2 * torch.pi * Sigma[s]).log())
-    return total
-
-
-def log_p_S(model: SLDS, path: tuple[int, ...]) -> Tensor:
-    steps = [model.scaffold.transition()[a, b] for a, b in itertools.pairwise(path)]
-    return sum(steps, model.scaffold.initial()[path[0]])
 
 
 def log_p_X(model: SLDS) -> float:
@@ -133,7 +96,7 @@ def test_a_calibrated_q_tightens_the_bound_and_keeps_it_one(model: SLDS, posteri
         lacks.append(truth + found.nll_story)
     assert min(lacks) > -0.1
     assert lacks[1] < 0.5 * lacks[0]
-    assert fit_precision(tiny("lm"), shelf, posterior) == 1.0
+    assert fit_precision(tiny_model("lm"), shelf, posterior) == 1.0
 
 
 @torch.no_grad()
@@ -187,7 +150,7 @@ def test_z_use_draws_from_the_prior_given_tags(model: SLDS) -> None:
 
 @torch.no_grad()
 def test_a_language_model_is_exact() -> None:
-    model = tiny("lm")
+    model = tiny_model("lm")
     assert isinstance(model, LM)
     found = likelihood(model, a_shelf(3), characters=90)
     assert found.nll_story == pytest.approx(-float(model.log_p_X(one()).sum()))
@@ -198,7 +161,7 @@ def test_a_language_model_is_exact() -> None:
 @torch.no_grad()
 def test_s2s_pays_for_its_tags() -> None:
     """Per token of its own: one <eos> for the story; including log p(S) it bounds log p(X)."""
-    model = tiny("s2s")
+    model = tiny_model("s2s")
     assert isinstance(model, S2S)
     dataset = a_shelf(3)
     stories = Stories.from_sentences([STORY] * 3, [list(TAGS)] * 3)

@@ -14,6 +14,7 @@ from fabula.models.settings import DynamicsSettings, LanguageSettings, ModelSett
 from fabula.models.slds import SLDS
 from fabula.statespace.dynamics import LinearGaussian, MixedLinearGaussian
 from fabula.statespace.markov import MarkovChain, clamp
+from small import perturbed
 
 SIZES, D, N = (2, 3), 4, 3
 K = 6
@@ -23,11 +24,7 @@ SPACE = StateSpace((Factor("a", ("0", "1")), Factor("b", ("0", "1", "2"))))
 @pytest.fixture
 def mixed() -> MixedLinearGaussian:
     torch.manual_seed(0)
-    made = MixedLinearGaussian(SIZES, D, primitives=4, rank=2).double()
-    with torch.no_grad():
-        for parameter in made.parameters():
-            parameter.add_(0.3 * torch.randn_like(parameter))
-    return made.requires_grad_(False)
+    return perturbed(MixedLinearGaussian(SIZES, D, primitives=4, rank=2).double(), 0.3).requires_grad_(False)
 
 
 def test_with_one_factor_and_a_primitive_for_each_state_it_is_the_plain_model() -> None:

@@ -14,49 +14,29 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.distributions import Normal
 from torch.nn import functional as F
 
 from fabula.corpus.dataset import Stories
 from fabula.metrics.bound import independent_draws, weigh
 from fabula.models.batch import Batch, StoryDataset
-from fabula.models.build import build
 from fabula.models.protocol import Terms
 from fabula.models.recognition import Evidence
-from fabula.models.settings import DynamicsSettings, LanguageSettings, ModelSettings, RecognitionSettings
 from fabula.models.slds import SLDS
 from fabula.statespace.chain import Draw
 from fabula.training.losses.elbo import gumbel_softmax, kl_of_tags, terms
 from fabula.training.recipe import ObjectiveSettings
+from small import log_p_S, log_p_Z, tiny_model
 
-K, WORDS, DRAWS = 2, 9, 10_000
+K, DRAWS = 2, 10_000
 STORIES = [[[4, 5], [6], [7, 8]], [[4, 6], [7]]]
 TAGS = [[0, 1, 1], [1, 0]]
 POSTERIORS = ["filtering", "smoothing"]
 
 
 def tiny() -> SLDS:
-    """A model whose Z matters: weights away from zero, states that differ, evidence neither weak nor sure."""
-    torch.manual_seed(3)
-    settings = ModelSettings(
-        language=LanguageSettings(embedding=3, hidden=4, dropout=0.0),
-        dynamics=DynamicsSettings(latent=1),
-        recognition=RecognitionSettings(hidden=3, dropout=0.0),
-    )
-    model = build(settings, WORDS, torch.tensor([0.7, 0.3]), torch.tensor([[0.8, 0.2], [0.35, 0.65]]))
-    assert isinstance(model, SLDS)
-    model = model.double()
-    with torch.no_grad():
-        for parameter in [*model.language.parameters(), *model.recognition.parameters()]:
-            parameter.add_(0.25 * torch.randn_like(parameter))
-        model.language.output.bias[WORDS:] = -1e4
-        # Evidence below the prior's own precision, states not too far apart: else the weights' variance is infinite.
-        model.recognition.phi_log_precision.weight.mul_(0.3)
-        model.recognition.phi_log_precision.bias.fill_(-1.5)
-        model.dynamics.A.copy_(torch.tensor([0.8, 0.4]).view(K, 1, 1))
-        model.dynamics.bias.copy_(torch.tensor([0.4, -0.3]).view(K, 1))
-        model.dynamics.log_B.copy_(torch.tensor([-0.3, -0.4]).view(K, 1))
-    return model.eval()
+    """Evidence below the prior's own precision, states not too far apart: else the weights' variance is infinite."""
+    model: SLDS = tiny_model(log_precision=-1.5, bias=(0.4, -0.3))
+    return model
 
 
 @pytest.fixture(scope="module")
@@ -73,24 +53,6 @@ def known() -> Batch:
     return a_batch([list(tags) for tags in TAGS])
 
 
-def log_p_S(model: SLDS, path: tuple[int, ...]) -> Tensor:
-    first, step = model.scaffold.log_initial.exp(), model.scaffold.log_transition.exp()
-    p = first[path[0]] / first.sum()
-    for a, b in itertools.pairwise(path):
-        p = p * step[a, b] / step[a].sum()
-    return p.log()
-
-
-def log_p_Z_given(model: SLDS, Z: Tensor, path: tuple[int, ...]) -> Tensor:
-    """log p(Z | S = path) of Z [..., N], one latent."""
-    Sigma, z_prev, total = model.dynamics.Sigma(), torch.zeros_like(Z[..., 0]), torch.zeros_like(Z[..., 0])
-    for i, s in enumerate(path):
-        mean = model.dynamics.A[s, 0, 0] * z_prev + model.dynamics.bias[s, 0]
-        total = total + Normal(mean, Sigma[s, 0, 0].sqrt()).log_prob(Z[..., i])
-        z_prev = Z[..., i]
-    return total
-
-
 @torch.no_grad()
 def enumerate_story(model: SLDS, row: int, points: int = 40) -> dict[tuple[int, ...], float]:
     """log p(X, S) of one story for every path of S, Z integrated on a grid."""
@@ -101,7 +63,7 @@ def enumerate_story(model: SLDS, row: int, points: int = 40) -> dict[tuple[int, 
     log_p_X = model.log_p_X(alone.repeat(len(Z)), Z.unsqueeze(-1)).sum(-1)
     cell = N * (line[1] - line[0]).log()
     return {
-        path: float(torch.logsumexp(log_p_X + log_p_Z_given(model, Z, path), 0) + cell + log_p_S(model, path))
+        path: float(torch.logsumexp(log_p_X + log_p_Z(model, Z, path), 0) + cell + log_p_S(model, path))
         for path in itertools.product(range(K), repeat=N)
     }
 
@@ -232,16 +194,16 @@ def test_the_papers_kl_of_z_is_the_mean_log_ratio(model: SLDS, joint: Any) -> No
         noise = torch.randn(*batch.S.shape, 1, generator=generator, dtype=torch.float64)
         draw = model.draw_filtering(evidence, model.one_hot(batch.S), batch.present, noise)
         log_p_X = model.log_p_X(batch, draw.Z).sum(-1)
-        log_p_Z = torch.empty_like(draw.kl)
+        prior = torch.empty_like(draw.kl)
         for row, tags in enumerate(TAGS):
             mine = slice(row * DRAWS, (row + 1) * DRAWS)
-            log_p_Z[mine] = log_p_Z_given(model, draw.Z[mine, : len(tags), 0], tuple(tags))
-    difference = (draw.kl - draw.log_q + log_p_Z).view(2, DRAWS)
+            prior[mine] = log_p_Z(model, draw.Z[mine, : len(tags), 0], tuple(tags))
+    difference = (draw.kl - draw.log_q + prior).view(2, DRAWS)
     se = difference.std(1) / DRAWS**0.5
     assert (difference.mean(1).abs() < 5 * se).all()
     assert (se < 0.02).all()
     chains = torch.stack([log_p_S(model, tuple(tags)) for tags in TAGS])
-    unbiased((log_p_X + log_p_Z - draw.log_q).view(2, DRAWS) + chains.unsqueeze(1), truth(joint, FULLY))
+    unbiased((log_p_X + prior - draw.log_q).view(2, DRAWS) + chains.unsqueeze(1), truth(joint, FULLY))
 
 
 @pytest.mark.parametrize("posterior", POSTERIORS)
@@ -289,14 +251,7 @@ def test_importance_weights_are_unbiased(model: SLDS, joint: Any, posterior: str
     log_p_X, batch = truth(joint, None), a_batch().repeat(DRAWS)
     with torch.no_grad():
         draws = independent_draws(model, batch, 1, posterior, torch.Generator().manual_seed(5))
-        evidence = model.evidence(batch)
-        assert draws is not None
-        log_w = weigh(model, batch, draws, posterior).log_w
-        uniform = None if draws.uniform is None else draws.uniform[:, 0]
-        draw = model.draw_posterior(evidence, batch.present, draws.normal[:, 0], uniform, posterior)
-        again = model.log_q_Z(draw.Z, evidence.phi, evidence.log_q_S.exp(), batch.present, posterior)
-    torch.testing.assert_close(draw.log_q, again, rtol=0, atol=1e-8)
-    log_w = log_w.view(2, DRAWS)
+        log_w = weigh(model, batch, draws, posterior).log_w.view(2, DRAWS)
     unbiased(log_w, log_p_X)
     below(log_w, log_p_X)
     tighter = torch.logsumexp(log_w.view(2, -1, 20), -1) - torch.tensor(20.0).log()

@@ -157,7 +157,7 @@ def test_a_narrators_folder_is_a_checkpoint_that_scores_as_its_decoder_reads(
     stories = [["Tom was sad.", "He saw the sea and a hat!"], ["It was his.", "Tom ran.", "The end was near."]]
     S = torch.tensor([[1, -1, -1], [-1, 0, 1]])
     batch = infill_batch([[tokenizer.encode(text) for text in story] for story in stories], end=tokenizer.end)
-    flat = flatten(batch.X, batch.lengths).with_S(S)
+    flat = flatten(batch.X, batch.lengths)._replace(S=S)
     each = flat.per_sentence(model.log_p_words(flat))
     state = decoder.start(len(stories))
     for i in range(batch.X.shape[1]):

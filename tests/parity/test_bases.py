@@ -11,7 +11,8 @@ from safetensors.torch import save_file
 from fabula.cli import main
 from fabula.errors import UserError
 from fabula.models.decoders import bases
-from fabula.models.decoders.base import FOLDER_NAMES, TABLES, Base, read_base
+from fabula.models.decoders.base import FOLDER_NAMES, TABLES, read_base
+from fabula.models.decoders.gguf import read_gguf
 from fabula.models.decoders.rows import SPECIALS
 from fabula.models.decoders.transformer import Transformer
 from fabula.training.loop import train_adapter
@@ -33,20 +34,20 @@ def sentencepiece() -> dict[str, Any]:
     }  # fmt: skip
 
 
-def as_folder(base: Base, path: Path) -> Path:
+def as_folder(file: Path, path: Path) -> Path:
     """The same network as transformers would save it, in the file's own order of tokens."""
     path.mkdir()
-    order, sizes, half = base.tensors.order, base.sizes, WIDTH // base.sizes.heads // 2  # type: ignore[attr-defined]
+    base = read_base(file)
+    sizes, half = base.sizes, WIDTH // base.sizes.heads // 2
     tensors = {}
-    for name in base.tensors:
-        tensor, (kind, *rest) = base.tensors[name], name.removesuffix(".weight").split(".")
+    for name, tensor in read_gguf(file).tensors.items():
+        kind, *rest = name.removesuffix(".weight").split(".")
         if kind == "blk":
             other = f"model.layers.{rest[0]}.{FOLDER_NAMES[rest[1]]}"
             if rest[1] in ("attn_q", "attn_k"):
                 tensor = tensor.view(-1, half, 2, WIDTH).transpose(1, 2).reshape(tensor.shape)
         else:
             other = TABLES[kind]
-            tensor = tensor[order.argsort()] if kind != "output_norm" else tensor
         tensors[f"{other}.weight"] = tensor.contiguous()
     save_file(tensors, path / "model.safetensors")
     config = {
@@ -64,7 +65,7 @@ def as_folder(base: Base, path: Path) -> Path:
 
 def test_a_folder_is_the_same_network_as_its_file(tiny_base: Path, tmp_path: Path) -> None:
     file = read_base(tiny_base)
-    folder = read_base(as_folder(file, tmp_path / "folder"))
+    folder = read_base(as_folder(tiny_base, tmp_path / "folder"))
     assert folder.sizes._replace(frequencies=()) == file.sizes._replace(frequencies=())
     assert folder.sizes.frequencies == pytest.approx(file.sizes.frequencies)
     assert set(folder.tensors) == set(file.tensors)
@@ -84,15 +85,12 @@ def test_marks_stand_first_and_pieces_are_joined_by_their_scores(tmp_path: Path)
     assert encode.decode(encode.encode("Tom é ☃")) == "Tom é ☃"
     assert min(encode.encode("Tom ☃")) >= SPECIALS
     assert [encode.pieces[i] for i in (0, 1, 2)] == ["<s>", "</s>", "<0x00>"]
-    plain = Transformer(base.tensors, base.sizes, 1, 1.0, SPECIALS)
-    again = read_base(write_tiny_base(tmp_path / "pieces.gguf", changed=sentencepiece()))
-    order = base.tensors.order  # type: ignore[attr-defined]
-    assert torch.equal(plain.embedding, again.tensors["token_embd.weight"])
-    assert order[:2].tolist() == [1, 2]
+    in_file = read_gguf(tmp_path / "pieces.gguf").tensors["token_embd.weight"]
+    assert torch.equal(base.tensors["token_embd.weight"][:2], in_file[[1, 2]])
 
 
 def test_an_output_map_of_its_own_is_used(tiny_base: Path, tmp_path: Path) -> None:
-    folder = as_folder(read_base(tiny_base), tmp_path / "untied")
+    folder = as_folder(tiny_base, tmp_path / "untied")
     from safetensors.torch import load_file
 
     tensors = load_file(folder / "model.safetensors")
@@ -106,7 +104,7 @@ def test_an_output_map_of_its_own_is_used(tiny_base: Path, tmp_path: Path) -> No
 
 @pytest.mark.system
 def test_a_narrator_learns_the_same_on_a_file_and_its_folder(tiny_base: Path, tmp_path: Path) -> None:
-    folder = as_folder(read_base(tiny_base), tmp_path / "folder")
+    folder = as_folder(tiny_base, tmp_path / "folder")
     lines = ["storyid,storytitle," + ",".join(f"sentence{i}" for i in range(1, 6))]
     lines += [f"{i},t,Tom was sad.,He saw the hat.,It was his.,Tom ran.,Tom was glad." for i in range(8)]
     for split in ("train", "valid"):

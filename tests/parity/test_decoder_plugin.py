@@ -16,6 +16,7 @@ from fabula.sampling.noise import Noise, seeded
 from fabula.sampling.rules import WordRules
 from fabula.sampling.settings import SMCSettings
 from fabula.training.recipe import Recipe
+from small import scaled
 from toy_decoder import END, TEXTS, PairTokenizer, ToyModel
 
 LABELS = ("negative", "neutral", "positive")
@@ -23,11 +24,7 @@ LABELS = ("negative", "neutral", "positive")
 
 def a_model() -> ToyModel:
     torch.manual_seed(0)
-    model = ToyModel(3)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.mul_(1.5)
-    return model.eval()
+    return scaled(ToyModel(3), 1.5).eval()
 
 
 @pytest.fixture

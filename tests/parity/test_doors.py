@@ -20,9 +20,7 @@ TOLD = ["Tom was sad.", "Zorblax went home.", "Tom was glad."]
 
 @pytest.fixture(scope="module")
 def client(
-    serving: Callable[[Any], AbstractContextManager[str]],
-    random_models: Path,
-    tmp_path_factory: pytest.TempPathFactory,
+    serving: Callable[[Any], AbstractContextManager[str]], random_models: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[httpx.Client]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("FABULA_MODELS", str(random_models))

@@ -72,14 +72,12 @@ def test_draws_densities_and_words(kind: str, encoder: str, posterior: str) -> N
 
     def figure(batch: Batch, rows: slice) -> tuple[Tensor, ...]:
         evidence = model.evidence(batch)
-        s = evidence.log_q_S.exp()
-        half = torch.full(batch.lengths.shape, 0.5, dtype=s.dtype)
+        half = torch.full(batch.lengths.shape, 0.5, dtype=torch.float64)
         draw = model.draw_posterior(evidence, batch.present, noise_of(batch, rows), half, posterior)
-        again = model.log_q_Z(draw.Z, evidence.phi, s, batch.present, posterior)
         return (
-            *(evidence.phi.mean, evidence.phi.precision, evidence.log_q_S, draw.Z, draw.log_q, draw.kl, again),
+            *(evidence.phi.mean, evidence.phi.precision, evidence.log_q_S, draw.Z, draw.log_q, draw.kl),
             model.log_p_Z(draw.Z, batch, model.tags(batch)),
-            model.scaffold.posterior(model.log_p_Z_each(draw.Z), batch.present),
+            model.scaffold.posterior(model.dynamics.log_prob_steps(draw.Z), batch.present),
             model.log_p_X(batch, draw.Z),
         )
 

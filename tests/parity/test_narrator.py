@@ -33,15 +33,19 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Base:
     return read_base(write_tiny_base(tmp_path_factory.mktemp("base") / "tiny.gguf"))
 
 
-@pytest.fixture(scope="module")
-def trained(base: Base) -> Transformer:
+def random_network(base: Base, seed: int, further: int = 0) -> Transformer:
     """The training network with an adapter that is far from nothing."""
-    torch.manual_seed(1)
-    network = Transformer(base.tensors, base.sizes, RANK, SCALE, SPECIALS)
+    torch.manual_seed(seed)
+    network = Transformer(base.tensors, base.sizes, RANK, SCALE, SPECIALS, further=further)
     with torch.no_grad():
         for name, parameter in network.named_parameters():
             parameter.copy_(torch.randn_like(parameter) * (0.2 if name.endswith((".a", ".b")) else 0.5))
     return network.requires_grad_(False)
+
+
+@pytest.fixture(scope="module")
+def trained(base: Base) -> Transformer:
+    return random_network(base, 1)
 
 
 def decoder_of(base: Base, trained: Transformer, eight_bit: bool = False) -> NarratorDecoder:
@@ -150,13 +154,8 @@ def test_reading_scores_what_the_training_network_scores(
 
 def test_tokens_of_further_factors_are_read_as_the_training_network_reads_them(base: Base) -> None:
     """Rows of different numbers of tags, side by side: StateSpace.number, decoder and row agree."""
-    torch.manual_seed(2)
     states = StateSpace((Factor("mood", ("bad", "good")), Factor("who", ("he", "she", "it")), Factor("at", ("a", "b"))))
-    network = Transformer(base.tensors, base.sizes, RANK, SCALE, SPECIALS, further=5)
-    with torch.no_grad():
-        for name, parameter in network.named_parameters():
-            parameter.copy_(torch.randn_like(parameter) * (0.2 if name.endswith((".a", ".b")) else 0.5))
-    network.requires_grad_(False)
+    network = random_network(base, 2, further=5)
     config = AdapterConfig(
         base_sha256="", rank=RANK, scale=SCALE, labels=("bad", "good"), tagger="x,y,z", factors=states.factors
     )

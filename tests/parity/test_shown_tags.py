@@ -100,11 +100,7 @@ def test_rows_of_many_and_completions_say_it_too(
 
 def test_a_language_that_the_model_does_not_write_is_said() -> None:
     model = fabula.load("small")
-    for lines in (
-        ["Der Hund lief nach Hause."],
-        ["狗跑回家了。"],
-        ["Она была счастлива."],
-    ):
+    for lines in (["Der Hund lief nach Hause."], ["狗跑回家了。"], ["Она была счастлива."]):
         assert not model.knows_language(lines)
     assert all(map(model.knows_language, (["Tom was sad."], ["Zoë cried."], ["Our roof began to leak in the storm."])))
     assert "do not look like the language" in model.fill(["Der Hund lief nach Hause.", None], samples=1).notes[0]

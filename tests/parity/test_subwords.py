@@ -73,5 +73,5 @@ def test_a_damaged_file_is_refused_in_one_line(tmp_path: Path, damage: str) -> N
     content = path.read_bytes()
     path.write_bytes({"cut": content[:-40], "short": content[:300], "other": b"PK" + content, "empty": b""}[damage])
     with pytest.raises(UserError, match=r"^\S+ is truncated, or is not a GGUF file") as error:
-        read_gguf(path).tensors.check()
+        list(read_gguf(path).tensors.values())
     assert "\n" not in str(error.value)

@@ -13,10 +13,8 @@ import torch
 from torch import Tensor
 
 from fabula.corpus.vocabulary import EOS, PAD, SPECIALS, Vocabulary
-from fabula.models.build import build
 from fabula.models.decoders.gru import GRUState
 from fabula.models.decoders.words import WordTokenizer
-from fabula.models.settings import DynamicsSettings, LanguageSettings, ModelSettings, RecognitionSettings
 from fabula.models.slds import SLDS
 from fabula.sampling import smc
 from fabula.sampling.batch import InfillBatch, evidence, flatten, infill_batch
@@ -25,6 +23,7 @@ from fabula.sampling.noise import Noise, seeded
 from fabula.sampling.rules import WordRules
 from fabula.sampling.settings import SMCSettings
 from fabula.statespace.gaussian import Potential
+from small import scaled, small_model
 
 VOCABULARY = Vocabulary((*SPECIALS, ".", "a", "b"))
 RULES = WordRules.of(WordTokenizer(VOCABULARY))
@@ -45,22 +44,16 @@ KEYS = {tuple(row): number for number, row in enumerate(ALL.tolist())}
 
 
 def tiny() -> SLDS:
-    torch.manual_seed(8)
-    settings = ModelSettings(
-        language=LanguageSettings(embedding=4, hidden=6, tied=False),
-        dynamics=DynamicsSettings(latent=2),
-        recognition=RecognitionSettings(hidden=4),
-    )
-    model = build(settings, len(VOCABULARY), torch.tensor([0.6, 0.4]), torch.tensor([[0.7, 0.3], [0.2, 0.8]]))
-    assert isinstance(model, SLDS)
+    model: SLDS = small_model(
+        words=len(VOCABULARY), p_initial=[0.6, 0.4], p_next=[[0.7, 0.3], [0.2, 0.8]], seed=8,
+        language={"embedding": 4, "hidden": 6, "tied": False}, dynamics={"latent": 2}, recognition={"hidden": 4},
+    )  # fmt: skip
+    # Loud enough that what is said depends strongly on Z and on what was said before.
+    scaled(model.language.layers, 4)
     with torch.no_grad():
-        # Loud enough that what is said depends strongly on Z and on what was said before.
-        for layer in model.language.layers:
-            for parameter in layer.parameters():
-                parameter.mul_(4)
         model.language.output.weight.mul_(4)
         model.language.output.bias[: len(VOCABULARY)] = torch.tensor([-9.0, -9.0, -9.0, 0.5, 0.0, 0.5, 0.5])
-    return model.eval().requires_grad_(False)
+    return model.requires_grad_(False)
 
 
 def log_p_of(model: SLDS, X: Tensor, Z: Tensor) -> Tensor:

@@ -6,10 +6,7 @@ import pytest
 
 from fabula.corpus.read import Story
 from fabula.corpus.taggers.sentiment import VaderTagger
-from fabula.corpus.toy import (
-    toy_splits,
-    toy_stories,
-)
+from fabula.corpus.toy import toy_splits, toy_stories
 
 N = 3_000
 

@@ -1,14 +1,17 @@
 """Small random models, built in one way for every test."""
 
+import itertools
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
 import torch
-from torch import nn
+from torch import Tensor, nn
+from torch.distributions import Normal
 
 from fabula.corpus.vocabulary import SPECIALS, Vocabulary
 from fabula.models.build import build
 from fabula.models.io import Checkpoint
+from fabula.models.slds import SLDS
 from fabula.statespace.dynamics import LinearGaussian
 from fabula.training.recipe import Recipe, recipe_from
 
@@ -72,6 +75,14 @@ def perturbed(module: M, scale: float) -> M:
     return module
 
 
+def scaled(module: M, factor: float) -> M:
+    """The module with every parameter multiplied: its probabilities are then far from uniform."""
+    with torch.no_grad():
+        for parameter in module.parameters():
+            parameter.mul_(factor)
+    return module
+
+
 def random_dynamics(K: int, D: int, seed: int, scale: float = 0.4) -> LinearGaussian:
     """Dynamics in float64 whose states differ."""
     torch.manual_seed(seed)
@@ -93,3 +104,46 @@ def prior_of(dynamics: LinearGaussian, S: Sequence[int]) -> tuple[torch.Tensor, 
         mean[here] += bias[s]
         covariance[here, here] += Sigma[s]
     return mean, covariance
+
+
+def tiny_model(kind: str = "slds", *, log_precision: float = -0.5, bias: Sequence[float] = (0.5, -0.4)) -> Any:
+    """One latent, two states, nine words, in float64: small enough to enumerate S and integrate Z on a grid.
+
+    Its Z matters: weights away from zero, states that differ. Evidence is neither weak nor sure (`log_precision`).
+    """
+    none = {"dropout": 0.0}
+    model = small_model(
+        kind, words=9, p_initial=[0.7, 0.3], p_next=[[0.8, 0.2], [0.35, 0.65]], seed=3, dynamics={"latent": 1},
+        language={"embedding": 3, "hidden": 4, **none}, recognition={"hidden": 3, **none},
+    ).double()  # fmt: skip
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if not name.startswith("dynamics"):
+                parameter.add_(0.25 * torch.randn_like(parameter))
+        if isinstance(model, SLDS):
+            model.language.output.bias[9:] = -1e4
+            model.recognition.phi_log_precision.weight.mul_(0.3)
+            model.recognition.phi_log_precision.bias.fill_(log_precision)
+            model.dynamics.A.copy_(torch.tensor([0.8, 0.4]).view(2, 1, 1))
+            model.dynamics.bias.copy_(torch.tensor(bias).view(2, 1))
+            model.dynamics.log_B.copy_(torch.tensor([-0.3, -0.4]).view(2, 1))
+    return model
+
+
+def log_p_S(model: SLDS, path: Sequence[int]) -> Tensor:
+    """log p(S = path), written out."""
+    first, step = model.scaffold.log_initial.exp(), model.scaffold.log_transition.exp()
+    p = first[path[0]] / first.sum()
+    for a, b in itertools.pairwise(path):
+        p = p * step[a, b] / step[a].sum()
+    return p.log()
+
+
+def log_p_Z(model: SLDS, Z: Tensor, path: Sequence[int]) -> Tensor:
+    """log p(Z_1..n | S = path) of Z [..., N], one latent, n the path's length, written out."""
+    Sigma, z_prev, total = model.dynamics.Sigma(), torch.zeros_like(Z[..., 0]), torch.zeros_like(Z[..., 0])
+    for i, s in enumerate(path):
+        mean = model.dynamics.A[s, 0, 0] * z_prev + model.dynamics.bias[s, 0]
+        total = total + Normal(mean, Sigma[s, 0, 0].sqrt()).log_prob(Z[..., i])
+        z_prev = Z[..., i]
+    return total

@@ -28,7 +28,6 @@ from fabula.sampling.noise import Noise, seeded
 from fabula.sampling.rerank import write_left_to_right
 from fabula.sampling.rules import WordRules
 from fabula.sampling.settings import DecodingConfig
-from fabula.statespace.gaussian import Potential
 
 FloatArray = NDArray[np.float64]
 
@@ -75,8 +74,7 @@ def write_along(
         uniform = Noise(seeds, blanks.sentences, 1, blanks.device).uniform(decoding.max_words)
         Z = None
         if model.latent is not None:
-            no_evidence = torch.zeros(*tags.shape, model.D, device=device)
-            Z = draw_given(model.latent, tags, Potential(no_evidence, no_evidence), tags >= 0, 1, generator)[:, 0]
+            Z = draw_given(model.latent, tags, tags >= 0, 1, generator)[:, 0]
         written = write_left_to_right(model, rules, decoding, blanks, tags, Z, uniform)
         stories += sentences_of(written.X, written.lengths, vocabulary)
     return stories

@@ -19,15 +19,14 @@ from torch import Tensor
 from tqdm import tqdm
 
 from fabula.corpus.dataset import digest
-from fabula.corpus.read import Story, read_stories
 from fabula.corpus.states import UNKNOWN
 from fabula.corpus.taggers.sentiment import VaderTagger
 from fabula.corpus.tokenize import tokenise_many
-from fabula.errors import UserError
 from fabula.metrics.record import commit, mean_and_error, rounded
 from fabula.models.decoders.narrator import NarratorDecoder
 from fabula.models.io.pretrained import load_adapter, load_decoder
 from fabula.sampling.batch import infill_batch
+from fabula.training.stories import read_text
 
 BATCH = {"cpu": 16, "cuda": 256}
 
@@ -69,9 +68,7 @@ def measure_narrator(
 ) -> dict[str, Any]:
     """The figures as a record. Eight-bit weights are measured as they run."""
     decoder, config = load_decoder(folder, device, base), load_adapter(folder).config
-    stories = [story.sentences for story in read_stories(file) if isinstance(story, Story)][:limit]
-    if not stories:
-        raise UserError(f"{file}: no usable story in it")
+    stories = read_text(file)[:limit]
     tagger, size = VaderTagger(), BATCH.get(torch.device(device).type, BATCH["cpu"])
     nats, given = story_nats(decoder, stories, None, size, bar), None
     if tagger.labels == config.labels:

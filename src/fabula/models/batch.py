@@ -60,10 +60,6 @@ class Batch(NamedTuple):
         """Every story n times over, copies side by side."""
         return self.rows(torch.arange(len(self.tokens), device=self.tokens.device).repeat_interleave(n))
 
-    def with_S(self, S: Tags) -> Batch:
-        """The same stories with other tags."""
-        return self._replace(S=S)
-
     def rows(self, at: Int[Tensor, " chosen"]) -> Batch:
         """The stories at these rows."""
         tokens, sentence, starts, lengths, S = (tensor[at] for tensor in self[:-1])
@@ -143,8 +139,3 @@ class StoryDataset:
 def gather_latent(Z: Latents, sentence: Tokens) -> Float[Tensor, "batch token latent"]:
     """Z_i for every token of sentence i."""
     return Z.gather(1, sentence.unsqueeze(-1).expand(-1, -1, Z.shape[-1]))
-
-
-def ends_of_sentences(batch: Batch) -> Tags:
-    """Where each sentence's `<eos>` stands in `tokens`; 0 where there is no such sentence."""
-    return (batch.starts + batch.lengths - 1).clamp(min=0)

@@ -82,8 +82,6 @@ class Model(nn.Module, ABC):
     """What checks the tags of written sentences; None: nothing does."""
     partial_states: StateSpace | None = None
     """The states whose factors the decoder reads one by one (`StateSpace.number`); None: whole states only."""
-    renamed: ClassVar[Mapping[str, str]] = {}
-    """Prefixes of weights that older checkpoints call otherwise: their name -> today's."""
 
     @property
     def K(self) -> int:

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from fabula.corpus.vocabulary import PAD
-from fabula.models.batch import Batch, ends_of_sentences
+from fabula.models.batch import Batch
 from fabula.models.settings import RecognitionSettings
 from fabula.shapes import PerState
 from fabula.statespace.gaussian import Potential
@@ -32,7 +32,7 @@ class Evidence(NamedTuple):
 
     def rows(self, at: Tensor) -> Evidence:
         """The evidence of the stories at these rows."""
-        return Evidence(Potential(self.phi.mean[at], self.phi.precision[at]), self.log_q_S[at])
+        return Evidence(self.phi.rows(at), self.log_q_S[at])
 
     def tempered(self, precision: float) -> Evidence:
         """The same with every phi_i's precision multiplied: below 1 the sentences are less sure of Z."""
@@ -85,7 +85,7 @@ class StoryEncoder(nn.Module):
 
     def forward(self, x: Float[Tensor, "batch token width"], batch: Batch) -> Float[Tensor, "batch sent features"]:
         states, _ = self.gru(x)
-        ends = ends_of_sentences(batch).unsqueeze(-1).expand(-1, -1, self.width)
+        ends = (batch.starts + batch.lengths - 1).clamp(min=0).unsqueeze(-1).expand(-1, -1, self.width)
         read: Tensor = states.gather(1, ends) * batch.present.unsqueeze(-1)
         return read
 

@@ -6,9 +6,6 @@ into sentences after each word that ends one (`.`, `!`, `?` and a closing quote 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import ClassVar
-
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -28,7 +25,6 @@ class S2S(Model):
     """
 
     reads_tags = True
-    renamed: ClassVar[Mapping[str, str]] = {"decoder.": "writer."}
 
     def __init__(self, settings: ModelSettings, vocabulary: int, K: int) -> None:
         super().__init__()

@@ -19,7 +19,7 @@ from fabula.models.protocol import Model, register_model
 from fabula.models.recognition import Evidence, Recognition
 from fabula.models.settings import ModelSettings
 from fabula.shapes import Latents, Mask, PerSentence, PerState, PerStory, PerToken, Tags
-from fabula.statespace.chain import Draw, chain, draw_smoothing
+from fabula.statespace.chain import Draw, draw_smoothing
 from fabula.statespace.dynamics import LinearGaussian, MixedLinearGaussian
 from fabula.statespace.gaussian import Potential
 from fabula.statespace.markov import MarkovChain, allowed_states, clamp
@@ -94,7 +94,7 @@ class SLDS(Model):
         drawn = self.draw_filtering(evidence, s, present, noise)
         if posterior == "filtering":
             return drawn
-        return drawn._replace(log_q=self.log_q_Z(drawn.Z, evidence.phi, evidence.log_q_S.exp(), present, posterior))
+        return drawn._replace(log_q=self.log_q_switching(drawn.Z, evidence.phi, evidence.log_q_S.exp(), present))
 
     def draw_posterior(
         self, evidence: Evidence, present: Mask, noise: Latents, uniform: PerSentence | None, posterior: str
@@ -126,32 +126,21 @@ class SLDS(Model):
             kl = kl + torch.where(present[:, i], q.kl(p), 0.0)
         return Draw(torch.stack(Z, 1), log_q, kl)
 
-    def log_q_Z(self, Z: Latents, phi: Potential, s: PerState, present: Mask, posterior: str) -> PerStory:
-        """log q(Z | s, phi) of a given Z, under the posterior of this name; under `switching` s is q(S | X)."""
+    def log_q_switching(self, Z: Latents, phi: Potential, q_S: PerState, present: Mask) -> PerStory:
+        """log q(Z | X) with the states summed out: each step is a mixture of K Gaussians, weighed by q(S_i | X)."""
         log_q = Z.new_zeros(Z.shape[0])
         z_prev = torch.zeros_like(Z[:, 0])
         corners = torch.eye(self.K, dtype=Z.dtype, device=Z.device).unsqueeze(1).expand(-1, len(Z), -1)
         for i in range(Z.shape[1]):
-            if posterior == "switching":
-                each = [self.dynamics(z_prev, corner).times(phi.at(i)).log_prob(Z[:, i]) for corner in corners]
-                step = (s[:, i].clamp(min=1e-30).log() + torch.stack(each, -1)).logsumexp(-1)
-            else:
-                p = self.dynamics(z_prev, s[:, i])
-                step = (p.times(phi.at(i)) if posterior == "filtering" else p).log_prob(Z[:, i])
+            each = [self.dynamics(z_prev, corner).times(phi.at(i)).log_prob(Z[:, i]) for corner in corners]
+            step = (q_S[:, i].clamp(min=1e-30).log() + torch.stack(each, -1)).logsumexp(-1)
             log_q = log_q + torch.where(present[:, i], step, 0.0)
             z_prev = Z[:, i]
-        if posterior != "smoothing":
-            return log_q
-        log_evidence = chain(self.dynamics, s, phi, present).log_evidence
-        return log_q + (phi.log(Z) * present).sum(-1) - log_evidence
-
-    def log_p_Z_each(self, Z: Latents) -> PerState:
-        """log p(Z_i | Z_{i-1}, S_i = k) for every sentence and state: the scaffold's evidence when S is summed out."""
-        return self.dynamics.log_prob_steps(Z)
+        return log_q
 
     def log_p_Z(self, Z: Latents, batch: Batch, S: Tags) -> PerStory:
         """log sum_S p(S) p(Z | S) over all S that agree with the known tags."""
-        evidence = clamp(self.log_p_Z_each(Z), allowed_states(S, self.K))
+        evidence = clamp(self.dynamics.log_prob_steps(Z), allowed_states(S, self.K))
         return self.scaffold.log_marginal(evidence, batch.present)
 
     def log_p_words(self, batch: Batch, Z: Latents | None = None) -> PerToken:

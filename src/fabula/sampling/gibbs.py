@@ -109,7 +109,7 @@ def sweep(
     present = blanks.present.to(blanks.device)
     phi = evidence(model, state.X, state.lengths).phi
     Z = sweep_Z(conditional, state.Z, state.S, phi, present, noise.normal(model.D))
-    log_evidence = clamp(model.log_p_Z_each(Z), blanks.allowed_of(model.K))
+    log_evidence = clamp(model.dynamics.log_prob_steps(Z), blanks.allowed_of(model.K))
     S = model.scaffold.sample(log_evidence, present, noise.uniform()).masked_fill(~present, UNKNOWN)
     written = Writer(model.decoder, rules, settings.decoding).story(blanks, S, Z, _words(settings, noise))
     return GibbsState(S, Z, written.X, written.lengths, written.log_p)

@@ -96,7 +96,8 @@ class Run:
                             self.keep()
                             raise KeyboardInterrupt
                 self.end_epoch(time.perf_counter() - began, report)
-        self.finish()
+        self.learner.finish(self.out)
+        self.network.eval()
 
     def step(self, batch: Any, per_epoch: int) -> None:
         """One batch: loss, gradients, weights. Nothing here waits for the device."""
@@ -221,8 +222,3 @@ class Run:
         torch.set_rng_state(tensors["random"]["cpu"])
         if self.device.type == "cuda" and "cuda" in tensors["random"]:
             torch.cuda.set_rng_state(tensors["random"]["cuda"], self.device)
-
-    def finish(self) -> None:
-        """Put the weights that were kept into the network."""
-        self.learner.finish(self.out)
-        self.network.eval()

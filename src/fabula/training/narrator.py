@@ -115,8 +115,8 @@ class NarratorLearner(AdapterLearner):
         return network
 
     def random_row(self, story: int, rng: random.Random) -> Row:
-        tags, further = self.train.tags(story)
-        return random_row(self.train.X[story], tags, rng, self.recipe.plain, self.tokens, further)
+        further = [factor[story] for factor in self.train.further]
+        return random_row(self.train.X[story], self.train.S[story], rng, self.recipe.plain, self.tokens, further)
 
     def batches(self, epoch: int) -> list[list[Any]]:
         """Every story once, as a random row."""
@@ -126,7 +126,7 @@ class NarratorLearner(AdapterLearner):
         return batches_of_like_lengths(rows, self.recipe.batch, POOL, lambda row: len(row.ids), rng)
 
     def loss(self, batch: list[Any], step: int, per_epoch: int) -> tuple[Tensor, Float[Tensor, " term"]]:
-        loss = -log_p_of(self.network, batch)[0].mean()
+        loss = -log_p_of(self.network, batch).mean()
         return loss, loss.detach().view(1)
 
     def rate(self, step: int, steps: int) -> float:
@@ -140,7 +140,7 @@ class NarratorLearner(AdapterLearner):
         """Nats per story, without a header and with S free."""
         rows = [row(story, [FREE] * len(story), None, range(len(story))) for story in self.valid.X]
         parts = [rows[i : i + self.recipe.batch] for i in range(0, len(rows), self.recipe.batch)]
-        return sum(-float(log_p_of(self.network, part)[0].sum()) for part in parts) / len(rows), {}
+        return sum(-float(log_p_of(self.network, part).sum()) for part in parts) / len(rows), {}
 
     def save(self, out: Path, figures: dict[str, Any], weights: dict[str, Tensor]) -> None:
         factors, tagger = self.states.factors, self.recipe.tagger

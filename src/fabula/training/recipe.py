@@ -53,8 +53,7 @@ class ObjectiveSettings:
 
     def __post_init__(self) -> None:
         positive(self, "temperature")
-        not_negative(self, "label_seed", "alpha", "labelled_per_step", "target_kl", "kl_weight")
-        not_negative(self, "kl_warmup")
+        not_negative(self, "label_seed", "alpha", "labelled_per_step", "target_kl", "kl_weight", "kl_warmup")
         shares(self, "evidence_dropout")
         if not 0 <= self.labelled <= 1:
             raise ValueError(f"labelled must be between 0 and 1, not {self.labelled}")
@@ -142,8 +141,8 @@ class AdapterRecipe:
     def train(self) -> TrainSettings:
         """How the loop trains an adapter: through all epochs, and the last weights are kept."""
         return TrainSettings(
-            epochs=self.epochs, keep="last", schedule="cosine", weight_decay=0.01, clip=1.0, seed=self.seed,
-        )  # fmt: skip
+            epochs=self.epochs, keep="last", schedule="cosine", weight_decay=0.01, clip=1.0, seed=self.seed
+        )
 
     def to_dict(self) -> dict[str, Any]:
         return dataclasses.asdict(self)
@@ -196,9 +195,7 @@ class CriticRecipe(AdapterRecipe):
 
 STEPS_PER_EPOCH = 20
 """At least so many are advised where stories are few."""
-ADAPTERS: dict[str, type[AdapterRecipe]] = {
-    "narrator": NarratorRecipe, "critic": CriticRecipe,
-}  # fmt: skip
+ADAPTERS: dict[str, type[AdapterRecipe]] = {"narrator": NarratorRecipe, "critic": CriticRecipe}
 
 
 def read_recipe(path: Path) -> Recipe:

@@ -42,10 +42,6 @@ class Stories:
         if others:
             self.facts["further"] = [other["facts"] for other in others]
 
-    def tags(self, story: int) -> tuple[list[int], list[list[int]]]:
-        """A story's tags by the first tagger, and by each of the others."""
-        return self.S[story], [factor[story] for factor in self.further]
-
 
 def read_text(file: Path) -> list[list[str]]:
     """The sentences of every usable story."""

@@ -9,7 +9,7 @@ A critic's adapter adds to a narrator that has been merged with its base in this
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from torch import Tensor
 
 from fabula.corpus.states import Factor, StateSpace
 from fabula.errors import UserError
+from fabula.models.decoders.gguf import LazyTensors
 from fabula.models.decoders.rows import SPECIALS, TagTokens
 from fabula.models.decoders.transformer import LINEARS, Sizes
 from fabula.models.defaults import SAMPLING
@@ -85,8 +86,26 @@ class Adapter:
         if present != shapes(sizes, self.config.rank, self.config.critic, further):
             raise UserError(f"{path} does not fit the base: its tensors have other names or shapes")
 
-    def merge(self, tensors: Mapping[str, Tensor]) -> Merged:
-        return Merged(tensors, self)
+    def merge(self, base: Mapping[str, Tensor]) -> LazyTensors:
+        """A base's tensors with the adapter added; the output map is always there.
+
+        Rows of the further tokens follow those of the base's.
+        """
+        return LazyTensors([*base, "output.weight"], lambda name: self._merged(base, name))
+
+    def _merged(self, base: Mapping[str, Tensor], name: str) -> Tensor:
+        if name in ("token_embd.weight", "output.weight"):
+            table = base[name if name in base else "token_embd.weight"].clone()
+            special = self.tensors["special_in" if name == "token_embd.weight" else "special_out"]
+            table[: len(special)] += special
+            further = name == "token_embd.weight" and "further_in" in self.tensors
+            return torch.cat([table, self.tensors["further_in"]]) if further else table
+        weight = base[name]
+        parts = name.split(".")
+        if len(parts) == 4 and parts[2] in LINEARS:
+            key = f"blocks.{parts[1]}.linears.{parts[2]}"
+            weight = weight + self.config.scale * (self.tensors[f"{key}.b"] @ self.tensors[f"{key}.a"])
+        return weight
 
     def less(self, narrator: Adapter) -> Adapter:
         """A critic of the base alone as what it adds to a narrator: b a - b' a', of both ranks together."""
@@ -97,37 +116,6 @@ class Adapter:
             tensors[other] = torch.cat([self.tensors[other], -share * narrator.tensors[other]], 1)
         tensors["special_in"] = self.tensors["special_in"] - narrator.tensors["special_in"]
         return Adapter(replace(self.config, rank=self.config.rank + narrator.config.rank), tensors)
-
-
-class Merged(Mapping[str, Tensor]):
-    """A base's tensors with the adapter added, each one made when it is asked for; the output map is always there.
-
-    Rows of the further tokens follow those of the base's.
-    """
-
-    def __init__(self, base: Mapping[str, Tensor], adapter: Adapter) -> None:
-        self.base, self.adapter = base, adapter
-
-    def __getitem__(self, name: str) -> Tensor:
-        added = self.adapter.tensors
-        if name in ("token_embd.weight", "output.weight"):
-            table = self.base[name if name in self.base else "token_embd.weight"].clone()
-            special = added["special_in" if name == "token_embd.weight" else "special_out"]
-            table[: len(special)] += special
-            further = name == "token_embd.weight" and "further_in" in added
-            return torch.cat([table, added["further_in"]]) if further else table
-        weight = self.base[name]
-        parts = name.split(".")
-        if len(parts) == 4 and parts[2] in LINEARS:
-            key = f"blocks.{parts[1]}.linears.{parts[2]}"
-            weight = weight + self.adapter.config.scale * (added[f"{key}.b"] @ added[f"{key}.a"])
-        return weight
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(dict.fromkeys([*self.base, "output.weight"]))
-
-    def __len__(self) -> int:
-        return sum(1 for _ in self)
 
 
 def shapes(sizes: Sizes, rank: int, critic: bool = False, further: int = 0) -> dict[str, tuple[int, ...]]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from pathlib import Path
@@ -20,7 +20,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from fabula.errors import UserError
-from fabula.models.decoders.gguf import read_gguf
+from fabula.models.decoders.gguf import LazyTensors, read_gguf
 from fabula.models.decoders.rows import SPECIALS
 from fabula.models.decoders.tokenizer import SubwordTokenizer
 from fabula.models.decoders.transformer import LINEARS, Sizes
@@ -51,23 +51,11 @@ class Base(NamedTuple):
     tokenizer: SubwordTokenizer
 
 
-class Tensors(Mapping[str, Tensor]):
-    """Tensors by name, each read when it is asked for; those with a row for each token are put into `order`."""
-
-    def __init__(self, names: Sequence[str], read: Callable[[str], Tensor], order: Sequence[int]) -> None:
-        self.names, self.read, self.order = names, read, torch.tensor(order)
-
-    def __getitem__(self, name: str) -> Tensor:
-        if name not in self.names:
-            raise KeyError(name)
-        tensor = self.read(name)
-        return tensor[self.order] if name in ("token_embd.weight", "output.weight") else tensor
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.names)
-
-    def __len__(self) -> int:
-        return len(self.names)
+def reordered(names: Iterable[str], read: Callable[[str], Tensor], order: Sequence[int]) -> LazyTensors:
+    """Tensors of which those with a row for each token are put into `order`."""
+    tokens = torch.tensor(order)
+    tables = ("token_embd.weight", "output.weight")
+    return LazyTensors(names, lambda name: read(name)[tokens] if name in tables else read(name))
 
 
 def read_base(path: Path) -> Base:
@@ -99,11 +87,9 @@ def _read_base(path: Path, status: object) -> Base:
 
 def files_of(path: Path) -> list[Path]:
     """The files that a base consists of."""
-    return (
-        sorted([*path.glob("*.safetensors"), path / "config.json", path / "tokenizer.json"])
-        if path.is_dir()
-        else [path]
-    )
+    if not path.is_dir():
+        return [path]
+    return sorted([*path.glob("*.safetensors"), path / "config.json", path / "tokenizer.json"])
 
 
 def sha256(path: Path) -> str:
@@ -118,7 +104,7 @@ def sha256(path: Path) -> str:
     return digests[0] if not path.is_dir() else hashlib.sha256(" ".join(digests).encode()).hexdigest()
 
 
-def _read_file(path: Path) -> tuple[Sizes, Tensors, SubwordTokenizer]:
+def _read_file(path: Path) -> tuple[Sizes, LazyTensors, SubwordTokenizer]:
     metadata, tensors = read_gguf(path)
     if metadata.get("general.architecture") != "llama":
         raise ValueError(f"its architecture is {metadata.get('general.architecture')}")
@@ -144,10 +130,10 @@ def _read_file(path: Path) -> tuple[Sizes, Tensors, SubwordTokenizer]:
     begin = tokens.index("<|endoftext|>") if "<|endoftext|>" in tokens else metadata["tokenizer.ggml.bos_token_id"]
     order = marks_first(len(tokens), begin, controls)
     tokenizer = SubwordTokenizer.from_metadata(metadata, order)
-    return sizes, Tensors(list(tensors), tensors.__getitem__, order), tokenizer
+    return sizes, reordered(tensors, tensors.__getitem__, order), tokenizer
 
 
-def _read_folder(path: Path) -> tuple[Sizes, Tensors, SubwordTokenizer]:
+def _read_folder(path: Path) -> tuple[Sizes, LazyTensors, SubwordTokenizer]:
     try:
         config, content = (json.loads((path / f"{name}.json").read_text("utf-8")) for name in ("config", "tokenizer"))
     except OSError as error:
@@ -183,7 +169,7 @@ def _read_folder(path: Path) -> tuple[Sizes, Tensors, SubwordTokenizer]:
             tensor = tensor.view(-1, 2, half, tensor.shape[1]).transpose(1, 2).reshape(tensor.shape)
         return tensor
 
-    return sizes, Tensors(list(places), read, order), SubwordTokenizer.from_json(content, order)
+    return sizes, reordered(places, read, order), SubwordTokenizer.from_json(content, order)
 
 
 def frequencies(turn: float, half: int, factors: Sequence[float]) -> tuple[float, ...]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -30,7 +30,7 @@ class GGUF(NamedTuple):
     """A file's metadata and its tensors."""
 
     metadata: dict[str, Any]
-    tensors: Tensors
+    tensors: LazyTensors
     """Dequantised to float32, each one when it is asked for: together they are five times as large as the file."""
 
 
@@ -43,47 +43,25 @@ class Place(NamedTuple):
     start: int
 
 
-class Tensors(Mapping[str, Tensor]):
-    """The tensors of a file, read from disk and dequantised when they are asked for."""
+class LazyTensors(Mapping[str, Tensor]):
+    """Tensors by name, each made by `read` when it is asked for."""
 
-    def __init__(self, path: Path, data: Bytes, places: dict[str, Place]) -> None:
-        self.path, self.data, self.places = path, data, places
+    def __init__(self, names: Iterable[str], read: Callable[[str], Tensor]) -> None:
+        self.names, self.read = dict.fromkeys(names), read
 
     def __getitem__(self, name: str) -> Tensor:
-        place = self.places[name]
-        if place.kind == F32:
-            values = self.raw(name, 1, 4).view(np.float32).copy()
-            return torch.from_numpy(values.reshape(place.shape))
-        from gguf.constants import GGML_QUANT_SIZES, GGMLQuantizationType
-        from gguf.quants import dequantize
+        if name not in self.names:
+            raise KeyError(name)
+        return self.read(name)
 
-        try:
-            kind = GGMLQuantizationType(place.kind)
-            rows = self.raw(name, *GGML_QUANT_SIZES[kind]).reshape(*place.shape[:-1], -1)
-            return torch.from_numpy(dequantize(rows, kind).astype(np.float32).reshape(place.shape))
-        except (ValueError, KeyError, NotImplementedError) as error:
-            raise UserError(f"{self.path} has a tensor of a format that Fabula cannot read: {name}") from error
-
-    def raw(self, name: str, weights: int, size: int) -> Bytes:
-        """The bytes of a tensor whose blocks are so many weights in so many bytes."""
-        place = self.places[name]
-        end = place.start + math.prod(place.shape) // weights * size
-        if end > len(self.data):
-            raise UserError(f"{self.path} is truncated, or is not a GGUF file of a kind that Fabula reads")
-        return self.data[place.start : end]
-
-    def check(self) -> None:
-        """That all tensors are there whole."""
-        from gguf.constants import GGML_QUANT_SIZES, GGMLQuantizationType
-
-        for name, place in self.places.items():
-            self.raw(name, *GGML_QUANT_SIZES[GGMLQuantizationType(place.kind)])
+    def __contains__(self, name: object) -> bool:
+        return name in self.names
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self.places)
+        return iter(self.names)
 
     def __len__(self) -> int:
-        return len(self.places)
+        return len(self.names)
 
 
 def read_gguf(path: Path) -> GGUF:
@@ -112,7 +90,30 @@ def _read(path: Path, data: Bytes) -> GGUF:
     alignment = int(metadata.get("general.alignment", 32))
     begin = -(-header.at // alignment) * alignment
     places = {name: place._replace(start=begin + place.start) for name, place in places.items()}
-    return GGUF(metadata, Tensors(path, data, places))
+    return GGUF(metadata, LazyTensors(places, lambda name: _tensor(path, data, name, places[name])))
+
+
+def _tensor(path: Path, data: Bytes, name: str, place: Place) -> Tensor:
+    """A tensor of the file, dequantised."""
+
+    def raw(weights: int, size: int) -> Bytes:
+        """Its bytes, where blocks are so many weights in so many bytes."""
+        end = place.start + math.prod(place.shape) // weights * size
+        if end > len(data):
+            raise UserError(f"{path} is truncated, or is not a GGUF file of a kind that Fabula reads")
+        return data[place.start : end]
+
+    if place.kind == F32:
+        return torch.from_numpy(raw(1, 4).view(np.float32).copy().reshape(place.shape))
+    from gguf.constants import GGML_QUANT_SIZES, GGMLQuantizationType
+    from gguf.quants import dequantize
+
+    try:
+        kind = GGMLQuantizationType(place.kind)
+        rows = raw(*GGML_QUANT_SIZES[kind]).reshape(*place.shape[:-1], -1)
+        return torch.from_numpy(dequantize(rows, kind).astype(np.float32).reshape(place.shape))
+    except (ValueError, KeyError, NotImplementedError) as error:
+        raise UserError(f"{path} has a tensor of a format that Fabula cannot read: {name}") from error
 
 
 class Header:

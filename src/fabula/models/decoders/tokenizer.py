@@ -106,16 +106,16 @@ class SubwordTokenizer:
     @cached_property
     def texts(self) -> list[str]:
         """What each token spells, without the blank before it; a special token spells nothing."""
-        byte = str.maketrans({character: chr(number) for number, character in _characters().items()})
+        from tokenizers import decoders
+
+        bytes_of = decoders.ByteLevel()
 
         def spelled(piece: str) -> str:
             bare = piece.removeprefix(self.blank)
             if self.blank == PIECES:
                 return chr(code) if (code := _byte(bare)) is not None and code < 128 else "\ufffd" if code else bare
             # Nearly all are ASCII, which BPE writes as it is: the long way round would take 0.3 s of a start.
-            return (
-                bare if bare.isascii() else piece.translate(byte).encode("latin-1").decode("utf-8", "replace").strip()
-            )
+            return bare if bare.isascii() else str(bytes_of.decode([piece])).strip()
 
         return ["" if i < SPECIALS else spelled(piece) for i, piece in enumerate(self.pieces)]
 
@@ -146,13 +146,6 @@ def _is_mark(text: str) -> bool:
 def _byte(piece: str) -> int | None:
     """The byte that a piece of SentencePiece stands for, `<0x0A>` for one."""
     return int(piece[3:5], 16) if len(piece) == 6 and piece.startswith("<0x") else None
-
-
-def _characters() -> dict[int, str]:
-    """GPT-2's printable character for every byte."""
-    printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
-    others = [byte for byte in range(256) if byte not in printable]
-    return {byte: chr(byte) for byte in printable} | {byte: chr(256 + i) for i, byte in enumerate(others)}
 
 
 def _byte_level(vocabulary: dict[str, int], merges: list[Any], split: Any, size: int) -> SubwordTokenizer:

@@ -145,7 +145,7 @@ def load_whole(folder: Path, device: torch.device | str) -> Checkpoint:
         for part, key, off in REMOVED:
             if config["recipe"]["model"].get(part, {}).get(key, off) != off:
                 raise UserError(f"the checkpoint {folder} needs model.{part}.{key}, which Fabula no longer has")
-        vocabulary = Vocabulary.from_json(read_bytes(folder / "vocabulary.json", config.get("vocabulary")).decode())
+        vocabulary = Vocabulary.from_json(read_bytes(folder / "vocabulary.json", config["vocabulary"]).decode())
         labels = tuple(config["labels"])
         for name, entry in config["weights"].items():
             state |= unpack(read_tensors(folder / name, entry))
@@ -165,8 +165,6 @@ def load_whole(folder: Path, device: torch.device | str) -> Checkpoint:
         )
     except DAMAGED as error:
         raise UserError(f"the checkpoint {folder} is damaged: {type(error).__name__}: {error}") from error
-    for old, new in model.renamed.items():
-        state = {new + name[len(old) :] if name.startswith(old) else name: t for name, t in state.items()}
     try:
         aliases = owners(dict(model.state_dict()))
         model.load_state_dict({name: state[owner] for name, owner in aliases.items() if owner in state})

@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from safetensors import SafetensorError
@@ -130,17 +130,11 @@ def load_critic(folder: Path, narrator: Path, decoder: NarratorDecoder, base: Pa
     return Critic(network.with_critic(weights), decoder.tokenizer, ending, people)
 
 
-class Facts(NamedTuple):
-    """config.json and stories.json, read together."""
-
-    config: AdapterConfig
-    stories: Mapping[str, Any]
-
-
-def read_facts(folder: Path) -> Facts:
+def read_facts(folder: Path) -> tuple[AdapterConfig, Mapping[str, Any]]:
+    """What config.json and stories.json say."""
     try:
         stories = json.loads((folder / FACTS).read_text(encoding="utf-8"))
-        return Facts(read_adapter_config(folder), stories)
+        return read_adapter_config(folder), stories
     except OSError as error:
         raise UserError(f"{folder} is not a narrator's folder: {error.strerror}: {FACTS}") from error
     except (ValueError, KeyError, TypeError) as error:

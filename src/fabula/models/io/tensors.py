@@ -32,14 +32,12 @@ def write_file(path: Path, content: bytes) -> None:
         raise UserError(f"cannot write {path}: {error.strerror}") from error
 
 
-def read_bytes(path: Path, entry: dict[str, Any] | None) -> bytes:
-    """A file's content, checked against its size and digest in config.json; the earliest checkpoints have no entry."""
+def read_bytes(path: Path, entry: dict[str, Any]) -> bytes:
+    """A file's content, checked against its size and digest in config.json."""
     try:
         content = path.read_bytes()
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror}") from error
-    if entry is None:
-        return content
     if len(content) < entry["bytes"]:
         raise UserError(f"{path} is truncated: {len(content)} bytes where its config says {entry['bytes']}")
     if hashlib.sha256(content).hexdigest() != entry["sha256"]:

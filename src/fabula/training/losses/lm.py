@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -11,16 +11,8 @@ from fabula.models.decoders.rows import Row, collate
 from fabula.models.decoders.transformer import Transformer
 
 
-def log_p_of(network: Transformer, rows: list[Row]) -> tuple[Float[Tensor, " token"], Int[Tensor, " row"]]:
-    """log p of every counted token, row after row, and how many each row has (on the host)."""
-    logits, target, counts = logits_of(network, rows)
-    return -F.cross_entropy(logits, target, reduction="none"), counts
-
-
-def logits_of(
-    network: Transformer, rows: list[Row]
-) -> tuple[Float[Tensor, "token vocab"], Int[Tensor, " token"], Int[Tensor, " row"]]:
-    """The logits of each counted token, row after row; the tokens; how many each row has (on the host)."""
+def log_p_of(network: Transformer, rows: list[Row]) -> Float[Tensor, " token"]:
+    """log p of every counted token, row after row."""
     device = network.embedding.device
     ids, counted = collate(rows, 8)
     # Which places count is known here: the device is not asked, and the host may run ahead of it.
@@ -29,4 +21,4 @@ def logits_of(
     with torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
         features = network(ids.to(device, non_blocking=True))
         logits = network.logits(features[row.to(device), place.to(device)])
-    return logits.float(), target, counted.sum(1)
+    return -F.cross_entropy(logits.float(), target, reduction="none")
