@@ -147,7 +147,7 @@ def test_gibbs_leaves_the_mode_of_free_tags_that_it_begins_in() -> None:
         log_E = -0.5 * (torch.linalg.slogdet(mixed).logabsdet + 0.05 * distance @ torch.linalg.solve(mixed, distance))
         weights.append(float(log_E + model.scaffold.log_prob(torch.tensor([path]), present[:1])))
     p = torch.tensor(weights).double().softmax(0)
-    assert 0.2 < p[-1]  # the mode that chains did not begin in
+    assert p[-1] > 0.2  # the mode that chains did not begin in
     frequency = torch.bincount(S @ torch.tensor([8, 4, 2, 1]), minlength=16) / CHAINS
     assert float(((frequency - p) / (p * (1 - p) / CHAINS).sqrt()).abs().max()) < 5
     assert (Z.sign() == far[S].sign()).all()
