@@ -10,8 +10,9 @@
 #
 # The rule is in the recipes: batch 128, rate 1e-3, patience 3, the best epoch kept. Trainings go by priority: the first seed of
 # every system, then seeds 1 and 2. Expected from earlier runs on one H200: LM 60 to 85 updates/s, S2S 45 to 60; latent models
-# share about 37,000 stories/s (290 updates/s of 128 in all, 18 each with 16 at a time). 642 updates are an epoch. 23
-# trainings of 12 epochs are then 23 million stories, 11 to 15 minutes: no larger batch is needed.
+# shared about 37,000 stories/s, ten at a time with batches of 512. With 128 that was not measured, and may be half. 642 updates are
+# an epoch. 23 trainings of 12 epochs are 23 million stories: 11 minutes at that rate, 20 at half of it. Patience may take other
+# numbers of epochs. `measure` may need a second call; what is done is skipped.
 #
 # WORK (/tmp/reproduce) keeps weights and resume states while the machine is held. A training that the clock stops resumes at
 # its last step; if the machine is given back, it begins again. OUT gets PART.tar.xz (records, texts, logs; no weights and no

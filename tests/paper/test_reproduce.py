@@ -211,4 +211,5 @@ def test_all_of_it_at_toy_size(tmp_path: Path) -> None:
     assert "12 pairs" in subprocess.run([*words, *more], check=True, capture_output=True, text=True).stdout
     pairs, key = read_lines(sheets / "pairs.jsonl"), json.loads((sheets / "key" / "key.json").read_text())
     assert {pair["id"] for pair in pairs} == set(key)
+    assert len({entry["story"] for entry in key.values()}) == len(key)
     assert all(pair["a"][0] == pair["b"][0] and pair["a"][-1] == pair["b"][-1] for pair in pairs)

@@ -42,9 +42,10 @@ def write_sheets(stories: EnglishStories, folder: Path, seed: int = 0) -> int:
     """Write the blind pairs of SLDS with each rival, and their key; returns the number of pairs."""
     records, wanted = stories.bench.records, stories.bench.job.scale.pairs
     rng, entries = np.random.default_rng(seed), []
-    for rival in RIVALS:
+    for place, rival in enumerate(RIVALS):
         texts = [{text["id"]: text["lines"] for text in records.texts(unit_of(name))} for name in ("slds", rival)]
-        for story in [story for story in texts[0] if story in texts[1]][:wanted]:
+        # Other stories for each rival: a story that comes twice would tell readers which side is SLDS.
+        for story in [story for story in texts[0] if story in texts[1]][place * wanted : (place + 1) * wanted]:
             both = [stories.filled(story, lines[story], MIDDLE) for lines in texts]
             entries.append((rival, story, bool(rng.integers(2)), both))
     sheet, key = [], {}

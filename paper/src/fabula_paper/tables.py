@@ -34,7 +34,7 @@ class Table:
     columns: list[str]
     rows: list[Row]
     folded: bool = False
-    """Whether the page shows it behind a fold, and report.md not at all."""
+    """Whether the page shows it behind a fold."""
 
     @property
     def beside_paper(self) -> list[bool]:
