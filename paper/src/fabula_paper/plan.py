@@ -1,7 +1,7 @@
 """The plan: systems (systems.toml), settings, samplers, and the units of work by priority.
 
-A unit is one stage of one system (train slds; sample slds on setting 34 by bridge) with one record file. A unit names
-the units that it needs, so units can run in any order that respects this, in pieces and on several machines.
+A unit is one stage of one system (train slds; sample slds on setting 34 by gibbs) with one record file. All but a
+training need the system's training, and can run in any order, in pieces and on several machines.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ TABLE_SETTINGS = ("2", "4", "12", "34")
 MIDDLE = "234"
 """First and last sentence given, as in the paper's human evaluation."""
 SENTENCES = 5
-STAGES = ("train", "likelihood", "sample", "write", "cloze", "lookahead")
+STAGES = ("train", "likelihood", "bound", "sample", "write")
 """The stages that need a model; the scores of the texts and the report come after them."""
-JUDGE = "judge"
-"""The language model that only judges: it never writes and never ranks."""
-HUMAN, PLAIN = "human", "plain"
-"""The two anchors of look-ahead: people's middle, and the paper's LM writing left to right once."""
-SHIPPED = "default"
+REPEATED = ("train", "likelihood", "sample", "write")
+"""The stages of further trainings."""
+HUMAN = "human"
+COMPARED = ("slds", "lm", "s2s")
+"""Systems whose middle three sentences readers compare."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,11 +70,10 @@ def read_systems() -> Iterator[System]:
         system = System(name=name, **fields | {"stages": tuple(fields.get("stages", STAGES))})
         yield system
         for seed in seeds:
-            # The seed of SLDS-1 also draws which stories are labelled.
-            changes = {"train.seed": seed} | ({"objective.label_seed": seed} if name == "slds-1" else {})
-            stages, title = ("train", "likelihood", "sample", "write"), f"{system.title}, seed {seed}"
-            repeat = replace(system, name=f"{name}-seed{seed}", title=title, paper=False, changes=changes)
-            repeats.append(replace(repeat, stages=stages, repeats=name))
+            # The seed also draws which stories are labelled.
+            changes = {"train.seed": seed} | ({"objective.label_seed": seed} if name.startswith("slds-") else {})
+            repeat = replace(system, name=f"{name}-seed{seed}", title=f"{system.title}, seed {seed}", changes=changes)
+            repeats.append(replace(repeat, paper=False, stages=REPEATED, repeats=name))
     yield from repeats
 
 
@@ -90,21 +89,24 @@ class Scale:
     stories: int = 500
     """Test stories that are filled in, the same for every system. The paper's value."""
     samples: int = 50
-    """Samples of Gibbs (burn-in included) and of bridge. The paper's value."""
+    """Samples of Gibbs, burn-in included. The paper's value."""
     reranked: int = 1000
     """Samples of the baselines. The paper's value."""
     written: int | None = None
     """Stories written from their tags; None: the whole test split."""
     runs: int = 5
     """Top-k runs of the control table. The paper's value."""
-    bound_samples: int = 200
-    """Importance samples of the likelihood bound."""
+    bound_samples: int = 20
+    """Importance samples of the likelihood of every test story."""
+    tight_samples: int = 2000
+    tight_stories: int = 200
+    """Samples and random test stories of the tighter bound, which says how much the other one lacks."""
     resamples: int = 2000
     """Of every bootstrap interval."""
     shown: int = 10
     """Filled-in stories of each system in the report."""
-    pairs: int = 200
-    """Of each human comparison. The paper's value."""
+    pairs: int = 100
+    """Of each comparison by readers. The paper: 200 stories."""
     changes: Mapping[str, Any] = field(default_factory=dict)
     """Settings that every recipe changes at this scale."""
     toy: int = 0
@@ -114,7 +116,7 @@ class Scale:
 FULL = Scale()
 SMALL = Scale(
     name="small", stories=24, samples=6, reranked=24, written=24, runs=2,
-    bound_samples=4, resamples=200, shown=3, pairs=6, toy=900,
+    bound_samples=4, tight_samples=16, tight_stories=6, resamples=200, shown=3, pairs=6, toy=900,
     changes={
         "model.language.embedding": 24, "model.language.hidden": 48, "model.dynamics.latent": 6,
         "model.recognition.hidden": 24, "train.epochs": 3, "train.batch": 24, "train.learning_rate": 8e-3,
@@ -130,23 +132,24 @@ class Unit:
     stage: str
     system: str
     detail: str = ""
-    needs: tuple[str, ...] = ()
-    """Names of the units that must be done first."""
 
     @property
     def name(self) -> str:
         return f"{self.stage}/{self.system}" + (f".{self.detail}" if self.detail else "")
+
+    @property
+    def needs(self) -> str:
+        """The unit that must be done first; none for a training."""
+        return "" if self.stage == "train" else f"train/{self.system}"
 
 
 def samplers_of(system: System) -> tuple[str, ...]:
     """The samplers of a system; the first is the one of the paper's protocol."""
     if not system.latent:
         return ("rerank",)
-    if system.repeats:
-        return ("gibbs-peek",)
-    if system.name == SHIPPED:
-        return ("gibbs-peek", "gibbs", "bridge", "fill")
-    return ("gibbs-peek", "gibbs", "bridge") if system.has_tags else ("gibbs", "bridge")
+    if not system.has_tags:
+        return ("gibbs",)
+    return ("gibbs-peek",) if system.repeats else ("gibbs-peek", "gibbs")
 
 
 def protocol(system: System) -> str:
@@ -154,41 +157,30 @@ def protocol(system: System) -> str:
     return samplers_of(system)[0]
 
 
-def units_of_system(system: System, judged: bool) -> Iterator[tuple[int, Unit]]:
-    """Every unit of one system with its priority group."""
-    # Other seeds come right after the trainings of the paper's systems, changed recipes last.
-    late = 1 if system.repeats else 4 if system.changes else 0
-    trained = (f"train/{system.name}",)
-
-    def unit(stage: str, detail: str = "", needs: tuple[str, ...] = trained) -> Unit:
-        return Unit(stage, system.name, detail, needs)
-
-    samplers = samplers_of(system)
-    yield late, unit("train", needs=())
-    yield late + 1, unit("likelihood")
+def units_of_system(system: System) -> Iterator[tuple[int, Unit]]:
+    """Every unit of one system with its priority group: first all trainings, then the paper's tables."""
+    later = 1 if system.repeats else 0
+    first, *others = samplers_of(system)
+    yield 0, Unit("train", system.name)
+    yield 1, Unit("likelihood", system.name)
+    if system.has_tags or system.reads_tags:
+        yield 2 + later, Unit("write", system.name)
     for setting in TABLE_SETTINGS:
-        yield 3 if system.repeats else 2, unit("sample", f"{setting}.{samplers[0]}")
-    yield late + 3, unit("write")
-    for sampler in () if system.repeats else samplers:
-        yield 4, unit("sample", f"{MIDDLE}.{sampler}")
-        if judged:
-            needs = (f"sample/{system.name}.{MIDDLE}.{sampler}", f"train/{JUDGE}")
-            yield 5, unit("lookahead", sampler, needs)
-    for sampler in samplers[1:]:
+        yield 2 + later, Unit("sample", system.name, f"{setting}.{first}")
+    if system.name in COMPARED:
+        yield 2, Unit("sample", system.name, f"{MIDDLE}.{first}")
+    for sampler in others:
         for setting in TABLE_SETTINGS:
-            yield 6, unit("sample", f"{setting}.{sampler}")
-    if not system.reads_tags:
-        yield 7, unit("cloze")
+            yield 4, Unit("sample", system.name, f"{setting}.{sampler}")
+    if system.latent or system.reads_tags:
+        yield 5, Unit("bound", system.name)
 
 
 def units_of(systems: Iterable[System]) -> list[Unit]:
     """Every unit that needs a model, by priority."""
-    chosen = {system.name: system for system in systems}
-    units = [pair for system in chosen.values() for pair in units_of_system(system, JUDGE in chosen)]
-    units = [(group, unit) for group, unit in units if unit.stage in chosen[unit.system].stages]
-    if {JUDGE, "lm"} <= set(chosen):
-        units.append((5, Unit("lookahead", HUMAN, "", (f"train/{JUDGE}",))))
-        units.append((5, Unit("lookahead", PLAIN, "", (f"train/{JUDGE}", "train/lm"))))
+    units = [
+        (group, unit) for system in systems for group, unit in units_of_system(system) if unit.stage in system.stages
+    ]
     return [unit for _, unit in sorted(units, key=lambda pair: pair[0])]
 
 
@@ -205,7 +197,7 @@ def narrowed(units: list[Unit], only: Iterable[str]) -> list[Unit]:
     """The units that `--only` names: stages, systems, stage/system or whole units; no names mean all units."""
     words = {word for word in only if word}
     names = [{unit.stage, unit.system, unit.name, f"{unit.stage}/{unit.system}"} for unit in units]
-    unknown = sorted(words - set(STAGES) - set(BY_NAME) - {HUMAN, PLAIN} - set().union(*names))
+    unknown = sorted(words - set(STAGES) - set(BY_NAME) - set().union(*names))
     if unknown:
         raise UserError(
             f"--only {unknown[0]!r} is neither a stage ({', '.join((*STAGES, 'score', 'report'))}) nor a system "

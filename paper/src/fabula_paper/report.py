@@ -1,4 +1,4 @@
-"""The report: claims, tables, pictures and stories made from the records, as index.html and report.md."""
+"""The report made from the records: README.md for everybody, report.md with all tables, index.html with pictures."""
 
 from __future__ import annotations
 
@@ -15,14 +15,15 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from fabula.errors import UserError
 from fabula.models.io import write_file
-from fabula_paper.claims import Verdict, claims_file, verdicts
+from fabula_paper.claims import Line, Verdict, claims_file, finding, summary, verdicts
 from fabula_paper.figures import Results
-from fabula_paper.plan import BY_NAME, FULL, MIDDLE, SMALL, SYSTEMS, Scale, samplers_of
+from fabula_paper.plan import BY_NAME, COMPARED, FULL, MIDDLE, SMALL, Scale, protocol
+from fabula_paper.readers import outcome
 from fabula_paper.records import Records
 from fabula_paper.stories import english
-from fabula_paper.tables import SAMPLER_NAMES, Table, all_tables
+from fabula_paper.tables import Table, all_tables
 
-PAGES = ("index.html", "report.md")
+PAGES = ("README.md", "report.md", "index.html")
 
 
 @dataclass(frozen=True)
@@ -31,15 +32,24 @@ class Report:
 
     scale: Scale
     facts: dict[str, str]
+    finding: str
     claims: list[Verdict]
+    summary: list[Line]
     tables: list[Table]
-    trainings: list[dict[str, Any]]
     stories: dict[str, list[tuple[str, list[str]]]]
-    """By system and sampler: id and sentences of the first stories."""
+    """By system: id and sentences of the first stories."""
     units: list[dict[str, Any]]
     mixed: list[str]
     """Systems whose records come from different weights."""
-    limits: tuple[str, ...] = tuple(claims_file()["limits"])
+
+    @property
+    def limits(self) -> list[str]:
+        """The limits of claims.toml, and those that the records show."""
+        dirty = sum(str(unit.get("commit")).endswith("+") for unit in self.units)
+        limits = list(claims_file()["limits"])
+        limits += [f"{dirty} records were made with uncommitted changes in the code."] if dirty else []
+        mixed = ", ".join(self.mixed)
+        return limits + ([f"Records of different weights stand side by side for: {mixed}."] if mixed else [])
 
     @property
     def sections(self) -> list[tuple[str, list[Table]]]:
@@ -53,9 +63,10 @@ def build(records: Records, scale: Scale) -> Report:
     return Report(
         scale=scale,
         facts=facts(units),
+        finding=finding(results),
         claims=verdicts(results),
+        summary=summary(results),
         tables=all_tables(results),
-        trainings=[training(results, r) for s in SYSTEMS if (r := results.get(f"train/{s.name}")) is not None],
         stories=first_stories(records, scale),
         units=units,
         mixed=mixed_weights(units),
@@ -79,41 +90,22 @@ def facts(units: list[dict[str, Any]]) -> dict[str, str]:
     }
 
 
-def training(results: Results, record: dict[str, Any]) -> dict[str, Any]:
-    """One training as a table row."""
-    is_given, nll = record["stopped"] == "given", record["valid_nll"]
-    changes = ", ".join(f"{key} = {value}" for key, value in record["changes"].items())
-    title = results.title(BY_NAME[record["system"]])
-    return {
-        "system": title,
-        "cells": {
-            "epochs": record["epochs"], "epoch kept": record["best_epoch"],
-            "nats a story, validation": "–" if nll is None else f"{nll:.1f}",
-            "ended by": "not trained here" if is_given else record["stopped"],
-            "parameters": f"{record['parameters']:,}",
-            "seconds": "–" if is_given else f"{record['train_seconds']:.0f}", "changes of the recipe": changes or "–",
-        },
-    }  # fmt: skip
-
-
 def mixed_weights(units: list[dict[str, Any]]) -> list[str]:
     """Systems whose records come from different weights."""
     weights: dict[str, set[str]] = {}
     for unit in units:
-        if unit.get("weights") and unit["stage"] != "lookahead":
+        if unit.get("weights"):
             weights.setdefault(unit["system"], set()).add(unit["weights"])
     return sorted(BY_NAME[name].title for name, digests in weights.items() if len(digests) > 1)
 
 
 def first_stories(records: Records, scale: Scale) -> dict[str, list[tuple[str, list[str]]]]:
-    """The first filled-in stories of every system and sampler, without the given sentences."""
+    """The first filled-in stories of the systems that readers compare, without the given sentences."""
     shown: dict[str, list[tuple[str, list[str]]]] = {}
-    for system in (s for s in SYSTEMS if "sample" in s.stages):
-        for sampler in samplers_of(system):
-            title = f"{system.title}, {SAMPLER_NAMES[sampler]}"
-            for text in records.shown(f"sample/{system.name}.{MIDDLE}.{sampler}")[: scale.shown]:
-                lines = ["[given]", *(english(line) for line in text["lines"]), "[given]"]
-                shown.setdefault(title, []).append((text["id"], lines))
+    for system in (BY_NAME[name] for name in COMPARED):
+        for text in records.shown(f"sample/{system.name}.{MIDDLE}.{protocol(system)}")[: scale.shown]:
+            lines = ["[given]", *(english(line) for line in text["lines"]), "[given]"]
+            shown.setdefault(system.title, []).append((text["id"], lines))
     return shown
 
 
@@ -199,10 +191,8 @@ def recomputed(record: dict[str, Any]) -> Iterator[tuple[str, float, float]]:
     elif stage == "bound":
         yield "nll_story", record["nll_story"], float(np.mean(stories["iw"]))
     elif stage == "control":
-        for lexicon in ("vader", "afinn", "nrc"):
+        for lexicon in ("vader", "afinn"):
             yield f"{lexicon}.mean", record[lexicon]["mean"], float(np.mean(record[lexicon]["f1"]))
-    elif stage == "lookahead":
-        yield "log_p", record["log_p"], float(np.mean(stories))
-    elif stage == "cloze":
-        for part, values in record["correct"].items():
-            yield part, record["accuracy"][part], float(np.mean(values))
+    elif stage == "human" and "pairs" in record:
+        for side, share in outcome(record["pairs"])["best"].items():
+            yield f"best.{side}", record["best"][side], share

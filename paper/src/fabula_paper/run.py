@@ -24,14 +24,14 @@ from fabula.models.io import read_config
 from fabula_paper import measuring, writing
 from fabula_paper.bench import Bench, Job
 from fabula_paper.plan import BY_NAME, FULL, SMALL, Unit, narrowed, systems_for, units_of
+from fabula_paper.readers import write_sheets
 from fabula_paper.scoring import SCORES, Scorer
-from fabula_paper.stories import EnglishStories, export_pairs
+from fabula_paper.stories import EnglishStories
 
 Say = Callable[[str], None]
 STAGES: dict[str, Callable[[Bench, Unit], None]] = {
-    "train": measuring.train_system, "likelihood": measuring.measure_system,
+    "train": measuring.train_system, "likelihood": measuring.measure_system, "bound": measuring.tighten,
     "sample": writing.sample, "write": writing.write_stories,
-    "lookahead": measuring.look_ahead, "cloze": measuring.choose_endings,
 }  # fmt: skip
 
 
@@ -53,21 +53,22 @@ def run_units(bench: Bench, units: list[Unit], say: Say) -> Outcome:
     outcome, done = Outcome(), bench.records.done
     outcome.skipped = [unit.name for unit in units if done(unit.name)]
     waiting = [unit for unit in units if unit.name not in set(outcome.skipped)]
-    while unit := next((unit for unit in waiting if all(done(name) for name in unit.needs)), None):
+    while unit := next((unit for unit in waiting if not unit.needs or done(unit.needs)), None):
         waiting.remove(unit)
         if done(unit.name):  # by another call, meanwhile
             outcome.skipped.append(unit.name)
             continue
         began = time.perf_counter()
-        if unit.stage != "train" and unit.system in BY_NAME:
+        if unit.stage != "train":
             bench.checkpoint(BY_NAME[unit.system])
         if bench.device.type == "cuda":
             # Sampling may use TF32 products; a measurement may not.
             sampling = unit.stage in ("sample", "write")
             torch.set_float32_matmul_precision("high" if sampling else "highest")
         STAGES[unit.stage](bench, unit)
-        outcome.done.append(unit.name)
-        say(f"{unit.name}  {time.perf_counter() - began:.1f} s")
+        if done(unit.name):
+            outcome.done.append(unit.name)
+            say(f"{unit.name}  {time.perf_counter() - began:.1f} s")
     outcome.waiting = [unit.name for unit in waiting]
     return outcome
 
@@ -78,7 +79,7 @@ def reproduce(args: argparse.Namespace, say: Say = print) -> Outcome:
     bench, systems = Bench(job), systems_for(job.models)
     for system in systems:
         bench.recipe(system)  # an error in a recipe or a change is reported at once
-    units = [unit for unit in units_of(systems) if unit.stage != "cloze" or job.cloze is not None]
+    units = units_of(systems)
     words = {word.strip() for word in args.only.split(",")} - {""}
     unit_words = words - {"score", "report", *SCORES}
     outcome = Outcome()
@@ -93,10 +94,10 @@ def reproduce(args: argparse.Namespace, say: Say = print) -> Outcome:
     if not words or "report" in words:
         from fabula_paper.report import write_pages
 
-        stories = EnglishStories(bench, args.raw)
         write_pages(bench.records, job.scale)
-        export_pairs(stories, args.out)
         say(f"{args.out / 'index.html'}")
+    if args.sheets:
+        say(f"{write_sheets(EnglishStories(bench, args.raw), args.sheets)} pairs in {args.sheets}")
     return outcome
 
 
@@ -107,9 +108,6 @@ def job_of(args: argparse.Namespace) -> Job:
     for folder in models.values():
         read_config(folder)  # a folder that is no checkpoint is an error at once
     changes = {key: toml_value(value) for key, value in pairs(args.set, "--set").items()}
-    for key in changes:
-        if ":" in key and key.partition(":")[0] not in BY_NAME:
-            raise UserError(f"--set {key}: no such system; systems: {', '.join(BY_NAME)}", field="set")
     data = corpus_folder(args.data, args.out, small=args.small)
     return Job(
         data=data,
@@ -117,9 +115,9 @@ def job_of(args: argparse.Namespace) -> Job:
         recipes=recipes_folder(args.recipes),
         scale=scale,
         device=str(device),
-        models=models if args.small else {"default": api.find("small"), **models},
+        models=models,
         changes=changes,
-        cloze=cloze_file(args.cloze, data, args.out),
+        as_it_stands=args.as_it_stands,
         memory_gib=12.0 if device.type == "cuda" else 1.0,
     )
 
@@ -164,24 +162,8 @@ def corpus_folder(data: Path | None, out: Path, *, small: bool) -> Path:
             out.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise UserError(f"cannot write into {out}: {error.strerror}", field="out") from error
-        provenance = {"toy": SMALL.toy, "seed": 0}
-        prepare_stories(toy_splits(SMALL.toy, 0), folder, provenance=provenance, progress=False)
+        prepare_stories(toy_splits(SMALL.toy, 0), folder, provenance={"toy": SMALL.toy, "seed": 0}, progress=False)
     return folder
-
-
-def cloze_file(given: Path | None, data: Path, out: Path) -> Path | None:
-    """Story Cloze as word ids: as given (.npz), or encoded now (CSV)."""
-    if given is None or given.suffix == ".npz":
-        if given is not None and not given.is_file():
-            raise UserError(f"--cloze {given} does not exist", field="cloze")
-        return given
-    from fabula_paper.scores.cloze import prepare_cloze
-
-    target = out / "runs" / "cloze.npz"
-    if not target.exists():
-        target.parent.mkdir(parents=True, exist_ok=True)
-        prepare_cloze(given, data, target)
-    return target
 
 
 def recipes_folder(named: Path | None) -> Path:

@@ -1,9 +1,8 @@
 """Scores of the written texts; they need no model of ours and no GPU.
 
 overlap/<system>.<setting>.<sampler>    ROUGE and METEOR against the true sentences (two are joined into one text)
-control/<system>                        macro-F1 of the tags by VADER, and by lexicons that nobody trained on
-prose/<system>.<sampler>                distinct-2, and 4-grams copied from the training stories
-mauve/<system>                          written stories as a whole beside the human ones
+control/<system>                        macro-F1 of the tags by VADER, and by a lexicon that nobody trained on
+prose/<system>.<sampler>                distinct-2 of the middle three sentences, and the measures of other packages
 """
 
 from __future__ import annotations
@@ -38,7 +37,6 @@ class Scorer:
         self.skipped: list[str] = []
         self.failed: dict[str, str] = {}
         self._meteor: dict[str, Any] = {}
-        self._human_features: Any = None
 
     def run(self, only: Sequence[str] = ()) -> None:
         """Make every score that is not there yet; a scorer that is not installed leaves its cells `not run`."""
@@ -77,8 +75,7 @@ class Scorer:
             return sorted(samples, key=lambda name: (not is_protocol(name), name))
         if kind == "prose":
             return [HUMAN, *(".".join(name.split(".")[::2]) for name in samples if f".{MIDDLE}." in name)]
-        written = [name.removeprefix("write/") for name in units if name.startswith("write/")]
-        return [n for n in written if kind == "mauve" or BY_NAME[n].has_tags or BY_NAME[n].reads_tags]
+        return [name.removeprefix("write/") for name in units if name.startswith("write/")]
 
     def overlap(self, name: str) -> dict[str, Any]:
         from fabula_paper.scores.overlap import meteor
@@ -114,7 +111,7 @@ class Scorer:
         greedy = [[text["greedy"] for text in texts]]
         record: dict[str, Any] = {"n": len(texts), "runs": len(runs)}
         draws, seed = self.job.scale.resamples, self.job.seed
-        taggers: dict[str, Any] = {"vader": VaderTagger(), "afinn": LexiconTagger("afinn"), "nrc": LexiconTagger("nrc")}
+        taggers: dict[str, Any] = {"vader": VaderTagger(), "afinn": LexiconTagger()}
         for lexicon, tagger in taggers.items():
             sampled, best = (measure_control(texts, S, tagger) for texts in (runs, greedy))
             record[lexicon] = {
@@ -136,24 +133,12 @@ class Scorer:
         from fabula_paper.scores.quality import quality
 
         stories = self.stories.middles(name)
-        measured = quality(stories, self.reader, [given_in(MIDDLE)] * len(stories))
-        return {"n": len(stories), **measured.to_json(seed=self.job.seed)}
-
-    def mauve(self, name: str) -> dict[str, Any]:
-        from fabula_paper.scores.mauve import mauve
-        from fabula_paper.scores.pretrained import embed
-
-        texts = self.records.texts(f"write/{name}")
-        if self._human_features is None:  # every system writes from the tags of the same stories
-            self._human_features = embed([" ".join(self.stories.true(text["id"])) for text in texts])
-        features = embed([" ".join(text["runs"][0]) for text in texts])
-        score = mauve(features, self._human_features, seed=self.job.seed)
-        figures = {"mauve": score.value, "low": score.low, "high": score.high, "se": score.se}
-        return {"n": len(texts), **{key: rounded(value) for key, value in figures.items()}}
+        measured = quality(stories, self.reader, [given_in(MIDDLE)] * len(stories), seed=self.job.seed)
+        return {"n": len(stories), **measured}
 
 
 SCORES: dict[str, Callable[[Scorer, str], dict[str, Any]]] = {
-    "overlap": Scorer.overlap, "control": Scorer.control, "prose": Scorer.prose, "mauve": Scorer.mauve,
+    "overlap": Scorer.overlap, "control": Scorer.control, "prose": Scorer.prose,
 }  # fmt: skip
 
 

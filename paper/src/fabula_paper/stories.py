@@ -1,26 +1,17 @@
-"""Stories in English: test stories, what a unit wrote into them, and pairs for people."""
+"""Stories in English: test stories, and what a unit wrote into them."""
 
 from __future__ import annotations
 
-import json
 from functools import cached_property
-from importlib import resources
 from pathlib import Path
 
 from fabula.corpus.tokenize import detokenise
 from fabula.errors import UserError
-from fabula.models.io import write_file
 from fabula_paper.bench import Bench
-from fabula_paper.plan import BY_NAME, HUMAN, MIDDLE, SENTENCES, SETTINGS
+from fabula_paper.plan import HUMAN, MIDDLE, SENTENCES, SETTINGS
 
 UNKNOWN_WORD = "UNK"
 """How the paper prints a rare word; used where only the prepared corpus is at hand."""
-COMPARISONS = (
-    ("slds.gibbs-peek", "lm.rerank"),
-    ("slds.gibbs-peek", "s2s.rerank"),
-    ("default.fill", "lm-1024.rerank"),
-)
-"""Blind pairs for `fabula judge`: the paper's two comparisons, then one of ours."""
 
 
 class EnglishStories:
@@ -82,27 +73,3 @@ def english(line: str) -> str:
 def given_in(setting: str) -> list[bool]:
     """Which of the five sentences a setting gives."""
     return [place not in SETTINGS[setting] for place in range(SENTENCES)]
-
-
-def export_pairs(stories: EnglishStories, folder: Path) -> None:
-    """Write pairs/PAIRS-*.jsonl, which hold sentences of the corpus, and the form for the error analysis."""
-    records, pairs = stories.bench.records, stories.bench.job.scale.pairs
-    for sides in COMPARISONS:
-        if not all(records.done(middle_unit(side)) for side in sides):
-            continue
-        texts = [{text["id"]: text["lines"] for text in records.texts(middle_unit(side))} for side in sides]
-        names = [side.split(".")[0] for side in sides]
-        lines = [
-            {
-                "id": f"{story_id}-{names[0]}-{names[1]}",
-                "systems": [BY_NAME[name].title for name in names],
-                "given": [place for place, given in enumerate(given_in(MIDDLE)) if given],
-                "stories": [stories.filled(story_id, written[story_id], MIDDLE) for written in texts],
-            }
-            for story_id in [story_id for story_id in texts[0] if story_id in texts[1]][:pairs]
-        ]
-        path = folder / "pairs" / f"PAIRS-{names[0]}-{names[1]}.jsonl"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_file(path, "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines).encode())
-    sheet = (resources.files("fabula_paper") / "templates" / "error-sheet.md").read_bytes()
-    write_file(folder / "error-sheet.md", sheet)

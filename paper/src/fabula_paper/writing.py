@@ -9,16 +9,11 @@ from dataclasses import asdict
 import torch
 from torch import Tensor
 
-from fabula.metrics.control import sentences_of, write_along
-from fabula.models.decoders.words import WordTokenizer
-from fabula.models.protocol import Model
+from fabula.metrics.control import write_along
 from fabula.sampling.batch import InfillBatch, infill_batch
-from fabula.sampling.cast import Cast
 from fabula.sampling.driver import Answer, fill_batch
-from fabula.sampling.noise import Noise, seeded
-from fabula.sampling.rerank import write_left_to_right
-from fabula.sampling.rules import WordRules
-from fabula.sampling.settings import DecodingConfig, FillSettings, GibbsSettings, RerankSettings, SMCSettings
+from fabula.sampling.noise import seeded
+from fabula.sampling.settings import FillSettings, GibbsSettings, RerankSettings
 from fabula.statespace.markov import allowed_states
 from fabula_paper.bench import Bench
 from fabula_paper.plan import BY_NAME, SENTENCES, SETTINGS, Scale, System, Unit
@@ -29,20 +24,13 @@ TOP_K = 15
 
 
 def settings_of(sampler: str, scale: Scale) -> FillSettings:
-    """The settings of a sampler by its name.
-
-    The paper's samplers and bridge draw words at temperature 1 and rank by the given sentences alone.
-    `fill` draws, ranks and follows rules as `fabula fill` does.
-    """
+    """The settings of a sampler by its name: words at temperature 1, ranked by the given sentences alone."""
     if sampler == "rerank":
         return RerankSettings.plain(samples=scale.reranked, top_k=TOP_K)
-    if sampler == "bridge":
-        return SMCSettings.plain(samples=scale.samples, top_k=TOP_K)
-    if sampler == "fill":
-        return SMCSettings(samples=scale.samples)
-    tags = "peek" if sampler.endswith("-peek") else "read"
-    # The paper's 50 samples are 50 states of one chain, burn-in included.
-    return GibbsSettings.plain(samples=scale.samples, chains=1, tags=tags)
+    if sampler == "gibbs-peek":  # the paper's 50 samples are 50 states of one chain, burn-in included
+        return GibbsSettings.plain(samples=scale.samples, chains=1, tags="peek")
+    # Several chains: what is written into the blanks holds their tags where they are.
+    return GibbsSettings.plain(samples=scale.samples, tags="read")
 
 
 def blanked(
@@ -59,15 +47,12 @@ def blanked(
 
 def fill(bench: Bench, system: System, rows: Sequence[int], setting: str, sampler: str) -> list[Answer]:
     """The sampler's answers for some test stories."""
-    checkpoint, rules, cast = bench.checkpoint(system), bench.rules, None
     blank, gold = blanked(bench, system, rows, SETTINGS[setting])
-    if sampler == "fill":
-        rules = WordRules.of(WordTokenizer(bench.corpus.vocabulary), bench.device, checkpoint.people.names)
-        cast = Cast(checkpoint.people, rules)
     seeds = [seeded(bench.job.seed, n).initial_seed() for n in range(len(rows))]
     return fill_batch(
-        checkpoint.model, rules, blank, settings_of(sampler, bench.job.scale), [seeded(seed) for seed in seeds],
-        cast=cast, gold=gold if sampler.endswith("-peek") else None, memory_gib=bench.job.memory_gib,
+        bench.checkpoint(system).model, bench.rules, blank, settings_of(sampler, bench.job.scale),
+        [seeded(seed) for seed in seeds], gold=gold if sampler == "gibbs-peek" else None,
+        memory_gib=bench.job.memory_gib,
     )  # fmt: skip
 
 
@@ -91,7 +76,7 @@ def sample(bench: Bench, unit: Unit) -> None:
         "missing": [i + 1 for i in missing],
         "sampler": sampler,
         "settings": asdict(settings_of(sampler, bench.job.scale)),
-        "peeks": sampler.endswith("-peek"),
+        "peeks": sampler == "gibbs-peek",
         "gold_tags": system.reads_tags,
         "mean_score": round(sum(answer.score for answer in answers) / len(answers), 4),
     }
@@ -112,30 +97,13 @@ def write_stories(bench: Bench, unit: Unit) -> None:
     ]
     record = {
         **bench.common(unit, n=len(rows), kind="estimate", began=began),
-        "runs": scale.runs, "top_k": TOP_K, "tags_in": system.has_tags or system.reads_tags,
-    }  # fmt: skip
+        "runs": scale.runs,
+        "top_k": TOP_K,
+    }
     bench.records.write(unit.name, record, texts)
 
 
 def written_stories(bench: Bench, system: System, S: Tensor, top_k: int, run: int) -> list[list[str]]:
-    """One run of stories in English; LM has no tags and writes freely."""
-    model, vocabulary, seed = bench.checkpoint(system).model, bench.corpus.vocabulary, bench.job.seed + run
-    if not (model.has_latent or model.reads_tags):
-        return free_stories(bench, model, len(S), top_k, seed)
-    if model.K == 1:
-        S = torch.zeros_like(S)
-    return write_along(model, vocabulary, S, top_k=top_k, seed=seed, piece=WRITTEN_AT_ONCE)
-
-
-@torch.inference_mode()
-def free_stories(bench: Bench, model: Model, n: int, top_k: int, seed: int) -> list[list[str]]:
-    """Stories written from nothing, left to right."""
-    decoding, stories = DecodingConfig(top_k=top_k), []
-    for start in range(0, n, WRITTEN_AT_ONCE):
-        count = min(WRITTEN_AT_ONCE, n - start)
-        blank = infill_batch([[None] * SENTENCES] * count, device=bench.device)
-        seeds = [seeded(seed, start + row) for row in range(count)]
-        uniform = Noise(seeds, blank.sentences, 1, bench.device).uniform(decoding.max_words)
-        written = write_left_to_right(model, bench.rules, decoding, blank, None, None, uniform)
-        stories += sentences_of(written.X, written.lengths, bench.corpus.vocabulary)
-    return stories
+    """One run of stories in English."""
+    model, seed = bench.checkpoint(system).model, bench.job.seed + run
+    return write_along(model, bench.corpus.vocabulary, S, top_k=top_k, seed=seed, piece=WRITTEN_AT_ONCE)

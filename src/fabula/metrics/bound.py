@@ -12,11 +12,12 @@ Slack: what the bound still lacks of log p(X). If it falls with the samples as c
 
     g_1 = L(M/2) - L(M/4),   g_2 = L(M) - L(M/2),   2^beta = g_1 / g_2,   slack(M) = g_2 / (2^beta - 1)
 
-It depends on the samples only: a mode of p(Z | X) that q never visits is in no estimate.
+Where the gains do not shrink, it is unknown (infinite). A mode of p(Z | X) that q never visits is in no estimate.
 """
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -44,10 +45,6 @@ WORSE = 2
 """Precisions in a row that must be worse than the best before the search ends."""
 FEWEST = 4
 """Samples of which a quarter and a half can be taken."""
-SLOWEST = 1.1
-"""The least 2^beta, for a slack of at most ten times what the last doubling gained."""
-TWO_POINTS = 3.0
-"""Where only the bounds by one sample and by all are known: as if the slack fell as slowly as M^-0.1 (M = 20)."""
 
 
 class Draws(NamedTuple):
@@ -164,12 +161,9 @@ def slack(quarter: ArrayLike, half: ArrayLike, whole: ArrayLike) -> float:
     """Nats a story that a bound by M samples lacks, from each story's negative bound by M/4, M/2 and M of them."""
     means = [float(np.asarray(values, dtype=np.float64).mean()) for values in (quarter, half, whole)]
     first, second = means[0] - means[1], means[1] - means[2]
-    return second / (min(2.0, max(SLOWEST, first / second)) - 1) if second > 0 else 0.0
-
-
-def slack_of_two(one: ArrayLike, whole: ArrayLike) -> float:
-    """The same where only the negative bounds by one sample and by all are known: a cautious multiple of the gain."""
-    return TWO_POINTS * max(0.0, float(np.mean(np.asarray(one, dtype=np.float64) - np.asarray(whole))))
+    if second <= 0:
+        return 0.0
+    return second / (min(2.0, first / second) - 1) if first > second else math.inf
 
 
 def authors_estimate(model: SLDS, batch: Batch, generator: torch.Generator) -> Float[Tensor, " story"]:

@@ -151,7 +151,8 @@ def _summary(model: SLDS, figures: dict[str, Tensor], q: Proposal, common: dict[
         name: mean_and_error(figures[name]) for name in ("z_use", "lookahead_use") if len(figures.get(name, ()))
     }
     tagged = model.has_tags and truth.numel() > 0
-    has_slack = q.samples >= FEWEST
+    lacks = slack(*(-figures[name].cpu() for name in ("quarter", "half", "iw"))) if q.samples >= FEWEST else math.inf
+    has_slack = math.isfinite(lacks)
     bounds: dict[str, Kind] = dict.fromkeys(("nll_story", "ppl", "ppl_iw", "ppl_elbo", "bits_per_character"), "bound")
     estimates: dict[str, Kind] = dict.fromkeys(("ppl_authors", "kl_z", "z_use", "lookahead_use"), "estimate")
     exact: dict[str, Kind] = dict.fromkeys(("q_precision", "accuracy_s", "f1_s"), "exact")
@@ -159,7 +160,7 @@ def _summary(model: SLDS, figures: dict[str, Tensor], q: Proposal, common: dict[
         **common, samples=q.samples, nll_story=nll["iw"] / n, ppl=ppl["iw"], ppl_iw=ppl["iw"], ppl_elbo=ppl["elbo"],
         ppl_authors=ppl["authors"], bits_per_character=nll["iw"] / math.log(2) / common["characters"],
         q_precision=q.precision,
-        slack=slack(*(-figures[name].cpu() for name in ("quarter", "half", "iw"))) if has_slack else None,
+        slack=lacks if has_slack else None,
         kl_z=float(figures["kl_z"].mean()), **use,
         accuracy_s=float((truth == guess).double().mean()) if tagged else None,
         f1_s=macro_f1(truth, guess, model.K) if tagged else None,

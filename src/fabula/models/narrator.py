@@ -2,8 +2,8 @@
 
     p(S, X) = prod_i p(S_i | S_{i-1}) p(X_i | S_i, X_:i)
 
-A tag that is free is a mood token of its own, learnt beside the others, so the decoder's p(X) has S summed out. The
-decoder also knows r(X_missing | X_given, S), which `smc` proposes from (models/decoders/narrator.py).
+A tag that is free is a mood token of its own, learnt beside the others, so the decoder's p(X) approximates the sum over
+S. The decoder also knows r(X_missing | X_given, S), which `smc` proposes from (models/decoders/narrator.py).
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class NarratorModel(Model):
         return self._decoder.tokenizer
 
     def log_p_words(self, batch: Batch, Z: Tensor | None = None) -> PerToken:
-        """With the tags of the batch, or S summed out where they are free."""
+        """With the tags of the batch, or the token of a free tag where they are free."""
         X, state = batch.X(), self._decoder.start(len(batch.tokens))
         log_p = torch.zeros(batch.tokens.shape, device=batch.tokens.device)
         word = torch.arange(X.shape[2], device=X.device)

@@ -1,7 +1,7 @@
 """The paper's sampler (Section 4): sweep every Z_i from Eq. (1), then every missing X_i; for many stories and chains.
 
 The state goes in and a new one comes out; randomness is passed in. Not in the paper: tags that are not given are
-drawn from p(S | Z). `tags="peek"` is the authors' code's variant.
+drawn jointly with Z. `tags="peek"` is the authors' code's variant.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Int
+from jaxtyping import Bool, Int
 from torch import Tensor
 
 from fabula.corpus.states import UNKNOWN
@@ -20,6 +20,7 @@ from fabula.models.slds import SLDS
 from fabula.sampling.batch import InfillBatch, evidence
 from fabula.sampling.cast import Cast
 from fabula.sampling.decode import Writer
+from fabula.sampling.latents import draw_latents
 from fabula.sampling.noise import Noise
 from fabula.sampling.rules import WordRules
 from fabula.sampling.samples import Diagnostics, Rounds, SampledStories
@@ -72,6 +73,27 @@ def sweep_Z(
     return torch.stack(swept, 1)
 
 
+def draw_free_tags(
+    model: SLDS, S: Tags, Z: Latents, allowed: Bool[Tensor, "batch sent state"], phi: Potential, present: Mask,
+    noise: Noise,
+) -> tuple[Tags, Latents]:  # fmt: skip
+    """(S, Z) ~ p(S) prod_i p(Z_i | Z_{i-1}, S_i) phi_i(Z_i) for the stories with free tags; the others stay.
+
+    S is drawn with Z integrated out. Drawn from p(S | Z) it would stay where it began, for Z all but determines it.
+    """
+    P = noise.chains
+    free = (present & (allowed.sum(2) > 1)).any(1).view(-1, P)[:, 0].nonzero().flatten().tolist()
+    if not free:
+        return S, Z
+    rows = torch.arange(len(S), device=S.device).view(-1, P)[free].flatten()
+    # A chain has text and evidence of its own, so it is a story of its own here.
+    each = [n for n in free for _ in range(P)]
+    some = Noise([noise.generators[n] for n in each], [noise.sentences[n] for n in each], 1, noise.device)
+    some.longest = noise.longest
+    drawn = draw_latents(model.scaffold, model.dynamics, allowed[rows], phi.rows(rows), present[rows], some)
+    return S.index_copy(0, rows, drawn.S), Z.index_copy(0, rows, drawn.Z)
+
+
 class GibbsState(NamedTuple):
     """All variables of every chain, and log p(X_i | X_:i, Z_i) of every sentence."""
 
@@ -85,7 +107,7 @@ class GibbsState(NamedTuple):
 def initialise(model: SLDS, rules: WordRules, blanks: InfillBatch, settings: GibbsSettings, noise: Noise) -> GibbsState:
     """The appendix: Z in order, from the posterior where X_i is given and from the dynamics where not; X greedily.
 
-    Tags that are free come from p(S) with the given ones in their places.
+    Tags that are free are drawn given the given sentences and tags, with Z integrated out.
     """
     present = blanks.present.to(blanks.device)
     allowed = blanks.allowed_of(model.K)
@@ -96,6 +118,8 @@ def initialise(model: SLDS, rules: WordRules, blanks: InfillBatch, settings: Gib
     P = noise.chains
     seen = evidence(model, blanks.X[::P], blanks.lengths[::P])
     seen = Evidence(Potential(*(t.repeat_interleave(P, 0) for t in seen.phi)), seen.log_q_S.repeat_interleave(P, 0))
+    blank = torch.zeros_like(seen.phi.mean)
+    S, _ = draw_free_tags(model, S, blank, allowed, seen.phi, present, noise)
     Z = model.draw_filtering(seen, model.one_hot(S), present, noise.normal(model.D)).Z
     written = Writer(model.decoder, rules, settings.decoding).story(blanks, S, Z, _words(settings, noise))
     return GibbsState(S, Z, written.X, written.lengths, written.log_p)
@@ -105,12 +129,11 @@ def sweep(
     model: SLDS, conditional: LatentConditional, rules: WordRules, blanks: InfillBatch, settings: GibbsSettings,
     state: GibbsState, noise: Noise,
 ) -> GibbsState:  # fmt: skip
-    """One sweep: every Z_i from Eq. (1), every free S_i from p(S | Z), then every missing X_i."""
+    """One sweep: free tags jointly with Z, every Z_i from Eq. (1), then every missing X_i."""
     present = blanks.present.to(blanks.device)
     phi = evidence(model, state.X, state.lengths).phi
-    Z = sweep_Z(conditional, state.Z, state.S, phi, present, noise.normal(model.D))
-    log_evidence = clamp(model.dynamics.log_prob_steps(Z), blanks.allowed_of(model.K))
-    S = model.scaffold.sample(log_evidence, present, noise.uniform()).masked_fill(~present, UNKNOWN)
+    S, Z = draw_free_tags(model, state.S, state.Z, blanks.allowed_of(model.K), phi, present, noise)
+    Z = sweep_Z(conditional, Z, S, phi, present, noise.normal(model.D))
     written = Writer(model.decoder, rules, settings.decoding).story(blanks, S, Z, _words(settings, noise))
     return GibbsState(S, Z, written.X, written.lengths, written.log_p)
 

@@ -1,20 +1,16 @@
-"""A second opinion on tags: word lists that no model was trained with, since VADER both labels and judges.
+"""A second opinion on tags: a word list that no model was trained with, since VADER both labels and judges.
 
-AFINN has a valence from -5 to 5 for 3,382 words, the NRC lexicon says of 6,468 whether they are positive or negative.
-Both have terms of their own (NRC: research), so they are read from their packages and never shipped.
+AFINN has a valence from -5 to 5 for 3,382 words. It is read from its package and never shipped.
 """
 
 from __future__ import annotations
 
-import json
 import re
-from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
+from typing import ClassVar
 
-from fabula.errors import UserError
 from fabula_paper.scores.external import package_file
 
-LEXICONS = {"afinn": ("afinn", "data/AFINN-en-165.txt"), "nrc": ("nrclex", "data/nrc_en.json")}
 NEGATIONS = frozenset(
     ["not", "no", "never", "n't", "cannot", "nothing", "nobody", "neither", "nor", "without", "hardly", "barely"]
 )
@@ -23,27 +19,15 @@ REACH = 3
 _WORD = re.compile(r"n['’]t\b|[a-z]+(?:-[a-z]+)*(?=n['’]t\b)|[a-z]+(?:-[a-z]+)*", re.IGNORECASE)
 
 
-@dataclass(frozen=True)
 class LexiconTagger:
     """A sentence is positive or negative by the sign of its words' summed valence, else neutral; VADER's labels."""
 
-    lexicon: str = "afinn"
-
-    def __post_init__(self) -> None:
-        if self.lexicon not in LEXICONS:
-            raise UserError(f"unknown lexicon {self.lexicon!r}: {' or '.join(LEXICONS)}", field="lexicon")
-
-    @property
-    def labels(self) -> tuple[str, ...]:
-        return ("negative", "neutral", "positive")
-
-    @property
-    def settings(self) -> dict[str, object]:
-        return {"tagger": self.lexicon}
+    labels = ("negative", "neutral", "positive")
+    settings: ClassVar[dict[str, object]] = {"tagger": "afinn"}
 
     def tag(self, sentences: list[str]) -> list[int | None]:
-        valences = read_lexicon(self.lexicon)
-        return [1 + (total > 0) - (total < 0) for total in (valence(sentence, valences) for sentence in sentences)]
+        totals = [valence(sentence, read_lexicon()) for sentence in sentences]
+        return [1 + (total > 0) - (total < 0) for total in totals]
 
 
 def valence(sentence: str, valences: dict[str, float]) -> float:
@@ -58,13 +42,9 @@ def valence(sentence: str, valences: dict[str, float]) -> float:
     return total
 
 
-@lru_cache(maxsize=2)
-def read_lexicon(name: str) -> dict[str, float]:
-    """The valence of each word of a list."""
-    text = package_file(*LEXICONS[name]).read_text(encoding="utf-8")
-    if name == "afinn":
-        rows = (line.rsplit("\t", 1) for line in text.splitlines() if "\t" in line)
-        return {word.lower(): float(worth) for word, worth in rows}
-    entries: dict[str, list[str]] = json.loads(text)
-    signed = {word.lower(): ("positive" in of) - ("negative" in of) for word, of in entries.items()}
-    return {word: float(sign) for word, sign in signed.items() if sign}
+@cache
+def read_lexicon() -> dict[str, float]:
+    """The valence of each word of the list."""
+    text = package_file("afinn", "data/AFINN-en-165.txt").read_text(encoding="utf-8")
+    rows = (line.rsplit("\t", 1) for line in text.splitlines() if "\t" in line)
+    return {word.lower(): float(worth) for word, worth in rows}
