@@ -81,6 +81,14 @@ large: $(CORE)
 	  && mv ../joined.tmp ../tinyllama-1.1b.gguf && rm *.tgz; }
 	@$(BIN)/python -m fabula bases add $(LARGE)/tinyllama-1.1b.gguf --sha256 $(SHA256)
 
+# The editor of the studio's page, built anew from the versions that its package.json names; a test compares the bytes.
+VENDOR := src/fabula/apps/studio/page/vendor
+OUT    := $(VENDOR)
+vendor:
+	@folder=$$(mktemp -d) && cp $(VENDOR)/package.json $(VENDOR)/entry.mjs $$folder \
+	  && npm --prefix $$folder install --silent --no-audit --no-fund >/dev/null && (cd $$folder && npm run --silent build >/dev/null 2>&1) \
+	  && cp $$folder/prosemirror.js $(OUT)/ && rm -r $$folder
+
 lint: $(ALL)
 	$(BIN)/ruff check $(CODE)
 	$(BIN)/ruff format --check $(CODE)

@@ -51,7 +51,11 @@ class Desk:
 
     def tool(self, number: int, name: str) -> Locator:
         """A tool of the sentence at the caret, which is put there."""
-        return self.caret(number).page.get_by_role("toolbar", name="The sentence at the caret").get_by_role("button", name=name)
+        return (
+            self.caret(number)
+            .page.get_by_role("toolbar", name="The sentence at the caret")
+            .get_by_role("button", name=name)
+        )
 
     def menu(self, number: int, entry: str) -> None:
         """An action from a sentence's menu."""

@@ -1,4 +1,4 @@
-"""Random edits of every field, reloads, second windows, fills and killed servers: nothing that was acknowledged is lost."""
+"""Random edits of every field, reloads, second windows, fills, killed servers: nothing acknowledged is lost."""
 
 from __future__ import annotations
 

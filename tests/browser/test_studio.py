@@ -101,7 +101,7 @@ def test_verbs_offer_longer_shorter_and_the_next_sentence(desk: Desk) -> None:
 
 
 def test_candidates_find_their_sentences_after_an_insertion(desk: Desk) -> None:
-    """Sentences are known by what they are, not by where they stand: what was written for one never lands on another."""
+    """Sentences are known by what they are, not by their places: what was written for one never lands on another."""
     desk.type(*STORY).fill()
     offered = desk.offered()
     desk.caret(1).page.keyboard.press("Enter")

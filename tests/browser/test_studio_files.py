@@ -81,13 +81,15 @@ def test_what_is_no_story_is_refused(desk: Desk, watch: Watch, tmp_path: Path) -
 
 
 def test_odd_files_neither_freeze_the_page_nor_make_a_story_that_cannot_be_saved(desk: Desk, tmp_path: Path) -> None:
-    """Megabytes of gaps, tags and pronouns that nobody knows, an index out of range: what is sound is imported and saved."""
+    """Megabytes of gaps, unknown tags and pronouns, an index out of range: what is sound is imported and saved."""
     comment = f"<!-- fabula\nblank: {'7 ' * 900_000}\narc: + zzz -\nperson: Ann | xyz | a\n-->\n"
     (tmp_path / "odd.md").write_text(f"# Odd\n\nKarl left.\nHe sang.\n\n{comment}")
     desk.page.locator("#import").set_input_files(tmp_path / "odd.md")
     expect(desk.page.locator("[data-about=import], #note:visible")).to_contain_text("import")
     line = '{"text": "Karl left.", "tag": 7, "locked": "x", "start": null, "write": 1, "id": 5, "paragraph": "?"}'
-    story = f'"lines": [{line}, {line}], "seed": 1e99, "candidates": -4, "model": 3, "people": [{{"name": 1}}], "tray": [1]'
+    story = (
+        f'"lines": [{line}, {line}], "seed": 1e99, "candidates": -4, "model": 3, "people": [{{"name": 1}}], "tray": [1]'
+    )
     (tmp_path / "odd.json").write_text('{"format": "fabula-story", "title": "Odd", "state": {' + story + "}}")
     desk.page.locator("#import").set_input_files(tmp_path / "odd.json")
     expect(desk.line(1)).to_have_text("Karl left.")

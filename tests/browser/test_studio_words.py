@@ -31,7 +31,9 @@ def test_a_word_has_alternatives(desk: Desk) -> None:
     assert word != "plank"
     first.click()
     assert desk.texts[1] == SECOND.replace("plank", word, 1)
-    desk.caret(2, SECOND.replace("plank", word, 1).index("scared") + 2).page.get_by_role("button", name="Another word").click()
+    desk.caret(2, SECOND.replace("plank", word, 1).index("scared") + 2).page.get_by_role(
+        "button", name="Another word"
+    ).click()
     expect(others).to_contain_text("Instead of “scared”")
     desk.page.keyboard.press("Control+z")
     assert desk.texts[1] == SECOND

@@ -1,6 +1,6 @@
-export { Schema, Fragment, Slice } from "prosemirror-model";
-export { EditorState, Plugin, PluginKey, TextSelection, Selection } from "prosemirror-state";
-export { EditorView, Decoration, DecorationSet } from "prosemirror-view";
-export { history, undo, redo, undoDepth, redoDepth, closeHistory } from "prosemirror-history";
+export { Schema } from "prosemirror-model";
+export { EditorState, Plugin, Selection, TextSelection } from "prosemirror-state";
+export { Decoration, DecorationSet, EditorView } from "prosemirror-view";
+export { closeHistory, history, redo, redoDepth, undo, undoDepth } from "prosemirror-history";
 export { keymap } from "prosemirror-keymap";
 export { baseKeymap } from "prosemirror-commands";
