@@ -52,7 +52,7 @@ def test_rewrite_in_place_and_undo(desk: Desk) -> None:
 
 
 def test_write_as_on_a_page(desk: Desk) -> None:
-    """A sentence ends where the next begins. Enter splits, makes gaps and paragraphs; Backspace joins, undo goes back."""
+    """A sentence ends where the next begins. Enter splits, makes gaps and paragraphs; Backspace joins; undo."""
     keyboard = desk.caret(1).page.keyboard
     keyboard.type("Mia was sad. She sat by Mr. Hill. ")
     assert desk.texts == ["Mia was sad.", "She sat by Mr. Hill. ", "", "", "", ""]
