@@ -211,7 +211,8 @@ def test_stories_and_branches(client: httpx.Client) -> None:
     made = answer.json()
     story, first = made["id"], made["branch"]
     assert (made["title"], made["branches"], first["revision"], first["parent"]) == ("Leaks", 1, 1, None)
-    assert first["state"]["lines"][1] == {"text": "B.", "write": False, "locked": False, "start": "", "tag": None}
+    plain = {"id": "", "text": "B.", "write": False, "locked": False, "start": "", "tag": None, "paragraph": False}
+    assert first["state"]["lines"][1] == plain
 
     at = f"/api/stories/{story}/branches"
     grown = client.post(at, json={"parent": first["id"], "name": "other", "state": lines("A.", "C.")})
@@ -222,9 +223,9 @@ def test_stories_and_branches(client: httpx.Client) -> None:
     assert [branch["id"] for branch in tree] == [first["id"], other["id"]]
     assert client.get(f"{at}/{other['id']}").json() == other
 
-    state = {**lines("A.", "D."), "undo": [[{"any": "thing"}]], "taken": [{"seed": 7}], "temperature": 0.5}
+    state = {**lines("A.", "D."), "tray": [[{"any": "thing"}]], "taken": [{"seed": 7}], "temperature": 0.5}
     saved = client.put(f"{at}/{other['id']}", json={"state": state, "revision": 1}).json()
-    assert (saved["revision"], saved["name"], saved["state"]["undo"]) == (2, "other", [[{"any": "thing"}]])
+    assert (saved["revision"], saved["name"], saved["state"]["tray"]) == (2, "other", [[{"any": "thing"}]])
     assert client.get(f"{at}/{other['id']}").json() == saved
     stale = client.put(f"{at}/{other['id']}", json={"state": lines("X.", "Y."), "revision": 1, "name": "lost"})
     refused(stale, 409, "revision", "at revision 2, not 1")
@@ -258,9 +259,9 @@ def test_stories_and_branches(client: httpx.Client) -> None:
         ("GET", "/api/stories/999/branches/1", None, 404, "story"),
         ("PUT", "/api/stories/999/branches/1", {"state": lines("A.", "B."), "revision": 1}, 404, "story"),
         ("DELETE", "/api/stories/999/branches/1", None, 404, "story"),
-        ("POST", "/api/stories", {"title": "x", "state": lines("A.")}, 422, "state.lines"),
+        ("POST", "/api/stories", {"title": "x", "state": lines()}, 422, "state.lines"),
         ("POST", "/api/stories", {"title": "x", "state": {**lines("A.", "B."), "x": 1}}, 422, "state.x"),
-        ("POST", "/api/stories", {"title": "x", "state": {**lines("A.", "B."), "undo": [0] * 101}}, 422, "state.undo"),
+        ("POST", "/api/stories", {"title": "x", "state": {**lines("A."), "taken": [0] * 101}}, 422, "state.taken"),
         ("POST", "/api/stories", {"title": "x" * 201, "state": lines("A.", "B.")}, 422, "title"),
         ("POST", "/api/stories", {"title": "x"}, 422, "state"),
     ],
@@ -292,8 +293,8 @@ def test_a_story_that_is_refused_in_part_names_every_such_part(client: httpx.Cli
 def test_what_json_cannot_hold_is_not_kept(client: httpx.Client) -> None:
     head = {"Content-Type": "application/json"}
     for value in ("NaN", "Infinity", "1e999"):
-        body = '{"title": "x", "state": {"lines": [{}, {}], "undo": [VALUE]}}'.replace("VALUE", value)
-        refused(client.post("/api/stories", content=body, headers=head), 422, "state.undo[0]", "JSON cannot")
+        body = '{"title": "x", "state": {"lines": [{}, {}], "tray": [VALUE]}}'.replace("VALUE", value)
+        refused(client.post("/api/stories", content=body, headers=head), 422, "state.tray[0]", "JSON cannot")
 
 
 def test_a_parent_of_another_story_is_refused(client: httpx.Client) -> None:

@@ -118,7 +118,7 @@ def test_stories_are_found_by_any_line_and_copied_whole(tmp_path: Path) -> None:
     leaf = store.new_branch(
         made["id"], made["branch"]["id"], "leaf", {"lines": [{"text": "Ein STRAUß."}, {"text": ""}]}
     )
-    store.new_story("other", {"lines": [{"text": "100%"}, {"text": ""}], "undo": ["A boat."]})
+    store.new_story("other", {"lines": [{"text": "100%"}, {"text": ""}], "tray": ["A boat."]})
     assert not any("state" in told for told in store.stories(9, 0))  # a list stays light
     found = {query: [told["title"] for told in store.stories(9, 0, query)] for query in ("ölf", "strauss", "boat", "%")}
     assert found == {"ölf": ["Ölf"], "strauss": ["Ölf"], "boat": ["Ölf"], "%": ["other"]}
@@ -134,7 +134,7 @@ def test_versions_are_kept_now_and_then_and_only_so_many(tmp_path: Path, monkeyp
     story, branch = made["id"], made["branch"]["id"]
 
     def save(n: int) -> None:
-        store.save(story, branch, None, {"lines": [{"text": f"{n}"}, {"text": ""}], "undo": ["heavy"]}, n)
+        store.save(story, branch, None, {"lines": [{"text": f"{n}"}, {"text": ""}], "notes": "x"}, n)
 
     for n in (1, 2, 3):
         save(n)
@@ -146,9 +146,8 @@ def test_versions_are_kept_now_and_then_and_only_so_many(tmp_path: Path, monkeyp
     told = store.versions(story, branch)
     assert not any("state" in version for version in told)
     assert [version["preview"] for version in told] == ["6", "5", "4"]
-    assert store.version(story, branch, told[0]["id"])["state"] == {
-        "lines": [{"text": "6"}, {"text": ""}], "undo": [], "redo": []
-    }  # fmt: skip
+    state = {"lines": [{"text": "6"}, {"text": ""}], "notes": "x"}
+    assert store.version(story, branch, told[0]["id"])["state"] == state
     with pytest.raises(RefusedError, match="no version"):
         store.version(story, branch, 999)
 

@@ -136,7 +136,7 @@ def test_gibbs_leaves_the_mode_of_free_tags_that_it_begins_in() -> None:
     stuck_S, stuck_Z = S, Z
     for _ in range(20):
         stuck_Z = sweep_Z(LatentConditional(model.dynamics), stuck_Z, stuck_S, weak, present, noise.normal(D))
-        stuck_S = model.scaffold.sample(model.log_p_Z_each(stuck_Z), present, noise.uniform())
+        stuck_S = model.scaffold.sample(model.dynamics.log_prob_steps(stuck_Z), present, noise.uniform())
     assert not stuck_S.any()
     S, Z = draw_free_tags(model, S, Z, free, weak, present, noise)
     weights = []
