@@ -18,7 +18,7 @@ HERE = Path(__file__).parent
 project, author, copyright = "Fabula", "The Fabula authors", "the Fabula authors"
 version = release = fabula.__version__
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.viewcode"]
-exclude_patterns = ["readings", "reproduction/error-sheet.md", "reproduction/report.md", "_build", "notebooks"]
+exclude_patterns = ["readings", "_build", "notebooks"]
 exclude_patterns += ["generated/*.json"]
 html_theme = "alabaster"
 html_theme_options = {"description": "Short stories along an emotional arc", "fixed_sidebar": True}

@@ -121,10 +121,10 @@ def test_what_was_acknowledged_survives_a_kill(random_models: Path, tmp_path: Pa
         with httpx.Client(timeout=SECONDS) as client:
             while True:
                 # Large enough that a save takes many pages of the file.
-                undo = [f"{branch['revision']}" * 20_000]
+                tray = [f"{branch['revision']}" * 20_000]
                 try:
                     body = {
-                        "state": {**STATE, "seed": branch["revision"], "undo": undo},
+                        "state": {**STATE, "seed": branch["revision"], "tray": tray},
                         "revision": branch["revision"],
                     }
                     answer = client.put(at, json=body)
@@ -159,6 +159,6 @@ def test_what_was_acknowledged_survives_a_kill(random_models: Path, tmp_path: Pa
         # One more may have reached the disk than its client heard of.
         assert found["revision"] - told["revision"] in (0, 1)
         assert found["state"]["seed"] == found["revision"] - 1
-        assert found["state"]["undo"] == [f"{found['revision'] - 1}" * 20_000]
+        assert found["state"]["tray"] == [f"{found['revision'] - 1}" * 20_000]
         if found["revision"] == told["revision"]:
             assert found == told

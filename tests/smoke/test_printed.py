@@ -13,7 +13,9 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
+import pyarrow
 import pytest
+from pyarrow import parquet
 
 import fabula
 from fabula.apps.serve.app import create_server
@@ -64,6 +66,9 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     (folder / "mine.jsonl").write_text("\n".join(lines[:3]))
     (folder / "mine.txt").write_text("\n\n".join(" ".join(story.sentences) for story in stories))
     (folder / "stories.jsonl").write_text(json.dumps({"id": "a", "sentences": ["Tom was sad.", None, "Tom smiled."]}))
+    for name in ("a", "b"):
+        row = {"id": name, "sentences": ["Tom was sad.", None, "Tom smiled."]}
+        parquet.write_table(pyarrow.Table.from_pylist([row]), folder / f"{name}.parquet")
     (folder / "stories.csv").write_text("name,sentence1,sentence2\na,Tom was sad.,\n")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)

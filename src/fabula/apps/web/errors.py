@@ -203,7 +203,7 @@ def plain(error: Any, field: str | None) -> str:
     if field is None and kind != "json_invalid":
         missing = "the body is missing: send a JSON object"
         return missing if kind == "missing" else "the body has to be a JSON object with Content-Type: application/json"
-    name = re.findall(r"\w+", field or "entries")[-1]
+    name = (re.findall(r"\w+", field or "") or ["entries"])[-1]
     things = name if name.endswith("s") or name == "people" else "entries"
     what = TYPES.get(kind.partition("_")[0])
     text = PLAIN.get(kind) or (f"must be {what}" if what else "is not right")

@@ -90,7 +90,6 @@ export const createStory = (title, state, automatic, options) => json("POST", "/
 export const story = (story) => json("GET", `/api/stories/${id(story)}`);
 export const renameStory = (story, title, automatic) => json("PATCH", `/api/stories/${id(story)}`, { title, automatic });
 export const deleteStory = (story) => json("DELETE", `/api/stories/${id(story)}`);
-export const branches = (story) => json("GET", `/api/stories/${id(story)}/branches`);
 export const createBranch = (story, body) => json("POST", `/api/stories/${id(story)}/branches`, body);
 export const branch = (story, branch) => json("GET", `/api/stories/${id(story)}/branches/${id(branch)}`);
 export const deleteBranch = (story, branch) => json("DELETE", `/api/stories/${id(story)}/branches/${id(branch)}`);

@@ -2,7 +2,7 @@
 // point beside its first word, to drag or to steer by keyboard; the band around free points is what the model expects.
 
 import { $, h, keep, s, tell } from "./dom.js";
-import { elementOf, focus } from "./editor.js";
+import { focus } from "./editor.js";
 import { lanesOf, partOf, withPart } from "./lanes.js";
 import { menu } from "./menu.js";
 import { hue, place, said } from "./moods.js";
@@ -26,6 +26,8 @@ const whole = (line, label) => withPart(line.tag, 0, count(), label);
 export function start() {
   new ResizeObserver(() => render(store.doc, store.ui)).observe($("text"));
   $("arc").addEventListener("pointerdown", onTrack);
+  // A finger that scrolls is no tap.
+  $("arc").addEventListener("click", (event) => event.pointerType === "touch" && !event.target.closest(".knob, .chip") && (strike(event), commit()));
   subscribe(render);
 }
 
@@ -48,9 +50,11 @@ const moods = (doc) => doc.lines.map((line) => ({ id: line.id, tag: drag?.tags &
 /** How far down every point lies: beside the first row of its sentence, or as near below it as the points before allow. */
 function heights(doc) {
   const top = $("arc").getBoundingClientRect().top;
+  const elements = document.querySelectorAll("#story-text .sentence"); // in the order of the lines
   let last = -Infinity;
-  return doc.lines.map(({ id }) => {
-    const row = elementOf(id)?.getClientRects()[0];
+  return doc.lines.map((_, i) => {
+    // What is previewed stands behind the sentence, which is hidden then.
+    const row = elements[i]?.getClientRects()[0] ?? elements[i]?.nextElementSibling?.getClientRects()[0];
     last = Math.max(row ? row.top + Math.min(row.height, 34) / 2 - top : 0, last + APART);
     return last;
   });
@@ -83,7 +87,7 @@ function make(id) {
     {
       class: "knob",
       role: "slider",
-      tabIndex: 0,
+      tabIndex: -1,
       "aria-orientation": "horizontal",
       onkeydown: (event) => onKey(event, line()),
       onpointerdown: (event) => onGrab(event, line()),
@@ -95,7 +99,7 @@ function make(id) {
     },
     h("span", { class: "tip", "aria-hidden": "true" }),
   );
-  const chip = menu(h("button", { type: "button", class: "chip quiet", onpointerdown: (event) => event.stopPropagation() }), () => picks(line(), 1));
+  const chip = menu(h("button", { type: "button", class: "chip quiet", tabIndex: -1, onpointerdown: (event) => event.stopPropagation() }), () => picks(line(), 1));
   return { knob, chip };
 }
 
@@ -132,7 +136,9 @@ function patch(knob, line, i, labels, belief, y) {
   tell(knob, { fixed: point.fixed ? "yes" : "no", hue: hue(line.tag, labels), dragged: drag?.id === line.id ? "yes" : "no", over: store.ui.over === line.id || store.ui.at === line.id ? "yes" : "no" });
   const now = line.tag !== null ? labels.indexOf(line.tag) : labels.indexOf(likeliest(belief, labels));
   const text = point.fixed ? `${said(line.tag)}, fixed` : `free${expected(belief, labels)}`;
-  keep(knob, { "aria-label": `Mood of sentence ${i + 1}`, "aria-valuemin": "0", "aria-valuemax": String(labels.length - 1), "aria-valuenow": String(now), "aria-valuetext": text });
+  // One stop of the Tab key for all points: that of the sentence at the caret.
+  const stop = line.id === (store.ui.at ?? store.doc.lines[0].id) || document.activeElement === knob;
+  keep(knob, { tabIndex: stop ? 0 : -1, "aria-label": `Mood of sentence ${i + 1}`, "aria-valuemin": "0", "aria-valuemax": String(labels.length - 1), "aria-valuenow": String(Math.max(0, now)), "aria-valuetext": text });
   keep(knob.firstChild, { textContent: point.fixed ? said(line.tag) : "free" });
 }
 
@@ -148,21 +154,23 @@ function expected(belief, labels) {
 const beliefOf = (line) => store.ui.posterior?.[store.doc.lines.indexOf(line)];
 
 function onKey(event, line) {
-  if (event.altKey || event.ctrlKey || event.metaKey) return;
+  if (event.altKey || event.ctrlKey || event.metaKey) return undefined;
   const { labels } = store.ui;
   const mood = partOf(line.tag, 0, count());
   const base = likeliest(beliefOf(line), labels);
   const at = labels.indexOf(mood ?? base);
-  const step = { ArrowRight: 1, ArrowUp: 1, ArrowLeft: -1, ArrowDown: -1 }[event.key];
+  const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+  const along = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+  if (along) return event.preventDefault(), knobs.get(store.doc.lines[store.doc.lines.indexOf(line) + along]?.id)?.knob.focus();
   let tag;
   if (step) tag = labels[Math.max(0, Math.min(labels.length - 1, at + step))];
   else if (event.key === "Home") tag = labels[0];
   else if (event.key === "End") tag = labels.at(-1);
   else if (event.key === " " || event.key === "Enter") tag = mood === null ? base : null;
   else if (event.key === "Delete" || event.key === "Backspace") tag = null;
-  else return;
+  else return undefined;
   event.preventDefault();
-  change(bend, { [line.id]: whole(line, tag) });
+  return change(bend, { [line.id]: whole(line, tag) });
 }
 
 /** What was drawn becomes the story's, in one step of undo. */
@@ -201,23 +209,23 @@ function onGrab(event, line) {
   knob.addEventListener("lostpointercapture", onEnd, { once: true });
 }
 
+/** The sentence beside a pointer has the mood that it points at. */
+function strike({ clientX, clientY }) {
+  const box = $("arc").getBoundingClientRect();
+  const down = heights(store.doc);
+  const y = clientY - box.top;
+  const at = down.reduce((best, height, i) => (Math.abs(height - y) < Math.abs(down[best] - y) ? i : best), 0);
+  drag = { tags: { ...drag?.tags, [store.doc.lines[at].id]: nearest(shareAt(clientX, box), store.ui.labels) } };
+  render(store.doc, store.ui);
+}
+
 /** A mouse drawn over the column from beside a point sets every sentence that it passes: an arc in one stroke. */
 function onTrack(event) {
-  if (event.button !== 0) return;
-  const arc = $("arc");
-  const box = arc.getBoundingClientRect();
-  const down = heights(store.doc);
-  const set = ({ clientX, clientY }) => {
-    const y = clientY - box.top;
-    const at = down.reduce((best, height, i) => (Math.abs(height - y) < Math.abs(down[best] - y) ? i : best), 0);
-    drag = { tags: { ...drag?.tags, [store.doc.lines[at].id]: nearest(shareAt(clientX, box), store.ui.labels) } };
-    render(store.doc, store.ui);
-  };
-  set(event);
-  if (event.pointerType === "touch") return commit();
-  arc.setPointerCapture(event.pointerId);
-  arc.addEventListener("pointermove", set);
-  return arc.addEventListener("lostpointercapture", () => (arc.removeEventListener("pointermove", set), commit()), { once: true });
+  if (event.button !== 0 || event.pointerType === "touch") return;
+  strike(event);
+  $("arc").setPointerCapture(event.pointerId);
+  $("arc").addEventListener("pointermove", strike);
+  $("arc").addEventListener("lostpointercapture", () => ($("arc").removeEventListener("pointermove", strike), commit()), { once: true });
 }
 
 /** The smooth line through points that run down the page. */

@@ -42,7 +42,11 @@ export function epub(doc, title) {
   ]);
 }
 
-const parsed = (text) => new DOMParser().parseFromString(text, "application/xml");
+function parsed(text) {
+  const read = (type) => new DOMParser().parseFromString(text, type);
+  const xml = read("application/xml");
+  return xml.querySelector("parsererror") ? read("text/html") : xml; // names such as &nbsp; are HTML's
+}
 const all = (node, name) => [...node.getElementsByTagNameNS("*", name)];
 
 /** The paragraphs of sentences of a word processor's file; its first heading is the title. */
@@ -50,7 +54,7 @@ export async function fromDocx(buffer) {
   const text = (await unzip(buffer)).get("word/document.xml");
   if (!text) throw new Error("there is no Word document in it");
   const rows = all(parsed(await text()), "p").map((node) => ({
-    text: all(node, "t").map((run) => run.textContent).join(""),
+    text: [...node.getElementsByTagNameNS("*", "*")].map((part) => (part.localName === "t" ? part.textContent : ["br", "cr", "tab"].includes(part.localName) ? " " : "")).join(""),
     heading: all(node, "pStyle").some((style) => /^(?:title|heading)/i.test(style.getAttribute("w:val") ?? "")) || all(node, "sz").some((size) => Number(size.getAttribute("w:val")) >= 32),
   }));
   return titled(rows);

@@ -5,12 +5,12 @@ import { compare } from "./diff.js";
 import { $, h, icon, keep, pictured } from "./dom.js";
 import { isWeak, verdicts } from "./critic.js";
 import { focus, hang } from "./editor.js";
-import { different, moreLike, recipe } from "./filling.js";
+import { different, moreLike, recipe, stop } from "./filling.js";
 import { menu } from "./menu.js";
 import { hue, place, said } from "./moods.js";
 import { note, say } from "./messages.js";
-import { named, noted } from "./people.js";
-import { lineOf, numberOf, take } from "./state.js";
+import { named, noted, sendable } from "./people.js";
+import { isWritten, lineOf, numberOf, take } from "./state.js";
 import { change, show, store, subscribe } from "./store.js";
 import { actions, entryOf } from "./tray.js";
 
@@ -38,14 +38,12 @@ export function start(actions) {
   list.addEventListener("pointerleave", () => leave());
   list.addEventListener("focusin", (event) => look(event.target));
   list.addEventListener("focusout", (event) => list.contains(event.relatedTarget) || leave());
-  inPlace.addEventListener("keydown", (event) => event.key === "Escape" && dismiss());
+  inPlace.addEventListener("keydown", (event) => event.key === "Escape" && (event.stopPropagation(), dismiss()));
   subscribe(render);
 }
 
 /** The lines of a batch that are still in the story: their place in the request and their id. */
 const standing = (batch, doc) => batch.writes.flatMap((at) => (lineOf(doc, batch.ids[at]) ? [{ at, id: batch.ids[at] }] : []));
-
-const hasAll = (batch, doc) => standing(batch, doc).length === batch.writes.length;
 
 /** The candidate of this batch whose words stand in a line, or -1. */
 const takenFrom = ({ filling }, at, text) => (filling?.candidates ?? []).findIndex((one) => one.sentences[at].text === text);
@@ -65,7 +63,7 @@ const isCurrent = (batch, doc) => {
   return batch.ids.every((id, at) => {
     const line = lineOf(doc, id);
     if (!line || (arc?.[at] ?? null) !== line.tag) return false;
-    return sentences[at] === null ? !batch.writes.includes(at) || !isOwn(batch, doc, { at, id }) : sentences[at] === line.text.trim();
+    return sentences[at] === null ? !batch.writes.includes(at) || !isOwn(batch, doc, { at, id }) : sentences[at] === sendable(line.text);
   });
 };
 
@@ -90,6 +88,7 @@ function leave() {
 }
 
 function dismiss() {
+  stop();
   show({ batch: null, preview: null });
   if (store.ui.at) focus(store.ui.at);
 }
@@ -100,22 +99,24 @@ function taken(number, wanted) {
   const { batch } = store.ui;
   const candidate = shown.candidates[number];
   const there = standing(batch, store.doc).filter(({ at }) => wanted.includes(at));
-  const spared = wanted.length > 1 ? there.filter((one) => isOwn(batch, store.doc, one)) : [];
+  const isLocked = ({ id }) => lineOf(store.doc, id).locked;
+  const spared = there.filter((one) => isLocked(one) || (wanted.length > 1 && isOwn(batch, store.doc, one)));
   const lines = there.filter((one) => !spared.includes(one));
-  if (!lines.length) return note(there.length ? "You have written all these sentences yourself since: take one of them alone to replace it." : "The sentence that this was written for is gone.");
+  if (!lines.length) return note(there.some(isLocked) ? "This sentence is locked; unlock it first." : there.length ? "You have written all these sentences yourself since: take one of them alone to replace it." : "The sentence that this was written for is gone.");
   // Sentences that were chosen one by one from several candidates are worth a word before they go.
   const sources = lines.map(({ at, id }) => takenFrom(batch, at, lineOf(store.doc, id).text));
   const mixed = wanted.length > 1 && new Set(sources).size > 1 ? lines.filter((_, i) => sources[i] >= 0 && sources[i] !== number) : [];
   const sentences = Object.fromEntries(lines.map(({ at, id }) => [id, candidate.sentences[at].text]));
-  const entry = { ...recipe(batch.request), candidate: number, lines: lines.map(({ id }) => numberOf(store.doc, id)), score: candidate.score };
+  const { model, seed, settings } = recipe(batch.request);
+  const entry = { model, seed, settings, candidate: number, lines: lines.map(({ id }) => numberOf(store.doc, id)), score: candidate.score };
   store.ui.preview = null;
   change(take, sentences, entry);
   const gone = batch.writes.length - standing(batch, store.doc).length;
   const numbers = (some) => some.map(({ id }) => numberOf(store.doc, id));
   const remarks = [
-    spared.length ? `${sentencesAt(numbers(spared))} ${spared.length === 1 ? "stays as you wrote it" : "stay as you wrote them"} since.` : "",
+    spared.length ? `${sentencesAt(numbers(spared))} ${spared.length === 1 ? "stays as you wrote it" : "stay as you wrote them"} since, or locked.` : "",
     mixed.length ? `${sentencesAt(numbers(mixed))}, taken from another candidate, ${mixed.length === 1 ? "was" : "were"} replaced: Control Z takes that back.` : "",
-    gone && wanted.length > 1 ? `${gone === 1 ? "One sentence that was" : `${gone} sentences that were`} written for is gone.` : "",
+    gone && wanted.length > 1 ? `${gone === 1 ? "One sentence that was" : `${gone} sentences that were`} written for ${gone === 1 ? "is" : "are"} gone.` : "",
   ].filter(Boolean);
   if (batch.only) dismiss();
   if (remarks.length) return note(remarks.join(" "));
@@ -131,6 +132,8 @@ function render(doc, ui) {
   keep($("better"), { hidden: !held });
   keep($("stale"), { hidden: !batch || !filling || isCurrent(batch, doc) });
   keep($("result"), { hidden: !filling || Boolean(batch.only) });
+  // Where no gap is left there is nothing to write otherwise.
+  keep($("different"), { hidden: !batch || !standing(batch, doc).some(({ id }) => isWritten(lineOf(doc, id))) });
   keep($("extent"), { hidden: !batch?.extent, textContent: batch?.extent ?? "" });
   notes(filling?.notes ?? []);
   const below = batch?.only?.findLast((id) => lineOf(doc, id)) ?? null;
@@ -139,7 +142,7 @@ function render(doc, ui) {
   if (list.parentElement !== home && list.contains(document.activeElement)) document.activeElement.blur();
   if (list.parentElement !== home) home.prepend(list);
   inPlace.dataset.state = batch?.state ?? "none";
-  hang("cards", below, inPlace);
+  if (hang("cards", below, inPlace)) inPlace.scrollIntoView({ block: "nearest" });
   draw(doc, batch);
 }
 
@@ -165,7 +168,7 @@ function draw(doc, batch) {
   list.replaceChildren(...(shown?.candidates.map((candidate, number) => card(candidate, number, lines, doc, batch)) ?? (batch?.state === "running" ? [writing(batch)] : [])));
   if (had) list.children[had[0]]?.querySelector(`[data-does="${had[1]}"]`)?.focus();
   // On a telephone the candidates are below the text: the first of them is brought into view.
-  if (first && shown && !BESIDE.matches && !batch.only) list.scrollIntoView({ block: "center" });
+  if (first && shown && !BESIDE.matches && !batch.only) list.firstElementChild.scrollIntoView({ block: "start" });
 }
 
 /** What is being written now, word by word. */
@@ -222,7 +225,7 @@ function sentence(candidate, at, number, doc, batch) {
   const weak = isWeak(candidate, at);
   return h(
     "li",
-    { "data-weakest": weak ? "yes" : null },
+    {},
     mood(answer),
     h("span", { class: "words", "data-tag": answer.tag }, marked(answer.text, other)),
     answer.met === false ? h("span", { class: "missed" }, `asked for ${missed(answer)}`) : null,

@@ -4,7 +4,7 @@
 import * as api from "./api.js";
 import { $, h, keep, pictured } from "./dom.js";
 import { aside, usable } from "./filling.js";
-import { named, noted } from "./people.js";
+import { named, rowsOf, sendable } from "./people.js";
 import { say } from "./messages.js";
 import { PERSON, STORY } from "./schema.js";
 import { set } from "./state.js";
@@ -64,7 +64,7 @@ function remove(i) {
 }
 
 function render(doc, ui) {
-  const count = named(doc).length + noted(doc).length;
+  const count = named(doc).length + rowsOf(doc).length;
   keep($("cast-count"), { textContent: count ? ` (${count})` : "" });
   if (!waiting) keep($("cast-notes"), { value: doc.notes });
   const list = $("cast-people");
@@ -103,7 +103,7 @@ function offers(doc, mentions) {
   box.replaceChildren(
     h("span", { class: "small" }, "In your lines:"),
     ...people.map((person) => h("button", { type: "button", class: "quiet", onclick: () => add({ ...person }) }, `+ ${person.name}${person.pronoun ? ` (${person.pronoun})` : ""}`)),
-    ...places.map((place) => h("button", { type: "button", class: "quiet", onclick: () => (change(set, { notes: [...noted(store.doc), `It is set in ${place}.`].join("\n") }), say(`${place} is noted.`)) }, `+ ${place}`)),
+    ...places.map((place) => h("button", { type: "button", class: "quiet", onclick: () => (change(set, { notes: [store.doc.notes.trimEnd(), `It is set in ${place}.`].filter(Boolean).join("\n") }), say(`${place} is noted.`)) }, `+ ${place}`)),
   );
 }
 
@@ -112,7 +112,7 @@ function watch() {
   let timer = null;
   let asked = "";
   subscribe((doc, ui) => {
-    const sentences = doc.lines.map((line) => line.text.trim()).filter(Boolean);
+    const sentences = doc.lines.map((line) => sendable(line.text)).filter(Boolean).slice(-64); // as many as the server reads
     const key = JSON.stringify([sentences, ui.model]);
     if (key === asked || !ui.model) return;
     asked = key;

@@ -21,10 +21,11 @@ const HINTS = { first: "How does it begin?", last: "How does it end?", middle: "
 const schema = new Schema({
   nodes: {
     doc: { content: "paragraph+", attrs: { people: { default: [] }, notes: { default: "" } } },
-    paragraph: { content: "sentence+", toDOM: () => ["p", 0] },
+    paragraph: { content: "sentence+", selectable: false, toDOM: () => ["p", 0] },
     sentence: {
       content: "text*",
-      attrs: Object.fromEntries(ATTRIBUTES.map((name) => [name, { default: state.blank()[name] ?? null }])),
+      attrs: Object.fromEntries(ATTRIBUTES.map((name) => [name, { default: name === "id" ? "" : (state.blank()[name] ?? null) }])),
+      selectable: false,
       toDOM: () => ["span", { class: "sentence" }, 0],
     },
     text: {},
@@ -73,16 +74,13 @@ function placeOf(id) {
   return place;
 }
 
-export const elementOf = (id) => {
-  const place = placeOf(id);
-  return place < 0 ? null : view.nodeDOM(place);
-};
-
 /** The sentence that the caret is in, where in it, and all that a selection touches. */
 export function selected() {
   const { $from, $to, from, to } = view.state.selection;
   const ids = [];
-  sentences(view.state.doc, (node, pos) => from <= pos + node.nodeSize - 1 && to >= pos + 1 && ids.push(node.attrs.id));
+  // A selection that only ends where a sentence begins does not touch it.
+  const touches = (begin, end) => (from === to || begin === end ? from <= end && to >= begin : from < end && to > begin);
+  sentences(view.state.doc, (node, pos) => touches(pos + 1, pos + node.nodeSize - 1) && ids.push(node.attrs.id));
   return { id: $from.parent.attrs.id ?? ids[0], start: $from.parentOffset, end: $from.sameParent($to) ? $to.parentOffset : $from.parent.content.size, ids };
 }
 
@@ -98,7 +96,9 @@ export function focus(id, at = null) {
 /** Selects characters of a sentence and brings them into view. */
 export function select(id, from, to) {
   const place = placeOf(id) + 1;
-  view.dispatch(view.state.tr.setSelection(TextSelection.create(view.state.doc, place + from, place + to)).scrollIntoView());
+  view.dispatch(view.state.tr.setSelection(TextSelection.create(view.state.doc, place + from, place + to)));
+  show({ found: { id, from, to } });
+  view.nodeDOM(place - 1)?.scrollIntoView({ block: "nearest" });
 }
 
 export const back = () => undo(view.state, view.dispatch);
@@ -117,7 +117,7 @@ export function start() {
     history({ newGroupDelay: PAUSE }),
     keymap({
       Enter: enter, "Shift-Enter": enter, "Alt-Enter": gapAfter, Backspace: backspace, Delete: remove, ArrowLeft: step(-1), ArrowRight: step(1),
-      "Alt-ArrowUp": () => change(state.move, selected().id, -1), "Alt-ArrowDown": () => change(state.move, selected().id, 1),
+      "Mod-z": undo, "Mod-y": redo, "Shift-Mod-z": redo, "Alt-ArrowUp": () => change(state.move, selected().id, -1), "Alt-ArrowDown": () => change(state.move, selected().id, 1),
     }),
     keymap(baseKeymap),
     new Plugin({ filterTransaction, appendTransaction, props: { decorations } }),
@@ -128,7 +128,7 @@ export function start() {
     dispatchTransaction: dispatch,
     handleTextInput,
     handlePaste: (_, event) => paste(event.clipboardData.getData("text/plain")),
-    handleDOMEvents: { beforeinput, mouseover: (_, event) => hover(event.target), mouseleave: () => hover(null), focus: () => seen(), blur: () => false },
+    handleDOMEvents: { beforeinput, mouseover: (_, event) => hover(event.target), mouseleave: () => hover(null), focus: () => seen() },
     clipboardTextSerializer: (slice) => textOf(slice.content),
   });
   subscribe(fromStore);
@@ -145,9 +145,11 @@ function textOf(content) {
 }
 
 function dispatch(transaction) {
+  const { doc } = view.state;
   const next = view.state.apply(transaction);
   view.updateState(next);
-  if (transaction.docChanged) {
+  // A locked sentence has refused the change otherwise.
+  if (next.doc !== doc) {
     const { people, notes } = next.doc.attrs;
     held = { ...store.doc, lines: linesOf(next.doc), people, notes };
     receive(held);
@@ -180,9 +182,10 @@ function fromStore(doc) {
     if (transaction.docChanged) {
       view.updateState(view.state.apply(transaction.setMeta("store", true)));
       held = store.doc = { ...doc, lines: linesOf(view.state.doc) };
+      if (store.ui.at !== null) store.ui.at = selected().id;
     }
   }
-  const stamp = JSON.stringify([store.ui.preview?.sentences, store.ui.at, store.ui.over, panels.map(({ id }) => id)]);
+  const stamp = JSON.stringify([store.ui.preview?.sentences, store.ui.at, store.ui.over, store.ui.found, panels.map(({ id }) => id)]);
   if (view.dom.dataset.stamp === stamp) return;
   view.dom.dataset.stamp = stamp;
   view.updateState(view.state);
@@ -194,6 +197,7 @@ function differ(transaction, doc) {
   const here = transaction.doc;
   const shape = (node) => JSON.stringify(node.content.content.map((paragraph) => paragraph.content.content.map((one) => one.attrs.id)));
   if (shape(here) !== shape(wanted)) {
+    const { id, start: offset } = selected();
     const from = here.content.findDiffStart(wanted.content);
     if (from === null) return;
     let { a, b } = here.content.findDiffEnd(wanted.content);
@@ -203,6 +207,8 @@ function differ(transaction, doc) {
     transaction.replace(from, a, wanted.slice(from, b));
     // Where a slice that is open at its sides cannot be put in as it is, the whole text is.
     if (!transaction.doc.content.eq(wanted.content)) transaction.replaceWith(0, transaction.doc.content.size, wanted.content);
+    // The caret stays with its sentence.
+    sentences(transaction.doc, (node, pos) => node.attrs.id === id && transaction.setSelection(TextSelection.create(transaction.doc, pos + 1 + Math.min(offset, node.content.size))));
     return;
   }
   const targets = [];
@@ -270,11 +276,12 @@ function handleTextInput(_, from, to, text) {
   if (from !== to || $from.depth < 2 || !text.trim()) return false;
   const { parentOffset: offset, parent } = $from;
   const after = parent.textContent.slice(0, offset) + text;
-  if (!beginnings(after).includes(offset)) return false;
-  const before = parent.textContent.slice(0, offset).trimEnd();
+  const place = beginnings(after).at(-1) ?? -1;
+  if (place !== offset && !(offset - place === 1 && /["'“‘(]/.test(after[place]))) return false;
+  const at = from - (offset - place);
   const transaction = view.state.tr.insertText(text, from);
-  transaction.split(from, 1, [{ type: schema.nodes.sentence, attrs: { ...schema.nodes.sentence.defaultAttrs, id: state.newId() } }]);
-  transaction.delete(from - (offset - before.length), from);
+  transaction.split(at, 1, [{ type: schema.nodes.sentence, attrs: fresh().attrs }]);
+  transaction.delete(at - (place - after.slice(0, place).trimEnd().length), at);
   view.dispatch(transaction.scrollIntoView());
   return true;
 }
@@ -309,7 +316,8 @@ function put(transaction, place) {
 
 export function gapAfter(editor = view.state, send = view.dispatch) {
   const transaction = closeHistory(editor.tr);
-  put(transaction, editor.selection.$to.after(2));
+  const { $to } = editor.selection;
+  put(transaction, $to.depth < 2 ? editor.doc.content.size - 1 : $to.after(2));
   send(transaction.scrollIntoView());
   return true;
 }
@@ -378,33 +386,36 @@ function paste(text) {
   const pasted = paragraphs(text);
   if (!pasted.length) return true;
   if (!view.state.selection.empty) view.dispatch(view.state.tr.deleteSelection());
+  if (!view.state.selection.empty) return true; // a locked sentence is in it
   const { id, start: from, end: to } = selected();
   if (pasted.length === 1 && pasted[0].length === 1) {
-    view.dispatch(closeHistory(view.state.tr).insertText(pasted[0][0]).scrollIntoView());
+    view.dispatch(closeHistory(view.state.tr).insertText(text.replace(/^\s*[\r\n]\s*|\s*[\r\n]\s*$/g, "").replace(/\s+/g, " ")).scrollIntoView());
     return true;
   }
   if (state.lineOf(store.doc, id).locked) return note("This sentence is locked; unlock it first."), true;
   if (pasted.flat().some((sentence) => sentence.length > state.LONGEST)) return note(`A sentence has at most ${state.LONGEST.toLocaleString("en")} characters: this was not pasted.`), true;
-  const { doc, left } = state.paste(store.doc, id, from, to, pasted);
+  const { doc, left, last } = state.paste(store.doc, id, from, to, pasted);
   change(() => doc);
+  if (last) focus(last);
   if (left) note(`${left} sentences did not fit: a story has at most ${state.MOST}.`);
   return true;
 }
 
-/** Shows an element in the text below a sentence; null takes it away. */
+/** Shows an element in the text below a sentence, and says whether it is new there; null takes it away. */
 export function hang(name, id, element) {
   const now = panels.find((panel) => panel.name === name);
-  if ((now?.id ?? null) === id) return;
+  if ((now?.id ?? null) === id) return false;
   panels = panels.filter((panel) => panel !== now);
   if (id !== null) panels.push({ name, id, element });
   fromStore(store.doc);
+  return id !== null;
 }
 
 const kind = ({ text, locked, write }) => (locked ? "locked" : !text.trim() ? "gap" : write ? "marked" : "kept");
 
 /** What a sentence looks like, and what is shown in the text that is not of it. */
 function decorations({ doc }) {
-  const { preview, at, over } = store.ui;
+  const { preview, at, over, found } = store.ui;
   const shown = [];
   let count = 0;
   sentences(doc, () => (count += 1));
@@ -418,6 +429,7 @@ function decorations({ doc }) {
     if (id === over) looks["data-over"] = "yes";
     if (candidate !== undefined) looks["data-preview"] = "yes";
     shown.push(Decoration.node(pos, end, looks));
+    if (found?.id === id && found.to <= node.content.size) shown.push(Decoration.inline(pos + 1 + found.from, pos + 1 + found.to, { class: "found-word" }));
     if (candidate !== undefined) shown.push(Decoration.widget(end, () => h("span", { class: "preview" }, candidate), { side: -1, key: `preview ${id} ${candidate}`, ignoreSelection: true }));
     for (const { name, id: below, element } of panels) if (below === id) shown.push(Decoration.widget(end, element, { side: 1, key: `${name} ${id}`, stopEvent: () => true, ignoreSelection: true }));
   });

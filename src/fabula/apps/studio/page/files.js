@@ -51,7 +51,7 @@ export function start() {
 /** The story alone: paragraphs, under a title where one was given. */
 const article = () => [
   store.ui.title.trim() ? h("h2", {}, store.ui.title.trim()) : null,
-  ...(books.prose(store.doc).map((text) => h("p", {}, text)) || []),
+  ...books.prose(store.doc).map((text) => h("p", {}, text)),
 ].filter(Boolean);
 
 /** The story as it would be read. */

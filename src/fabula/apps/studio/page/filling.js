@@ -1,7 +1,7 @@
 // Asking for candidates: what is sent, the stream that comes back, stopping, and trying again when the server is busy.
 
 import * as api from "./api.js";
-import { named, noted } from "./people.js";
+import { named, noted, sendable } from "./people.js";
 import * as likeness from "./likeness.js";
 import { clear, said, say, warn } from "./messages.js";
 import { isGap, isWritten, lineOf, numberOf, set } from "./state.js";
@@ -60,7 +60,7 @@ export function request(doc, only = null) {
   const { tense, person, length } = doc;
   const follows = modelOf(doc)?.voice?.length && (tense || person || length);
   return {
-    sentences: lines.map(({ written, text }) => (written ? null : text.trim())),
+    sentences: lines.map(({ written, text }) => (written ? null : sendable(text))),
     arc: lines.some((line) => line.tag !== null) ? lines.map((line) => line.tag) : null,
     candidates: doc.candidates,
     samples: null, // the model's own number
@@ -77,8 +77,8 @@ export function request(doc, only = null) {
 }
 
 /** What a link carries of a request. */
-export function recipe({ sentences, arc, starts, people, notes, seed, model, candidates, samples, sampler, temperature, top_k }) {
-  return { model: model ?? store.ui.model, seed, settings: { candidates, samples, sampler, temperature, top_k }, sentences, arc, starts, people, notes };
+export function recipe({ sentences, arc, starts, people, notes, seed, model, candidates, samples, sampler, temperature, top_k, voice }) {
+  return { model: model ?? store.ui.model, seed, settings: { candidates, samples, sampler, temperature, top_k, voice }, sentences, arc, starts, people, notes };
 }
 
 /** Who is called when candidates are complete. */
@@ -120,21 +120,21 @@ export const repeat = (body) => run(body, null);
 /** Others like a candidate: it is read beside the notes, and of many new ones those nearest to it are shown. */
 export function moreLike(candidate, { writes, only }) {
   const text = likeness.textOf(candidate, writes);
-  return others(only, [likeness.example(candidate, writes)], (found, count) => likeness.nearest(found, writes, text, count));
+  return others(only, [likeness.example(candidate, writes)], (found, count, places) => likeness.nearest(found, places, text, count));
 }
 
 /** Others that are as different as can be from those that are shown. */
 export function different(candidates, { writes, only }) {
   const texts = candidates.map((one) => likeness.textOf(one, writes));
-  return others(only, [], (found, count) => likeness.farthest(found, writes, texts, count));
+  return others(only, [], (found, count, places) => likeness.farthest(found, places, texts, count));
 }
 
 function others(only, notes, choose) {
   if (only?.some((id) => !lineOf(store.doc, id))) return warn("fill", "The sentence that these were written for is gone.");
   another();
   const body = request(store.doc, only);
-  return run({ ...body, candidates: likeness.ASKED, notes: [...body.notes, ...notes] }, only, (filling) => {
-    const chosen = choose(filling.candidates, store.doc.candidates);
+  return run({ ...body, candidates: likeness.ASKED, notes: [...body.notes, ...notes] }, only, (filling, batch) => {
+    const chosen = choose(filling.candidates, store.doc.candidates, batch.writes);
     return { ...filling, candidates: chosen.length ? chosen : filling.candidates.slice(0, store.doc.candidates) };
   });
 }
@@ -162,11 +162,16 @@ async function run(body, only, choose = (filling) => filling) {
   const control = new AbortController();
   running = control;
   const before = Object.fromEntries(doc.lines.map(({ id, text }) => [id, text]));
-  const batch = { request: body, only, ids, writes, extent: only === null ? extent(sent, doc) : "", state: "running", progress: null, writing: null, filling: null, waiting: null, ahead: 0, before };
+  const batch = { request: body, only, ids, writes, extent: extent(sent, doc), state: "running", progress: null, writing: null, filling: null, waiting: null, ahead: 0, before };
   const update = (patch) => {
     if (store.ui.batch !== batch) return;
     Object.assign(batch, patch);
     show({});
+  };
+  /** Without candidates nothing is left standing in the text. */
+  const empty = (message = "") => {
+    if (message) warn("fill", message);
+    if (only && !batch.filling?.candidates.length) show({ batch: null });
   };
   show({ batch, preview: null, words: null });
   say("Writing…");
@@ -174,15 +179,21 @@ async function run(body, only, choose = (filling) => filling) {
     const shown = ({ filling, ...patch }) => update(filling ? { ...patch, filling: choose(filling, batch) } : patch);
     const filling = choose(await patiently(() => ask(body, control.signal, shown), control.signal, shown), batch);
     update({ filling, state: "done", progress: null, writing: null });
-    if (store.ui.batch === batch) arrived(batch);
-    say(`${filling.candidates.length} candidates, best first.`);
+    if (store.ui.batch !== batch) return;
+    arrived(batch);
+    const { length } = filling.candidates;
+    if (length) say(length === 1 ? "One candidate." : `${length} candidates, best first.`);
+    else empty("The model found no other words here. Try once more, or with more boldness.");
   } catch (error) {
     if (error.name === "AbortError") {
       update({ state: "stopped", waiting: null, writing: null });
-      if (store.ui.batch === batch) say("Stopped.");
+      if (store.ui.batch === batch) empty();
+      say("Stopped.");
     } else {
       update({ state: "failed", waiting: null, writing: null });
-      if (store.ui.batch === batch) failed(error, sent, () => run(body, only, choose));
+      if (store.ui.batch !== batch) return;
+      empty();
+      failed(error, sent, () => run(body, only, choose));
     }
   } finally {
     if (running === control) running = null;
@@ -231,8 +242,7 @@ function failed(error, sent, again) {
   const told = message.charAt(0).toUpperCase() + message.slice(1);
   if (error.gone && said("gone")) return; // the page says so already, and when it is back
   // What only says that no server answers goes away by itself when the next save finds one.
-  const bar = warn(error.gone ? "gone" : "fill", told.replace(/([^.!?])$/, "$1."), error.gone || error.status >= 500 ? [{ label: "Try again", act: again }] : []);
-  if (line !== undefined) bar.dataset.line = line;
+  warn(error.gone ? "gone" : "fill", told.replace(/([^.!?])$/, "$1."), error.gone || error.status >= 500 ? [{ label: "Try again", act: again }] : []);
 }
 
 const later = [];
@@ -253,7 +263,7 @@ export function watchPosterior() {
     const [from, to] = windowOf(doc, doc.lines.flatMap(({ id }, at) => (id === ui.at ? [at] : [])));
     const lines = doc.lines.slice(from, to);
     const body = {
-      sentences: lines.map((line) => line.text.trim() || null),
+      sentences: lines.map((line) => sendable(line.text) || null),
       arc: lines.map((line) => line.tag),
       seed: 0,
       model: usable(doc.model),

@@ -2,14 +2,14 @@
 
 import { readTag } from "./lanes.js";
 import { sign, unsign } from "./moods.js";
-import { noted } from "./people.js";
+import { rowsOf } from "./people.js";
 import { paragraphs } from "./split.js";
 import { blank, LONGEST, linesOf, MOST, empty, restored, stored } from "./state.js";
 
 const MARK = "fabula-story";
 
-/** A sentence a line, `_` where one is missing: what `fabula fill --file` reads. */
-export const toText = (doc) => doc.lines.map((line) => line.text.trim() || "_").join("\n") + "\n";
+/** A sentence a row, `_` where one is missing, an empty row between paragraphs: what `fabula fill --file` reads. */
+export const toText = (doc) => paragraphsOf(doc, true).map((group) => group.map((text) => text || "_").join("\n")).join("\n\n") + "\n";
 
 const escaped = (text) => text.replace(/[\\`*_<>[\]#&|]/g, "\\$&").replace(/^(?:(\d+)(?=[.)])|(?=[-+=~]))/, "$1\\");
 const unescaped = (text) => text.replace(/\\([!-/:-@[-`{-~])/g, "$1");
@@ -38,7 +38,7 @@ export function toMarkdown(doc, title) {
     ...(gaps.length ? [`blank: ${gaps.join(" ")}`] : []),
     ...(doc.lines.some((line) => line.tag !== null) ? [`arc: ${doc.lines.map((line) => sign(line.tag)).join(" ")}`] : []),
     ...doc.people.map(({ name, pronoun, about }) => `person: ${[name, pronoun ?? "", about].map(hidden).join(" | ")}`),
-    ...noted(doc).map((note) => `note: ${hidden(note)}`),
+    ...rowsOf(doc).map((note) => `note: ${hidden(note)}`),
   ];
   return [`# ${escaped(title)}`, "", rows.join("\n\n"), "", "<!-- fabula", ...known, "-->", ""].join("\n");
 }
@@ -55,7 +55,11 @@ const counted = (lines) => {
 
 export const fromParagraphs = (groups, title = "") => ({ title, doc: counted(linesOf(groups)) });
 
-export const fromText = (text) => fromParagraphs(paragraphs(text));
+/** Where there are empty rows, they part paragraphs; else every row is one. */
+export function fromText(text) {
+  const parts = text.replaceAll("\r\n", "\n").trim().split(/\n[ \t]*\n/);
+  return fromParagraphs(parts.length > 1 ? parts.map((part) => paragraphs(part).flat()).filter((part) => part.length) : paragraphs(text));
+}
 
 export function fromMarkdown(text, labels, factors = null) {
   const plain = text.replaceAll("\r", "");
@@ -84,9 +88,10 @@ function ours(rows) {
 
 /** The paragraphs of a text that is not of this page: a list, with `_` where a sentence is missing, or prose. */
 function foreign(rows) {
-  const items = rows.flatMap((row) => /^\s*(?:\d+[.)]|[-*+])\s+(.*)$/.exec(row)?.[1] ?? []);
-  if (items.length) return [items.map((item) => (item.trim() === "_" ? "" : unescaped(item.trim())))];
-  const prose = rows.filter((row) => !/^#|^Arc:/.test(row)).map((row) => row.trim() || "\n").join(" ");
+  const body = rows.filter((row) => !/^#|^Arc:|^\s*(?:[-*_]\s*){3,}$/.test(row));
+  const items = body.filter((row) => row.trim()).map((row) => /^\s*(?:\d+[.)]|[-*+])\s+(.*)$/.exec(row)?.[1]);
+  if (items.every((item) => item !== undefined)) return [items.map((item) => (item.trim() === "_" ? "" : unescaped(item.trim())))];
+  const prose = body.map((row) => row.trim() || "\n").join(" ");
   return paragraphs(unescaped(prose));
 }
 

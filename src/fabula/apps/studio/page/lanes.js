@@ -31,10 +31,3 @@ export function withPart(tag, lane, count, label) {
   if (parts.slice(1).every((part) => part === null)) return parts[0];
   return parts.map((part) => part ?? FREE).join(JOINT);
 }
-
-/** What a line's tag asks for in every lane: [{lane, title, label}], free ones left out. */
-export const asked = (tag, ui) =>
-  lanesOf(ui).flatMap(({ title }, lane, all) => {
-    const label = partOf(tag, lane, all.length);
-    return label === null ? [] : [{ lane, title, label }];
-  });

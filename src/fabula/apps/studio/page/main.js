@@ -121,7 +121,7 @@ function examples() {
 }
 
 /** Fields with an undo of their own. */
-const OWN_UNDO = "#title, #cast-notes, dialog input, #search input";
+const OWN_UNDO = "#title, #cast-notes, #search input";
 
 function keys() {
   addEventListener("keydown", (event) => {
@@ -161,6 +161,7 @@ async function reproduce(text) {
     temperature: settingsOf.temperature,
     model: told.model === store.ui.model ? null : told.model,
     people: told.people,
+    ...settingsOf.voice,
     notes: Array.isArray(told.notes) ? told.notes.join("\n") : "",
   });
   if (!doc) {
@@ -188,6 +189,8 @@ async function follow(event) {
 }
 
 async function start() {
+  // Not by the address, which names the story.
+  document.querySelector(".skip").addEventListener("click", (event) => (event.preventDefault(), $("story-text").focus()));
   for (const button of document.querySelectorAll("[data-icon]")) button.prepend(icon(button.dataset.icon));
   editor.start();
   arc.start();

@@ -1,6 +1,6 @@
 // A button that opens a short list of actions, after the ARIA menu-button pattern: arrows, Home, End, Escape, first letters.
 
-import { h, icon } from "./dom.js";
+import { h } from "./dom.js";
 
 let opened = null;
 
@@ -99,5 +99,3 @@ function steer(event, entries) {
   if (event.key !== "Tab") event.preventDefault();
   event.stopPropagation();
 }
-
-export const caret = () => h("span", { class: "caret", "aria-hidden": "true" }, icon("more"));

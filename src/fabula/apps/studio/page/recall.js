@@ -21,9 +21,10 @@ export async function resume(open) {
   if (drafts.found(drafts.nameOf(null))) return; // this window has a new story that no server has
   const [story, branch] = drafts.last() ?? [];
   const known = story && (await api.story(story).catch(() => null));
+  if (!isBlank(store.doc)) return; // something is being typed already
   if (known) return void (await open(story, branch, false));
   const [newest] = HOME ? ((await api.stories(1, 0, "", false).catch(() => null))?.stories ?? []) : [];
-  if (newest) await open(newest.id, null, false);
+  if (newest && isBlank(store.doc)) await open(newest.id, null, false);
 }
 
 /** A copy so young, in milliseconds, may be of a story that its window has sent on its way out and the server not stored yet. */
@@ -35,8 +36,8 @@ async function arrived({ title, state, at = 0 }) {
   const name = doc && titled(doc, title);
   const { stories } = await api.stories(20, 0, "", false).catch(() => ({ stories: [] }));
   for (const { id } of stories.filter((one) => one.title === name)) {
-    const { tree } = await api.story(id);
-    if (sameState((await api.branch(id, tree[0].id)).state, state)) return id;
+    const branch = await api.story(id).then(({ tree }) => api.branch(id, tree[0].id)).catch(() => null);
+    if (branch && sameState(branch.state, state)) return id;
   }
   if (Date.now() - at > YOUNG) return null;
   await new Promise((resolve) => setTimeout(resolve, YOUNG / 6));

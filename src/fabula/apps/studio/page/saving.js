@@ -165,9 +165,9 @@ function sendable(doc) {
 
 const NAMES = { people: "The cast", notes: "The notes", tray: "The kept candidates" };
 
-/** Sets aside what was refused; false where that is the whole, or was set aside before. */
+/** Sets aside what was refused; false where that is the whole. */
 function setAside(error, doc) {
-  const parts = error.fields.map(({ field, message }) => ({ ...partOf(doc, field), message })).filter((part) => part.name && !withheld.has(`${part.id} ${part.name}`));
+  const parts = error.fields.map(({ field, message }) => ({ ...partOf(doc, field), message })).filter((part) => part.name && withheld.get(`${part.id} ${part.name}`)?.value !== part.value);
   if (error.status !== 422 || !parts.length) return false;
   for (const part of parts) withheld.set(`${part.id} ${part.name}`, { ...part, instead: stored(clean.doc)[part.name] });
   const [{ id, name, number, message }] = parts;
@@ -312,6 +312,7 @@ async function load(storyId, branchId = null, push = false) {
     const branch = await api.branch(story.id, chosen.id);
     const doc = restored(branch.state);
     if (!doc) throw new api.Failure("this branch cannot be read");
+    if (dirty() && store.ui.saved !== "conflict") copy(); // typed while this was read
     const own = story.automatic ?? story.title === titleOf(doc, "");
     place(doc, own ? "" : story.title);
     clean = { doc, title: own ? titleOf(doc, "") : story.title };
@@ -346,9 +347,10 @@ export async function begin(doc = empty(), title = "", hash = "") {
 }
 
 async function leave() {
+  if (saving) await saving;
   if (nothing() || (store.ui.story === null && !dirty())) return true;
   if (await flush()) return true;
-  warn("loading", "What is on the page could not be saved, so it stays here. Export it, or try again when the server is back.");
+  warn("loading", store.ui.saved === "offline" ? "What is on the page could not be saved, so it stays here. Export it, or try again when the server is back." : "What is on the page is not saved, so it stays here. See “What can I do?” at the top.");
   return false;
 }
 

@@ -3,8 +3,8 @@
 import { $, keep } from "./dom.js";
 import * as editor from "./editor.js";
 import { note } from "./messages.js";
-import { set } from "./state.js";
-import { change, store } from "./store.js";
+import { lineOf, set } from "./state.js";
+import { change, show, store } from "./store.js";
 
 /** The match that is selected: its place among all. */
 let current = -1;
@@ -23,6 +23,7 @@ export function start() {
     else if (event.key === "Enter" && event.target === $("search-with")) replaceOne();
     else return;
     event.preventDefault();
+    event.stopPropagation();
   });
 }
 
@@ -35,7 +36,9 @@ export function open() {
 
 function close() {
   $("search").hidden = true;
-  if (store.ui.at) editor.focus(store.ui.at);
+  const { id, from } = store.ui.found ?? { id: store.ui.at, from: null };
+  show({ found: null });
+  if (id) editor.focus(id, from);
 }
 
 /** Every place where the words stand, upper and lower case alike: [{id, from, to}]. */
@@ -74,11 +77,14 @@ function replaced(chosen) {
   });
 }
 
+/** Replaces what is selected, and goes on to the next. */
 function replaceOne() {
-  const all = matches();
-  if (current < 0 || !all[current]) return step(1);
-  change(set, { lines: replaced([all[current]]) });
-  current -= 1;
+  const one = matches()[current];
+  const { id, start, end } = editor.selected();
+  if (!one || one.id !== id || one.from !== start || one.to !== end) return step(1);
+  if (lineOf(store.doc, id).locked) note("This sentence is locked; unlock it first.");
+  // Words that hold what is searched for are not found again in themselves.
+  else if (change(set, { lines: replaced([one]) })) current += $("search-with").value.toLowerCase().split($("search-for").value.toLowerCase()).length - 2;
   return step(1);
 }
 

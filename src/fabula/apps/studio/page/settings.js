@@ -14,9 +14,11 @@ export function start() {
   // A length counts when it is finished: on the way to 12 stands a 1.
   $("count-of-lines").addEventListener("change", () => {
     const count = Number($("count-of-lines").value);
-    if (Number.isInteger(count) && count >= 1 && count <= MOST) change(resize, count);
-    render(store.doc, store.ui);
-    if (store.doc.lines.length > count) note("Sentences that have words stay: remove them yourself.");
+    const fits = Number.isInteger(count) && count >= 1 && count <= MOST;
+    if (fits) change(resize, count);
+    $("count-of-lines").value = String(store.doc.lines.length);
+    if (!fits) note(`A story has 1 to ${MOST} sentences.`);
+    else if (store.doc.lines.length > count) note("Sentences that have words stay: remove them yourself.");
   });
   $("boldness").addEventListener("change", () => {
     const { value } = $("boldness");
@@ -48,7 +50,7 @@ export function offer(models, model) {
 function render(doc, ui) {
   for (const name of ["candidates", "seed"])
     if (document.activeElement !== $(name)) keep($(name), { value: String(doc[name]) });
-  keep($("count-of-lines"), { value: String(doc.lines.length) });
+  if (document.activeElement !== $("count-of-lines")) keep($("count-of-lines"), { value: String(doc.lines.length) });
   const bold = $("boldness");
   const value = doc.temperature === null ? "" : String(doc.temperature);
   if (![...bold.options].some((option) => option.value === value)) bold.append(h("option", { value }, value));

@@ -70,15 +70,20 @@ export function bend(doc, tags) {
 }
 
 /** Lines before the one at place `at`. */
-export const insert = (doc, at, lines = [blank()]) =>
-  doc.lines.length + lines.length > MOST ? doc : { ...doc, lines: doc.lines.toSpliced(at, 0, ...lines) };
+export function insert(doc, at, added = [blank()]) {
+  if (doc.lines.length + added.length > MOST) return doc;
+  const lines = [...doc.lines];
+  // What comes before the first sentence of a paragraph, and says so, begins it from then on.
+  if (added[0].paragraph && lines[at]) lines[at] = { ...lines[at], paragraph: false };
+  return { ...doc, lines: lines.toSpliced(at, 0, ...added) };
+}
 
 /** As many lines as asked for: gaps are added before the ending, or taken away from the last one up. */
 export function resize(doc, count) {
   const wanted = Math.min(MOST, Math.max(1, count));
   const lines = [...doc.lines];
-  while (lines.length < wanted) lines.splice(isGap(lines.at(-1)) ? lines.length : lines.length - 1, 0, blank());
-  for (let i = lines.length - 1; i > 0 && lines.length > wanted; i -= 1) if (isGap(lines[i]) && !lines[i].start) lines.splice(i, 1);
+  while (lines.length < wanted) lines.splice(lines.length < 2 || isGap(lines.at(-1)) ? lines.length : lines.length - 1, 0, blank());
+  for (let i = lines.length - 1; i > 0 && lines.length > wanted; i -= 1) if (isGap(lines[i]) && !lines[i].start && !lines[i].paragraph) lines.splice(i, 1);
   return lines.length === doc.lines.length ? doc : { ...doc, lines };
 }
 
@@ -106,20 +111,21 @@ export const linesOf = (paragraphs) => paragraphs.flatMap((sentences) => sentenc
 
 /**
  * Sentences pasted into a line between two of its characters, in paragraphs; in a blank story they are the story.
- * `left` are those for which there was no room.
+ * `left` are those for which there was no room, `last` is the id of the last that there was room for.
  */
 export function paste(doc, id, from, to, paragraphs) {
   const pasted = linesOf(paragraphs);
-  if (hasBlankLines(doc)) return { doc: { ...doc, lines: pasted.slice(0, MOST) }, left: Math.max(0, pasted.length - MOST) };
+  if (hasBlankLines(doc)) return { doc: { ...doc, lines: pasted.slice(0, MOST) }, left: Math.max(0, pasted.length - MOST), last: pasted.at(-1).id };
   const at = numberOf(doc, id) - 1;
   const line = doc.lines[at];
   const before = line.text.slice(0, from).trim();
   const after = line.text.slice(to).trim();
   const room = MOST - doc.lines.length + (before ? 0 : 1) - (after ? 1 : 0);
   const fitting = pasted.slice(0, Math.max(0, room));
-  if (fitting.length) fitting[0] = before ? { ...fitting[0], paragraph: false } : { ...fitting[0], id: line.id, tag: line.tag, paragraph: line.paragraph };
+  if (!fitting.length) return { doc, left: pasted.length };
+  fitting[0] = before ? { ...fitting[0], paragraph: false } : { ...fitting[0], id: line.id, tag: line.tag, paragraph: line.paragraph };
   const pieces = [...(before ? [{ ...line, text: before }] : []), ...fitting, ...(after ? [blank({ text: after })] : [])];
-  return { doc: { ...doc, lines: doc.lines.toSpliced(at, 1, ...pieces) }, left: pasted.length - fitting.length };
+  return { doc: { ...doc, lines: doc.lines.toSpliced(at, 1, ...pieces) }, left: pasted.length - fitting.length, last: fitting.at(-1).id };
 }
 
 /** A candidate's sentences, by id of the line, put into the story; `entry` says how they came about. What is taken is kept. */
@@ -168,7 +174,7 @@ function asLines(lines) {
 }
 
 const isKept = (entry) =>
-  typeof entry?.id === "string" && typeof entry.sentences === "object" && !Array.isArray(entry.sentences) &&
+  typeof entry?.id === "string" && typeof entry.sentences === "object" && entry.sentences !== null && !Array.isArray(entry.sentences) &&
   Object.values(entry.sentences).every((text) => typeof text === "string");
 
 const asPeople = (people) =>

@@ -30,6 +30,8 @@ export const store = {
     batch: null,
     /** The open explanation (why.js), or null. */
     why: null,
+    /** Words that were searched for: {id, from, to}, or null. */
+    found: null,
     /** Other words for one of a sentence (verbs.js), or null. */
     words: null,
     /** The story and branch on the server, or null while nothing was saved. */
@@ -40,8 +42,14 @@ export const store = {
   },
 };
 
+/** One part that fails keeps no other from hearing: what is typed is saved whatever cannot be drawn. */
 function tell() {
-  for (const listener of listeners) listener(store.doc, store.ui);
+  for (const listener of listeners)
+    try {
+      listener(store.doc, store.ui);
+    } catch (error) {
+      reportError(error);
+    }
 }
 
 export function subscribe(listener) {

@@ -56,9 +56,9 @@ const isOwn = (id) => {
 
 /** Sentences of a kept candidate into the story; of several, those that are the writer's own stay. */
 function put(entry, wanted) {
-  const there = standing(entry).filter((id) => wanted.includes(id));
+  const there = standing(entry).filter((id) => wanted.includes(id) && !lineOf(store.doc, id).locked);
   const lines = wanted.length > 1 ? there.filter((id) => !isOwn(id)) : there;
-  if (!there.length) return note("The sentences that this was written for are gone.");
+  if (!there.length) return note("The sentences that this was written for are gone, or locked.");
   if (!lines.length) return note("All these sentences have words: take one of them alone to replace it.");
   const sentences = Object.fromEntries(lines.map((id) => [id, entry.sentences[id]]));
   change(take, sentences, { seed: entry.seed, lines: lines.map((id) => numberOf(store.doc, id)), score: entry.score });
@@ -76,7 +76,7 @@ export function start() {
     const stars = doc.tray.filter((entry) => entry.favourite);
     const open = new Set([...$("tray-list").querySelectorAll("li")].filter((item) => item.contains(document.activeElement)).map((item) => item.dataset.id));
     $("tray-list").replaceChildren(...[...stars, ...doc.tray.filter((entry) => !entry.favourite)].map(item));
-    for (const id of open) $("tray-list").querySelector(`[data-id="${id}"] .star`)?.focus();
+    for (const id of open) $("tray-list").querySelector(`[data-id="${CSS.escape(id)}"] .star`)?.focus();
   });
 }
 

@@ -6,10 +6,11 @@ import { picks } from "./arc.js";
 import { $, h, icon, keep, pictured } from "./dom.js";
 import * as editor from "./editor.js";
 import { modelOf, places, rewrite, usable } from "./filling.js";
-import { asked, lanesOf } from "./lanes.js";
+import { lanesOf, partOf } from "./lanes.js";
 import { menu } from "./menu.js";
-import { note, say } from "./messages.js";
+import { ask, note, say } from "./messages.js";
 import { said } from "./moods.js";
+import { sendable } from "./people.js";
 import * as state from "./state.js";
 import { change, show, store, subscribe } from "./store.js";
 
@@ -92,7 +93,7 @@ export async function otherWords(id, start, end) {
   show({ words, batch: store.ui.batch?.only ? null : store.ui.batch });
   const sent = places(store.doc, [id]);
   const body = {
-    sentences: sent.map((at) => store.doc.lines[at].text.trim() || null),
+    sentences: sent.map((at) => sendable(store.doc.lines[at].text) || null),
     line: sent.indexOf(store.doc.lines.findIndex((one) => one.id === id)) + 1,
     before: text.slice(0, place.from).trim(),
     word: place.word,
@@ -118,7 +119,7 @@ function swap(words, other) {
   return editor.focus(words.id, words.from + other.length);
 }
 
-const panel = h("div", { class: "words-panel", contentEditable: "false", onkeydown: (event) => event.key === "Escape" && (show({ words: null }), editor.focus(here())) });
+const panel = h("div", { class: "words-panel", contentEditable: "false", onkeydown: (event) => event.key === "Escape" && (event.stopPropagation(), show({ words: null }), editor.focus(here())) });
 
 function draw(words) {
   const stamp = words ? `${words.id} ${words.from} ${words.word} ${words.state}` : "";
@@ -142,7 +143,6 @@ function toggleLock() {
 
 async function openWith({ id, start, locked }) {
   if (locked) return note("This sentence is locked; unlock it first.");
-  const { ask } = await import("./messages.js");
   const words = await ask("It begins with these words", null, [{ label: "Cancel", value: null }, { label: "Set", value: true, primary: true }], start);
   if (words === null) return undefined;
   change(state.open, id, words.trim());
@@ -153,14 +153,14 @@ function entries() {
   const one = line();
   const { lines } = store.doc;
   const at = lines.indexOf(one);
-  const add = (place) => {
-    const gap = state.blank();
+  const add = (place, fields = {}) => {
+    const gap = state.blank(fields);
     if (change(state.insert, place, [gap])) editor.focus(gap.id);
   };
   return [
     { label: one.write ? "Keep as it is" : "Mark to be written anew", act: () => change(state.mark, one.id, !one.write), disabled: one.locked || state.isGap(one) },
     { label: "Opening words…", act: () => openWith(one), disabled: one.locked },
-    { label: "Gap before", act: () => add(at), disabled: lines.length >= state.MOST },
+    { label: "Gap before", act: () => add(at, { paragraph: one.paragraph }), disabled: lines.length >= state.MOST },
     { label: "Gap after", hint: "Alt ⏎", act: () => add(at + 1), disabled: lines.length >= state.MOST },
     { label: "Move up", hint: "Alt ↑", act: () => change(state.move, one.id, -1), disabled: at === 0 },
     { label: "Move down", hint: "Alt ↓", act: () => change(state.move, one.id, 1), disabled: at === lines.length - 1 },
@@ -195,6 +195,5 @@ function chips(one, ui) {
     box.dataset.of = lanes.map(({ title }) => title).join();
     box.replaceChildren(...lanes.map((_, lane) => menu(h("button", { type: "button", class: "quiet" }), () => picks(line(), lane, lane))));
   }
-  const labels = asked(one.tag, ui);
-  lanes.forEach(({ title }, lane) => keep(box.children[lane], { textContent: `${title}: ${said(labels.find((part) => part.lane === lane)?.label ?? null)}` }));
+  lanes.forEach(({ title }, lane) => keep(box.children[lane], { textContent: `${title}: ${said(partOf(one.tag, lane, lanes.length))}` }));
 }

@@ -6,12 +6,13 @@ import { focus, hang } from "./editor.js";
 import { usable, windowOf } from "./filling.js";
 import { partOf } from "./lanes.js";
 import { said as moodSaid } from "./moods.js";
+import { sendable } from "./people.js";
 import { isGap, lineOf } from "./state.js";
 import { show, store, subscribe } from "./store.js";
 import { otherWords } from "./verbs.js";
 
 let control = null;
-const panel = h("div", { class: "why", contentEditable: "false", onkeydown: (event) => event.key === "Escape" && close() });
+const panel = h("div", { class: "why", contentEditable: "false", onkeydown: (event) => event.key === "Escape" && (event.stopPropagation(), close()) });
 
 export function start() {
   subscribe((doc, ui) => {
@@ -41,7 +42,7 @@ export async function toggle(id) {
   control = new AbortController();
   try {
     if (read.length < 2) throw new api.Failure("There is nothing around this sentence yet to compare it with.");
-    const body = { sentences: read.map(({ text }) => text.trim()), arc: read.map(({ tag }) => tag), seed: 0, model: usable(doc.model) };
+    const body = { sentences: read.map(({ text }) => sendable(text)), arc: read.map(({ tag }) => tag), seed: 0, model: usable(doc.model) };
     const { sentences } = await api.explain(body, control.signal);
     const at = read.findIndex((line) => line.id === id);
     // A model that gives no probability of a mood still has a tagger, which reads it.
@@ -79,7 +80,7 @@ function content(why) {
       part("Fits after", fits_after, -5, 5, why.last ? "nothing follows it" : afterSaid(fits_after)),
       part("Fits the arc", fits_arc, -3, 0, arcSaid(fits_arc, why)),
     ),
-    why.left ? h("p", { class: "small" }, `${why.left === 1 ? "One blank line was" : `${why.left} blank lines were`} left out.`) : null,
+    why.left ? h("p", { class: "small" }, `${why.left === 1 ? "One gap was" : `${why.left} gaps were`} left out.`) : null,
   ].filter(Boolean);
 }
 
@@ -118,7 +119,8 @@ function verdict({ answer: { fits_before, fits_after, fits_arc }, first, last, t
     said.push(fits_before > -2.5 ? "follows from what came before" : fits_before > -4.5 ? "could follow from what came before" : "comes as a surprise after what came before");
   if (!last && finite(fits_after))
     said.push(fits_after > 0.5 ? "leads to what follows" : fits_after < -0.5 ? "does not lead to what follows" : "neither helps nor hinders what follows");
-  if (tag !== null && finite(fits_arc)) said.push(Math.exp(fits_arc) > 0.5 ? `is ${moodSaid(tag)}, as you asked` : `is not as ${moodSaid(tag)} as you asked`);
+  const mood = partOf(tag, 0, store.ui.factors?.length ?? 1);
+  if (mood !== null && finite(fits_arc)) said.push(Math.exp(fits_arc) > 0.5 ? `is ${moodSaid(mood)}, as you asked` : `is not as ${moodSaid(mood)} as you asked`);
   return said.length ? `This sentence ${said.join(", and it ").replace(/, and it (?=.*, and it )/g, ", ")}.` : "There is nothing around it to compare it with.";
 }
 
@@ -131,7 +133,7 @@ function part(name, value, least, most, words) {
   const share = finite(value) ? Math.min(1, Math.max(0, (value - least) / (most - least))) : 0;
   const fill = h("span", { class: "gauge-fill" });
   fill.style.width = `${Math.round(share * 100)}%`;
-  const gauge = h("span", { class: "gauge", "aria-hidden": "true", title: finite(value) ? `${value.toFixed(2)} nats` : "" }, fill);
+  const gauge = h("span", { class: "gauge", "aria-hidden": "true" }, fill);
   return [
     h("dt", {}, name),
     h("dd", {}, finite(value) ? gauge : null, h("span", {}, words)),

@@ -50,10 +50,12 @@ export async function unzip(buffer) {
   const view = new DataView(buffer);
   const files = new Map();
   let end = buffer.byteLength - 22;
+  const bad = () => new Error("it is damaged, or no file of this kind");
   while (end >= 0 && view.getUint32(end, true) !== 0x06054b50) end -= 1;
-  if (end < 0) throw new Error("it is damaged, or no file of this kind");
+  if (end < 0) throw bad();
   let at = view.getUint32(end + 16, true);
   for (let left = view.getUint16(end + 10, true); left > 0; left -= 1) {
+    if (at + 46 > buffer.byteLength || view.getUint32(at, true) !== 0x02014b50) throw bad();
     const [name, extra, comment] = [28, 30, 32].map((field) => view.getUint16(at + field, true));
     const [method, size, offset] = [view.getUint16(at + 10, true), view.getUint32(at + 20, true), view.getUint32(at + 42, true)];
     const path = new TextDecoder().decode(new Uint8Array(buffer, at + 46, name));
