@@ -128,7 +128,7 @@ export function start() {
     dispatchTransaction: dispatch,
     handleTextInput,
     handlePaste: (_, event) => paste(event.clipboardData.getData("text/plain")),
-    handleDOMEvents: { beforeinput, mouseover: (_, event) => hover(event.target), mouseleave: () => hover(null), focus: () => seen() },
+    handleDOMEvents: { keydown: catchUp, beforeinput, mouseover: (_, event) => hover(event.target), mouseleave: () => hover(null), focus: () => seen() },
     clipboardTextSerializer: (slice) => textOf(slice.content),
   });
   subscribe(fromStore);
@@ -261,10 +261,17 @@ function filterTransaction(transaction, { doc }) {
   return false;
 }
 
+/** The browser tells of a moved caret a moment later: a key that follows at once must not act where the caret was. */
+function catchUp() {
+  if (!view.composing) view.domObserver.flush();
+  return false;
+}
+
 // Chromium puts a letter that is typed at the beginning of a span behind the span before: so letters are put in here.
 function beforeinput(_, event) {
   if (event.inputType !== "insertText" || event.data === null || view.composing) return false;
   event.preventDefault();
+  catchUp();
   const { from, to } = view.state.selection;
   if (!handleTextInput(view, from, to, event.data)) view.dispatch(view.state.tr.insertText(event.data, from, to).scrollIntoView());
   return true;

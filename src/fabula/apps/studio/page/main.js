@@ -125,7 +125,7 @@ const OWN_UNDO = "#title, #cast-notes, #search input";
 
 function keys() {
   addEventListener("keydown", (event) => {
-    if (document.querySelector("dialog[open]")) return;
+    if (event.defaultPrevented || document.querySelector("dialog[open]")) return;
     const command = event.ctrlKey || event.metaKey;
     const key = event.key.toLowerCase();
     const undoes = command && !event.altKey && !event.target.matches?.(OWN_UNDO);
