@@ -12,7 +12,7 @@ import { note, say } from "./messages.js";
 import { named, noted, sendable } from "./people.js";
 import { isWritten, lineOf, numberOf, take } from "./state.js";
 import { change, show, store, subscribe } from "./store.js";
-import { actions, entryOf } from "./tray.js";
+import { actions, entryOf, gather } from "./tray.js";
 
 /** More new words than this, and marking them would say nothing. */
 const MOSTLY = 0.7;
@@ -87,8 +87,10 @@ function leave() {
   else render(store.doc, store.ui);
 }
 
-function dismiss() {
+export function dismiss() {
+  const { batch } = store.ui;
   stop();
+  if (batch?.filling) gather(batch); // what came is kept
   show({ batch: null, preview: null });
   if (store.ui.at) focus(store.ui.at);
 }

@@ -101,13 +101,16 @@ export function fill() {
  * Other words for these sentences; all others are kept, and none that stands there is offered. `choose` picks from
  * candidates, best first; `notes` are read beside the writer's own; `start` are words to begin with.
  */
-export function rewrite(only, { choose = (found, count) => found.slice(0, count), notes = [], start = null } = {}) {
+export function rewrite(only, { choose = (found, count) => found.slice(0, count), notes: demands = [], start = null } = {}) {
+  const notes = [...demands];
   const locked = isLocked(only);
   if (locked) return warn("fill", `Sentence ${numberOf(store.doc, locked)} is locked; unlock it to have it written anew.`);
   const standing = Object.fromEntries(only.map((id) => [id, lineOf(store.doc, id).text.trim()]));
   const begun = start === null ? store.doc : { ...store.doc, lines: store.doc.lines.map((line) => (only.includes(line.id) ? { ...line, start } : line)) };
   if (store.ui.batch?.only && equal(store.ui.batch.only, only)) another();
   const body = request({ ...begun, seed: store.doc.seed }, only);
+  // A model that follows a voice also follows what stands there; others would repeat it.
+  if (modelOf()?.voice?.length) notes.unshift(...Object.values(standing).filter(Boolean).map((text) => sendable(`Now it reads, to be said in other words: ${text}`)));
   return run({ ...body, candidates: likeness.ASKED, notes: [...body.notes, ...notes] }, only, (filling, batch) => {
     const fresh = filling.candidates.filter((one) => batch.writes.some((at) => one.sentences[at].text.trim() !== standing[batch.ids[at]]));
     return { ...filling, candidates: choose(fresh, store.doc.candidates) };

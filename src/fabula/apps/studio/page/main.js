@@ -134,7 +134,10 @@ function keys() {
     else if (command && key === "enter") filling.fill();
     else if (command && key === "s") saving.flush();
     else if (command && (key === "f" || key === "h")) search.open();
-    else if (key === "escape" && store.ui.batch?.state === "running") filling.stop();
+    else if (key === "escape" && (store.ui.words || store.ui.why || store.ui.batch?.only)) {
+      show({ words: null, why: null });
+      if (store.ui.batch?.only) cards.dismiss();
+    } else if (key === "escape" && store.ui.batch?.state === "running") filling.stop();
     else return;
     event.preventDefault();
   });

@@ -29,7 +29,7 @@ export function start({ why }) {
   on("word", anotherWord);
   on("continue", goOn);
   on("lock", toggleLock);
-  on("why", () => state.isGap(line()) || why(here()));
+  on("why", () => $("why").getAttribute("aria-disabled") || why(here()));
   menu($("sentence-more"), entries);
   $("gap").addEventListener("click", () => (editor.gapAfter(), here() && editor.focus(here())));
   // The caret stays in the text while a tool is clicked.
@@ -180,6 +180,9 @@ function render(doc, ui) {
   keep($("sentence-name"), { textContent: `Sentence ${state.numberOf(doc, one.id)}${SAYS[kind] && `, ${SAYS[kind]}`}${one.start ? `, begins with “${one.start}”` : ""}` });
   const gap = kind === "gap";
   for (const id of ["longer", "shorter", "word", "why", "lock"]) keep($(id), { "aria-disabled": gap ? "true" : null });
+  // A model on a server gives no probabilities of given words.
+  if (modelOf(doc, ui)?.voice?.length) keep($("why"), { "aria-disabled": "true", title: "The model that is chosen cannot explain" });
+  else keep($("why"), { title: "" });
   keep($("rewrite"), { "aria-disabled": one.locked ? "true" : null });
   keep($("rewrite").lastElementChild, { textContent: gap ? "Write" : "Rewrite" });
   keep($("lock"), { "aria-pressed": String(one.locked), title: one.locked ? "Unlock" : "Lock: keep it word for word", "aria-label": one.locked ? "Locked" : "Lock" });
