@@ -6,7 +6,6 @@ initial distribution p(Z_1 | S_1) is a map without inputs.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Sequence
 
 import numpy as np
@@ -129,12 +128,6 @@ class LinearGaussian(nn.Module):
         moved = (self.A[s] @ z_prev.unsqueeze(-1) + self.B()[s] @ noise.unsqueeze(-1)).squeeze(-1)
         return moved + self.bias[s]
 
-    def with_A(self, A: Float[Tensor, "state latent latent"]) -> LinearGaussian:
-        """The same with other matrices, which are not trained; everything else is shared."""
-        changed = copy.copy(self)
-        changed._parameters = {**changed._parameters, "A": nn.Parameter(A, requires_grad=False)}
-        return changed
-
 
 class MixedLinearGaussian(LinearGaussian):
     """Dynamics of a state of several factors, composed of primitives that all states share.
@@ -183,6 +176,3 @@ class MixedLinearGaussian(LinearGaussian):
 
     def variance(self) -> Float[Tensor, "state latent"]:
         return self.mixing() @ (2 * self.log_B).exp()
-
-    def with_A(self, A: Float[Tensor, "state latent latent"]) -> LinearGaussian:
-        return LinearGaussian.of(A, self.bias, self.Sigma()).requires_grad_(False)

@@ -64,21 +64,14 @@ def create_server(
     )  # fmt: skip
     app.state.models, app.state.resources = models, resources
 
-    @app.get(
-        "/api/health", tags=["server"], summary="Whether it works", response_model=Health,
-        responses=errors.responses(401, 403),
-    )  # fmt: skip
+    refusals = errors.responses(401, 403)
+
+    @app.get("/api/health", tags=["server"], summary="Whether it works", response_model=Health, responses=refusals)
     async def health() -> JSONResponse:
         facts = {"status": "ok", "version": __version__, "model": settings.model, "jobs": pool.counts}
         return JSONResponse(facts)
 
-    @app.get(
-        "/api/models",
-        tags=["server"],
-        summary="The models",
-        response_model=Models,
-        responses=errors.responses(401, 403),
-    )
+    @app.get("/api/models", tags=["server"], summary="The models", response_model=Models, responses=refusals)
     def list_models() -> JSONResponse:
         """What a request may name as its model."""
         return JSONResponse({"models": models.listed()})
