@@ -5,12 +5,14 @@
     python benchmarks/narrator_gpu.py judge --narrator RUN --critic CRITIC --fills fills.jsonl --out judged.jsonl
     python benchmarks/narrator_gpu.py negatives --fills fills.jsonl [...] --out DATA/negatives.jsonl
     python benchmarks/narrator_gpu.py values --fills fills.jsonl [...] --out DATA/readings-values.jsonl
+    python benchmarks/narrator_gpu.py pairs --fills judged.jsonl [...] --out DATA/pairs.jsonl
     python benchmarks/narrator_gpu.py nats --narrator RUN --stories test.csv
     python benchmarks/narrator_gpu.py ratings --narrator RUN --critic CRITIC --stories union_roc.txt
 
 `mean` averages the last two epochs (STATE is RUN/resume as the last but one left it) and turns b down by the share that
 fits validation stories best. `fills` draws several samples of each story, and `judge` adds a critic's values. The next two turn them into what a critic
-is trained against, and into what a second critic is taught by the first one's values. The outputs hold sentences of the
+is trained against, and into what a second critic is taught by the first one's values. `pairs` makes preferences with length held
+(`fabula train recipes/preference.toml`) of samples that a critic, or with `ratings` readers, have judged. The outputs hold sentences of the
 corpus and are not to be published.
 """  # noqa: E501
 
@@ -20,9 +22,10 @@ import argparse
 import itertools
 import json
 import math
+import random
 import shutil
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +43,7 @@ from fabula.models.decoders.narrator import NarratorDecoder
 from fabula.models.decoders.network import Network
 from fabula.models.io.pretrained import load_adapter, load_critic, load_decoder, save_adapter
 from fabula.sampling.settings import DecodingConfig
+from fabula.training.preference import equal_lengths, words
 from fabula.training.stories import read_text
 from ratings import read_ratings
 
@@ -47,8 +51,8 @@ PAPER_TOKENS = 53.95
 """Tokens of a test story as the paper counts them: PPL = exp(nats a story / this)."""
 
 
-def encoded(decoder: NarratorDecoder, texts: list[list[str]], words: int = 40) -> list[list[list[int]]]:
-    ids = iter([t[:words] for t in decoder.tokenizer.encode_all([s for story in texts for s in story])])
+def encoded(decoder: NarratorDecoder, texts: list[list[str]], tokens: int = 40) -> list[list[list[int]]]:
+    ids = iter([t[:tokens] for t in decoder.tokenizer.encode_all([s for story in texts for s in story])])
     return [[next(ids) for _ in story] for story in texts]
 
 
@@ -93,9 +97,9 @@ def fills(args: argparse.Namespace) -> None:
         line |= {name: [[round(v, 3) for v in each[r].tolist()] for r in rows] for name, each in figures.items()}
         lines.append(line)
     write_lines(args.out, lines)
-    words = [len(s.split()) for line in lines for sample in line["samples"] for s in sample]
+    lengths = [len(s.split()) for line in lines for sample in line["samples"] for s in sample]
     ending = figures["log_p"][:, max(missing) + 1 :].sum(1).mean()
-    print(f"{np.mean(words):.2f} words a line, log p(ending) {ending:.2f}")
+    print(f"{np.mean(lengths):.2f} words a line, log p(ending) {ending:.2f}")
 
 
 def judge(args: argparse.Namespace) -> None:
@@ -135,6 +139,74 @@ def values(args: argparse.Namespace) -> None:
         for sample, v in enumerate(line["critic"]):
             lines.append({"of": 1_000_000 + line["story"], "sentences": whole(line, sample), "values": v})
     write_lines(args.out, lines)
+
+
+def score(line: dict[str, Any], sample: int) -> float:
+    """What the better version of a pair is chosen by: readers where they rated it, else critic and log p, by the word.
+
+    Nothing here sums over the written words. A fourth line that already says the ending loses.
+    """
+    written = line["samples"][sample]
+    value = -3.0 * max(0.0, echo(written[-1], line["sentences"][max(line["missing"]) + 1 :]) - 0.4)
+    if "ratings" in line:  # coherence of 3, interest of 2
+        return float(value + 2.0 * line["ratings"][sample][0] + 0.5 * line["ratings"][sample][1])
+    log_p, missing = line["log_p"][sample], line["missing"]
+    ending = sum(log_p[max(missing) + 1 :])
+    word = sum(log_p[j] for j in missing) / sum(len(s.split()) for s in written)
+    return float(value + line["critic"][sample][-1] + 0.1 * ending + 0.5 * word)
+
+
+def content(sentence: str) -> set[str]:
+    """The longer words of a sentence without their endings."""
+    words = (word.strip(".,!?\"'").lower() for word in sentence.split())
+    return {word[:5] for word in words if len(word) > 3}
+
+
+def echo(written: str, following: Sequence[str]) -> float:
+    """The share of the next given line's words that the line before it has already."""
+    ahead = content(following[0]) if following else set()
+    return len(ahead & content(written)) / len(ahead) if ahead else 0.0
+
+
+def pairs(args: argparse.Namespace) -> None:
+    """A better and a worse sample of equal length of each story, and a third as many of people against a sample."""
+    rng = random.Random(args.seed)
+    known = {s for story in read_text(args.stories) for s in story} if args.stories else set()
+    chosen: list[dict[str, Any]] = []
+    of_people: list[dict[str, Any]] = []
+    for line in read_lines(args.fills):
+        about = {"sentences": line["sentences"], "missing": line["missing"]}
+        people = [line["sentences"][j] for j in line["missing"]]
+        ranked = sorted(range(len(line["samples"])), key=lambda n: score(line, n), reverse=True)
+        options = []
+        for x, y in itertools.combinations(ranked, 2):
+            better, worse = line["samples"][x], line["samples"][y]
+            gap = score(line, x) - score(line, y)
+            copied = any(s in known for s in better)
+            if gap >= args.margin and equal_lengths(better, worse) and not copied:
+                options.append((gap, {**about, "better": better, "worse": worse}))
+        chosen += [pair for _, pair in sorted(options, key=lambda option: -option[0])[: args.each]]
+        matched = [line["samples"][n] for n in ranked[1:] if equal_lengths(people, line["samples"][n])]
+        if matched:
+            of_people.append({**about, "better": people, "worse": rng.choice(matched)})
+    rng.shuffle(of_people)
+    chosen = balanced(chosen + of_people[: len(chosen) // 3], rng)
+    write_lines(args.out, chosen)
+    lengths = [np.mean([len(s.split()) for pair in chosen for s in pair[side]]) for side in ("better", "worse")]
+    print(f"{len(chosen)} pairs, words a line {lengths[0]:.3f} and {lengths[1]:.3f}")
+
+
+def balanced(chosen: list[dict[str, Any]], rng: random.Random) -> list[dict[str, Any]]:
+    """Random pairs left out until the better versions are neither longer nor shorter on average."""
+    chosen = rng.sample(chosen, len(chosen))
+    differences = [words(pair["better"]) - words(pair["worse"]) for pair in chosen]
+    total, kept = sum(differences), []
+    for pair, difference in zip(chosen, differences, strict=True):
+        if total * difference > 0 and abs(total) > 0.05 * len(chosen):
+            total -= difference
+        else:
+            kept.append(pair)
+    return kept
 
 
 def nats(args: argparse.Namespace) -> None:
@@ -186,8 +258,8 @@ def ratings(args: argparse.Namespace) -> None:
 
 
 ACTIONS: dict[str, Callable[[argparse.Namespace], None]] = {
-    "fills": fills, "judge": judge, "negatives": negatives, "values": values, "nats": nats, "mean": mean,
-    "ratings": ratings,
+    "fills": fills, "judge": judge, "negatives": negatives, "values": values, "pairs": pairs, "nats": nats,
+    "mean": mean, "ratings": ratings,
 }  # fmt: skip
 
 
@@ -206,6 +278,8 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=4096, help="stories at once")
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--seed", type=int, default=5)
+    parser.add_argument("--margin", type=float, default=1.0, help="by which the better version of a pair has to win")
+    parser.add_argument("--each", type=int, default=2, help="pairs of a story at most")
     args = parser.parse_args()
     torch.manual_seed(args.seed)
     begin = time.perf_counter()

@@ -50,8 +50,9 @@ def train_adapter(
     # Only here: the tokenizer is a library that machines which train other models need not have.
     from fabula.training.critic import CriticLearner
     from fabula.training.narrator import AdapterLearner, NarratorLearner
+    from fabula.training.preference import PreferenceLearner
 
-    learners: dict[str, Any] = {"narrator": NarratorLearner, "critic": CriticLearner}
+    learners: dict[str, Any] = {"narrator": NarratorLearner, "preference": PreferenceLearner, "critic": CriticLearner}
     learner: AdapterLearner = learners[recipe.kind](recipe, data, pick_device(device))
     run = Run(learner, out)
     run.to_the_end(resume=resume, bar=bar, report=report)

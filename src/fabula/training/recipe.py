@@ -1,7 +1,7 @@
 """A recipe: one TOML file that says everything about a training run besides its stories.
 
 Recipes of models that train on a prepared corpus have the tables [model], [objective] and [train]. Recipes that adapt
-the pretrained base are flat and name their `kind`: narrator or critic.
+the pretrained base are flat and name their `kind`: narrator, preference or critic.
 """
 
 from __future__ import annotations
@@ -169,6 +169,30 @@ class NarratorRecipe(AdapterRecipe):
 
 
 @dataclass(frozen=True, kw_only=True)
+class PreferenceRecipe(NarratorRecipe):
+    """A narrator that learns which of two versions of a story is the better one."""
+
+    kind: str = "preference"
+    epochs: int = 1
+    learning_rate: float = 5e-5
+    beta: float = 4.0
+    """Of the length-normalised preference loss: how far a token's log probability may move."""
+    imitation: float = 0.1
+    """Weight of the better version's own mean log probability."""
+    hold: float = 1.0
+    """Weight of KL(r_0 || r) on people's stories."""
+    held: int = 32
+    """Rows of people's stories of a step."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        positive(self, "beta", "held")
+        not_negative(self, "imitation", "hold")
+        if not self.start:
+            raise UserError("a recipe of kind preference needs the folder of a narrator: `start`", field="start")
+
+
+@dataclass(frozen=True, kw_only=True)
 class CriticRecipe(AdapterRecipe):
     """The critic: it tells people's stories from corrupted and machine-written ones."""
 
@@ -195,7 +219,9 @@ class CriticRecipe(AdapterRecipe):
 
 STEPS_PER_EPOCH = 20
 """At least so many are advised where stories are few."""
-ADAPTERS: dict[str, type[AdapterRecipe]] = {"narrator": NarratorRecipe, "critic": CriticRecipe}
+ADAPTERS: dict[str, type[AdapterRecipe]] = {
+    "narrator": NarratorRecipe, "preference": PreferenceRecipe, "critic": CriticRecipe,
+}  # fmt: skip
 
 
 def read_recipe(path: Path) -> Recipe:
