@@ -21,9 +21,14 @@ if [ -z "${WORK:-}" ]; then
 fi
 report=$WORK/report
 device=${DEVICE:-cuda}
-export PYTHONPATH=src:paper/src:${PYTHONPATH:-} PYTHONUNBUFFERED=1 OMP_NUM_THREADS=1
+export PYTHONPATH=src:paper/src:$WORK/site:${PYTHONPATH:-} PYTHONUNBUFFERED=1 OMP_NUM_THREADS=1
 export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True CUDA_MPS_PIPE_DIRECTORY=$WORK/mps CUDA_MPS_LOG_DIRECTORY=$WORK/mps-log
 mkdir -p "$report/logs"
+# Nothing is installed: the command is registered where Python looks for what packages register.
+entry=$WORK/site/fabula_paper-0.dist-info
+mkdir -p "$entry"
+printf '[fabula.commands]\nreproduce = fabula_paper.command\n' >"$entry/entry_points.txt"
+printf 'Metadata-Version: 2.1\nName: fabula-paper\nVersion: 0\n' >"$entry/METADATA"
 try_card() { timeout 60 python3 -c 'import torch; x = torch.ones(999, 999, device="cuda"); print(float((x @ x).sum()))'; }
 case $action in
 plain | latent)
