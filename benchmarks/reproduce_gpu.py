@@ -82,7 +82,9 @@ class Driver:
 
     def __init__(self, args: argparse.Namespace, words: list[str]) -> None:
         self.args, self.words, self.began = args, words, time.monotonic()
-        self.logs, self.marks = args.report / "logs", args.report.parent / "done"
+        self.report: Path = args.report
+        self.logs: Path = self.report / "logs"
+        self.marks: Path = self.report.parent / "done"
         for folder in (self.logs, self.marks):
             folder.mkdir(parents=True, exist_ok=True)
         self.trainings, self.measures = (
@@ -94,7 +96,7 @@ class Driver:
         return self.marks / job.name
 
     def trained(self, system: str) -> bool:
-        return (self.args.report / "records" / "train" / f"{system}.json").exists()
+        return (self.report / "records" / "train" / f"{system}.json").exists()
 
     @property
     def seconds(self) -> float:
@@ -109,7 +111,7 @@ class Driver:
     def start(self, job: Job, *more: str) -> None:
         job.tries += 1
         command = [sys.executable, "-m", "fabula", "reproduce", "--device", self.args.device, "--data", self.args.data]
-        command += ["--out", self.args.report, "--only", ",".join(job.only), *self.words, *more]
+        command += ["--out", self.report, "--only", ",".join(job.only), *self.words, *more]
         with (self.logs / f"{job.name}.log").open("ab") as log:
             job.process = subprocess.Popen(
                 list(map(str, command)), stdout=log, stderr=log, start_new_session=True, preexec_fn=end_with_the_driver
@@ -162,10 +164,10 @@ class Driver:
         self.say(f"stops {len(stopped)} trainings, {len(self.trainings)} not begun")
         self.stop(stopped)
         self.collect()
-        left = [job for job in stopped + self.trainings if not self.trained(job.system)]
+        left = {job.system: job for job in stopped + self.trainings if not self.trained(job.system)}
         self.trainings = []
-        for job in left:
-            if (self.args.report / "runs" / job.system / "resume" / "state.json").exists():
+        for job in left.values():
+            if (self.report / "runs" / job.system / "config.json").exists():  # an epoch has ended
                 job.label, job.tries = "note", 0
                 self.start(job, "--as-it-stands")
 

@@ -82,7 +82,8 @@ class S2S(Model):
         weights = scores.masked_fill(~present.unsqueeze(1), float("-inf")).softmax(-1)
         context = weights @ memory
         features = torch.tanh(self.combine(torch.cat([states, context], -1)))
-        weight, bias = self.output.weight, self.output.bias
+        weight: Tensor = self.output.weight
+        bias: Tensor = self.output.bias
         if features.device.type == "cuda":  # aligned rows, as in the GRU decoder: several times faster
             extra = -len(bias) % ALIGN
             weight, bias = F.pad(weight, (0, 0, 0, extra)), F.pad(bias, (0, extra), value=NEVER)
