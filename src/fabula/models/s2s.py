@@ -84,7 +84,7 @@ class S2S(Model):
         features = torch.tanh(self.combine(torch.cat([states, context], -1)))
         weight: Tensor = self.output.weight
         bias: Tensor = self.output.bias
-        if features.device.type == "cuda":  # aligned rows, as in the GRU decoder: several times faster
+        if features.device.type == "cuda":  # aligned rows, as in the GRU decoder
             extra = -len(bias) % ALIGN
             weight, bias = F.pad(weight, (0, 0, 0, extra)), F.pad(bias, (0, extra), value=NEVER)
         return F.linear(self.dropout(features), weight, bias), state
