@@ -1,60 +1,86 @@
 #!/bin/bash
-# The part of `fabula reproduce` that wants a GPU, on a bare machine with one card, in three calls of at most ten minutes:
+# The part of `fabula reproduce` that wants a GPU, on a bare machine with one card. Two parts, each in the background:
 #
-#     bash benchmarks/reproduce_gpu.sh train   CARRY OUT 570      trains all systems, JOBS at a time
-#     bash benchmarks/reproduce_gpu.sh train   CARRY OUT 570      goes on where the clock stopped the first call
-#     bash benchmarks/reproduce_gpu.sh measure CARRY OUT 570      notes what is not trained out, then measures and writes
+#     setsid nohup bash benchmarks/reproduce_gpu.sh plain  CARRY 420 >plain.out 2>&1 &      LM and S2S
+#     setsid nohup bash benchmarks/reproduce_gpu.sh latent CARRY 1200 >latent.out 2>&1 &    LDS and every SLDS
+#     bash benchmarks/reproduce_gpu.sh pack    plain|latent OUT     what is there so far, at any moment
+#     bash benchmarks/reproduce_gpu.sh weights lm|slds      OUT     a model in 8 bits, in pieces of 15 MiB, with its hashes
 #
-# CARRY/roc.tar.xz is the prepared corpus (a folder `roc`). More words go to `fabula reproduce`. FABULA_COMMIT names the commit
-# where there is no repository. DEVICE=cpu with --small and a toy corpus tries it out.
+# CARRY/roc.tar.xz is the prepared corpus (a folder `roc`). The number is a wall in seconds. More words go to `fabula reproduce`
+# (--small, --set train.batch=256). FABULA_COMMIT names the commit where there is no repository. DEVICE=cpu tries it out.
 #
-# The rule is in the recipes: batch 128, rate 1e-3, patience 3, the best epoch kept. Trainings go by priority: the first seed of
-# every system, then seeds 1 and 2. Expected from earlier runs on one H200: LM 60 to 85 updates/s, S2S 45 to 60; latent models
-# shared about 37,000 stories/s, ten at a time with batches of 512. With 128 that was not measured, and may be half. 642 updates are
-# an epoch. 23 trainings of 12 epochs are 23 million stories: 11 minutes at that rate, 20 at half of it. Patience may take other
-# numbers of epochs. `measure` may need a second call; what is done is skipped.
-#
-# WORK (/tmp/reproduce) keeps weights and resume states while the machine is held. A training that the clock stops resumes at
-# its last step; if the machine is given back, it begins again. OUT gets PART.tar.xz (records, texts, logs; no weights and no
-# sentence of the corpus) and, after `measure`, the weights of SLDS and LM in 8 bits, in pieces, with their hashes. Unpack PART.tar.xz
-# over REPORT at home, and score there: fabula reproduce --data ... --out REPORT --raw test.csv --only score,report
+# The rule is in the recipes: batch 128, rate 1e-3, patience 3, the best epoch kept. JOBS trainings run at a time, the most
+# important first. A trained system is measured as soon as a slot is free. At TRAIN_UNTIL seconds what still trains is
+# stopped, noted as not trained out, and measured. Called again, it goes on where it stood, while the machine is held.
+# WORK keeps weights and resume states; memory is faster than the disk for them.
 set -u
-part=$1 carry=$2 out=$3 seconds=$4
-shift 4
-begin=$(date +%s)
-export PYTHONPATH=src:paper/src:${PYTHONPATH:-} PYTHONUNBUFFERED=1 OMP_NUM_THREADS=1 PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True
-work=${WORK:-/tmp/reproduce} report=${WORK:-/tmp/reproduce}/report device=${DEVICE:-cuda}
-mkdir -p "$report" "$out"
-[ -d "$work/roc" ] || tar xJf "$carry/roc.tar.xz" -C "$work"
-[ "$device" = cuda ] && command -v nvidia-cuda-mps-control >/dev/null && nvidia-cuda-mps-control -d 2>/dev/null
-left() { echo $((seconds - ($(date +%s) - begin) - ${RESERVE:-40})); }
-latent="slds lds slds-1 slds-10 slds-25 slds-50 slds-1-alpha1 slds-alpha100"
-seeds="slds-seed1 lds-seed1 slds-1-seed1 slds-seed2 lds-seed2 slds-1-seed2 slds-10-seed1 slds-25-seed1 slds-50-seed1"
-plain="lm s2s lm-seed1 s2s-seed1 lm-seed2 s2s-seed2"
-# All units that WHAT names, JOBS processes at a time. INT lets a training keep its step; timeout ends the group.
-run() {
-    local jobs=$1 what=$2
-    shift 2
-    [ "$(left)" -gt 5 ] || return
-    tr ' ' '\n' <<<"$what" | timeout -s INT -k 20 "$(left)" xargs -P "$jobs" -I WHAT \
-        python3 -m fabula reproduce --data "$work/roc" --device "$device" --out "$report" "$@" --only WHAT |
-        tee -a "$report/$part.log"
-}
-prefixed() { for system in $2; do printf '%s/%s ' "$1" "$system"; done | sed 's/ $//'; }
-if [ "$part" = train ]; then
-    run "${JOBS:-16}" "$(prefixed train "$latent $plain $seeds")" "$@"
-else
-    run 8 "$(prefixed train "$latent $plain $seeds")" "$@" --as-it-stands
-    # The most important first: likelihoods, the paper's infilling and control, the closer bounds, then further seeds.
-    run "${MEASURE_JOBS:-5}" "$(prefixed likelihood "$latent $plain $seeds")" "$@"
-    run "${MEASURE_JOBS:-5}" "$(prefixed write "$latent s2s") $(prefixed sample "$latent lm s2s")" "$@"
-    run "${MEASURE_JOBS:-5}" "$(prefixed bound "slds lds s2s slds-1")" "$@"
-    run "${MEASURE_JOBS:-5}" "$(prefixed sample "$seeds ${plain#lm s2s }") $(prefixed write "$seeds s2s-seed1 s2s-seed2")" "$@"
-    for system in slds lm; do
-        [ -f "$report/runs/$system/config.json" ] && python3 benchmarks/eight_bits.py "$report/runs/$system" "$work/$system-8bit" &&
-            tar c -C "$work" "$system-8bit" | split -b 15M - "$out/$system-8bit.tar."
-    done
-    (cd "$out" && sha256sum ./*-8bit.tar.* >"$report/weights.sha256" 2>/dev/null)
+action=$1
+if [ -z "${WORK:-}" ]; then
+    WORK=/tmp/reproduce
+    [ "$(df --output=avail -BG /dev/shm 2>/dev/null | tr -dc 0-9)" -ge 40 ] 2>/dev/null && WORK=/dev/shm/reproduce
 fi
-tar cJf "$out/$part.tar.xz" -C "$report" --exclude runs --exclude toy .
-echo "$(find "$report/records" -name '*.json' | wc -l) records, $(stat -c %s "$out/$part.tar.xz") bytes, $(($(date +%s) - begin)) s"
+report=$WORK/report
+device=${DEVICE:-cuda}
+export PYTHONPATH=src:paper/src:$WORK/site:${PYTHONPATH:-} PYTHONUNBUFFERED=1 OMP_NUM_THREADS=1
+export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True CUDA_MPS_PIPE_DIRECTORY=$WORK/mps CUDA_MPS_LOG_DIRECTORY=$WORK/mps-log
+mkdir -p "$report/logs"
+# Nothing is installed: the command is registered where Python looks for what packages register.
+entry=$WORK/site/fabula_paper-0.dist-info
+mkdir -p "$entry"
+printf '[fabula.commands]\nreproduce = fabula_paper.command\n' >"$entry/entry_points.txt"
+printf 'Metadata-Version: 2.1\nName: fabula-paper\nVersion: 0\n' >"$entry/METADATA"
+try_card() { timeout 60 python3 -c 'import torch; x = torch.ones(999, 999, device="cuda"); print(float((x @ x).sum()))'; }
+case $action in
+plain | latent)
+    carry=$2 seconds=$3
+    shift 3
+    begin=$(date +%s)
+    if [ "$action" = plain ]; then
+        : "${TRAIN_UNTIL:=$((seconds * 70 / 100))}" "${JOBS:=6}" "${BESIDE:=3}" "${MEASURE_JOBS:=5}"
+    else
+        : "${TRAIN_UNTIL:=$((seconds * 72 / 100))}" "${JOBS:=12}" "${BESIDE:=2}" "${MEASURE_JOBS:=10}"
+    fi
+    [ -d "$WORK/roc" ] || tar xJf "$carry/roc.tar.xz" -C "$WORK" || exit 1
+    # One context for all processes, where the machine has it and it works.
+    if [ "$device" = cuda ] && [ "${MPS:-1}" = 1 ] && command -v nvidia-cuda-mps-control >/dev/null; then
+        mkdir -p "$WORK/mps" "$WORK/mps-log"
+        nvidia-cuda-mps-control -d
+        if ! try_card; then
+            echo quit | nvidia-cuda-mps-control
+            unset CUDA_MPS_PIPE_DIRECTORY
+            echo "without MPS"
+        fi
+    else
+        unset CUDA_MPS_PIPE_DIRECTORY
+    fi
+    spent=$(($(date +%s) - begin))
+    exec python3 benchmarks/reproduce_gpu.py "$action" --report "$report" --data "$WORK/roc" --device "$device" \
+        --seconds $((seconds - spent)) --train-until $((TRAIN_UNTIL - spent)) --jobs "$JOBS" --beside "$BESIDE" \
+        --measure-jobs "$MEASURE_JOBS" "$@"
+    ;;
+pack)
+    part=$2 out=$3
+    mkdir -p "$out"
+    # Records are written whole; a file that comes meanwhile is in the next pack.
+    tar c -C "$report" --warning=no-file-changed --exclude runs --exclude toy . | xz -T4 -3 | split -b 15M - "$out/$part.tar.xz."
+    tail -n 6 "$report/logs/driver-$part.log"
+    for log in "$report"/logs/*.log; do grep -H -E 'Error|error' "$log" | tail -n 1; done
+    for run in "$report"/runs/*/; do
+        [ -f "$run/log.jsonl" ] && echo "$(basename "$run"): $(wc -l <"$run/log.jsonl") epochs, $(
+            tail -n 1 "$run/log.jsonl" | grep -oE '"(valid_nll|seconds|rate)": [0-9.]+' | tr '\n' ' '
+        )"
+    done
+    echo "$(find "$report/records" -name '*.json' | wc -l) records, $(cat "$out/$part.tar.xz."* | wc -c) bytes"
+    ;;
+weights)
+    system=$2 out=$3
+    mkdir -p "$out"
+    python3 benchmarks/eight_bits.py "$report/runs/$system" "$WORK/$system-8bit" || exit 1
+    tar c -C "$WORK" "$system-8bit" | split -b 15M - "$out/$system-8bit.tar."
+    (cd "$out" && sha256sum "$system"-8bit.tar.* | tee "$system-8bit.sha256")
+    ;;
+*)
+    echo "plain, latent, pack or weights" >&2
+    exit 2
+    ;;
+esac

@@ -13,6 +13,7 @@ from torch.nn import functional as F
 
 from fabula.corpus.vocabulary import BOS, EOS, PAD
 from fabula.models.batch import Batch
+from fabula.models.decoders.gru import ALIGN, NEVER
 from fabula.models.protocol import Count, Model, register_model
 from fabula.models.settings import ModelSettings
 from fabula.shapes import Mask, PerToken, Tags, Tokens
@@ -56,7 +57,7 @@ class S2S(Model):
         device = self.output.bias.device
         first, present = torch.full((1, 1), BOS, device=device), torch.ones(1, 2, dtype=torch.bool, device=device)
         memory, state = self.encode(torch.full((1, 2), -1, device=device), present)
-        return self.write(first, memory, present, state)[0][0, 0]
+        return self.write(first, memory, present, state)[0][0, 0, : self.output.out_features]
 
     def encode(
         self, S: Tags, present: Mask
@@ -75,13 +76,18 @@ class S2S(Model):
         present: Mask,
         state: Float[Tensor, "layers batch hidden"],
     ) -> tuple[Float[Tensor, "batch token vocab"], Tensor]:
-        """Scores of the next word at every place, and the state after the last."""
+        """Scores of the next word at every place, and the state after the last. On a card rows of no word follow."""
         states, state = self.writer(self.dropout(self.embedding(previous)), state)
         scores = self.bilinear(states) @ memory.transpose(1, 2)
         weights = scores.masked_fill(~present.unsqueeze(1), float("-inf")).softmax(-1)
         context = weights @ memory
         features = torch.tanh(self.combine(torch.cat([states, context], -1)))
-        return self.output(self.dropout(features)), state
+        weight: Tensor = self.output.weight
+        bias: Tensor = self.output.bias
+        if features.device.type == "cuda":  # aligned rows, as in the GRU decoder
+            extra = -len(bias) % ALIGN
+            weight, bias = F.pad(weight, (0, 0, 0, extra)), F.pad(bias, (0, extra), value=NEVER)
+        return F.linear(self.dropout(features), weight, bias), state
 
     def log_p_words(self, batch: Batch, Z: Tensor | None = None) -> PerToken:
         """log p(X | S) by tokens; the inner `<eos>` are neither read nor paid for, and their figure is 0."""
