@@ -6,6 +6,7 @@
     python benchmarks/narrator_gpu.py negatives --fills fills.jsonl [...] --out DATA/negatives.jsonl
     python benchmarks/narrator_gpu.py values --fills fills.jsonl [...] --out DATA/readings-values.jsonl
     python benchmarks/narrator_gpu.py pairs --fills judged.jsonl [...] --out DATA/pairs.jsonl
+    python benchmarks/narrator_gpu.py answers --narrator MODEL --stories valid.csv --number 150 --out answers.jsonl
     python benchmarks/narrator_gpu.py nats --narrator RUN --stories test.csv
     python benchmarks/narrator_gpu.py ratings --narrator RUN --critic CRITIC --stories union_roc.txt
 
@@ -99,7 +100,10 @@ def fills(args: argparse.Namespace) -> None:
     write_lines(args.out, lines)
     lengths = [len(s.split()) for line in lines for sample in line["samples"] for s in sample]
     ending = figures["log_p"][:, max(missing) + 1 :].sum(1).mean()
-    print(f"{np.mean(lengths):.2f} words a line, log p(ending) {ending:.2f}")
+    said = np.mean(
+        [echo(s[-1], line["sentences"][max(missing) + 1 :]) > 0.4 for line in lines for s in line["samples"]]
+    )
+    print(f"{np.mean(lengths):.2f} words a line, log p(ending) {ending:.2f}, says the ending before it {said:.3f}")
 
 
 def judge(args: argparse.Namespace) -> None:
@@ -139,6 +143,20 @@ def values(args: argparse.Namespace) -> None:
         for sample, v in enumerate(line["critic"]):
             lines.append({"of": 1_000_000 + line["story"], "sentences": whole(line, sample), "values": v})
     write_lines(args.out, lines)
+
+
+def answers(args: argparse.Namespace) -> None:
+    """What `fabula fill` answers with its defaults, all stories together; the middle three are missing."""
+    import fabula
+
+    texts = read_text(args.stories)[args.skip :][: args.number]
+    rows = [{"id": str(n), "sentences": [t[0], None, None, None, t[4]]} for n, t in enumerate(texts)]
+    filled = fabula.load(args.narrator, args.device).fill_many(rows, candidates=1, seed=args.seed)
+    lines = [{"story": int(row.id), "sentences": [s.text for s in row.candidates[0].sentences]} for row in filled]
+    write_lines(args.out, lines)
+    lengths = [len(s.split()) for line in lines for s in line["sentences"][1:4]]
+    said = np.mean([echo(line["sentences"][3], line["sentences"][4:]) > 0.4 for line in lines])
+    print(f"{len(lines)} answers, {np.mean(lengths):.2f} words a line, says the ending before it {said:.3f}")
 
 
 def score(line: dict[str, Any], sample: int) -> float:
@@ -259,7 +277,7 @@ def ratings(args: argparse.Namespace) -> None:
 
 ACTIONS: dict[str, Callable[[argparse.Namespace], None]] = {
     "fills": fills, "judge": judge, "negatives": negatives, "values": values, "pairs": pairs, "nats": nats,
-    "mean": mean, "ratings": ratings,
+    "mean": mean, "ratings": ratings, "answers": answers,
 }  # fmt: skip
 
 

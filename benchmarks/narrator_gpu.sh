@@ -3,12 +3,14 @@
 #
 #     FABULA_DATA=DATA FABULA_BASES=BASES bash benchmarks/narrator_gpu.sh RUNS narrators
 #     FABULA_DATA=DATA FABULA_BASES=BASES bash benchmarks/narrator_gpu.sh RUNS critics
+#     FABULA_DATA=DATA FABULA_BASES=BASES bash benchmarks/narrator_gpu.sh RUNS preferences
 #
 # DATA holds train.csv, valid.csv and test.csv, the tags of the first two (training/stories.py: save_tags), cloze_valid.csv,
 # union_roc.txt and readings.jsonl (benchmarks/reading.py unpack). BASES is where `fabula bases add` noted SmolLM2 and
 # TinyLlama. A stage whose output lies in RUNS is not run again; RUNS/log says what each one printed. DEVICE=cpu NUMBER=2
 # tries it out on a few stories. RUNS/default and RUNS/large are then narrators, RUNS/default-critic and RUNS/large-critic
-# their critics.
+# their critics. `preferences` begins from these four; DATA then has prompts1.csv, prompts2.csv (training stories), pref.csv (validation
+# stories) and rated.jsonl (samples of those with readers' ratings). It leaves RUNS/ready-default and RUNS/ready-large.
 set -u
 data=$FABULA_DATA runs=$1 device=${DEVICE:-cuda}
 here=$(cd "$(dirname "$0")/.." && pwd)
@@ -70,5 +72,63 @@ critics)
     for name in default large; do
         gpu "ratings-$name" "$runs/none" ratings --narrator "$runs/$name" --critic "$runs/$name-critic" --stories "$data/union_roc.txt"
     done
+    ;;
+preferences)
+    number=${NUMBER:-3000}
+    judged() { # NAME: large's second critic values samples, whoever wrote them
+        gpu "judge-$1" "$runs/judged-$1.jsonl" judge --narrator "$runs/large" --critic "$runs/large-critic2" --fills "$runs/fills-$1.jsonl" \
+            --out "$runs/judged-$1.jsonl"
+    }
+    rank_of() { python3 -c "import json; print(json.load(open('$runs/$1/config.json'))['rank'])"; }
+    prefer() { # NAME START ROUND MORE-FILLS...: pairs of samples, then a training
+        local name=$1 start=$2 round=$3; shift 3
+        mkdir -p "$runs/data-$name-$round" && ln -sf "$data"/*.csv "$data"/*.tags.json "$runs/data-$name-$round/"
+        gpu "pairs-$name-$round" "$runs/data-$name-$round/pairs.jsonl" pairs --fills "$runs/judged-$name-$round.jsonl" "$@" --stories "$data/train.csv" \
+            --each 2 --margin "${MARGIN:-1.0}" --out "$runs/data-$name-$round/pairs.jsonl"
+        sed "s|^start.*|start = \"$runs/$start\"|; s|^rank.*|rank = $(rank_of "$start")|" "$here/recipes/preference.toml" > "$runs/$name-$round.toml"
+        stage "$name-$round" "$runs/$name-$round/config.json" python3 -m fabula train "$runs/$name-$round.toml" --data "$runs/data-$name-$round" \
+            --out "$runs/$name-$round" --device "$device" --quiet
+    }
+    critic() { # NAME NARRATOR START
+        train "$1" critic "start = \"$runs/$3\"\n" "s|^narrator.*|narrator = \"$runs/$2\"|; s|^rank.*|rank = $(rank_of "$3")|; s|^share.*|share = 0.35|
+            s|^readings.*|readings = 192|; s|^learning_rate.*|learning_rate = 3e-4|"
+    }
+    ready() { # NAME ROUND CRITIC: a model's folder, as it ships
+        mkdir -p "$runs/ready-$1" && cp "$runs/$1-$2"/{config.json,adapter.safetensors,stories.json} "$runs/ready-$1/" && cp -r "$runs/$3" "$runs/ready-$1/critic"
+        rm -rf "$runs/ready-$1/critic/resume"
+        gpu "answers-$1" "$runs/answers-$1.jsonl" answers --narrator "$runs/ready-$1" --stories "$data/final.csv" --out "$runs/answers-$1.jsonl"
+        gpu "nats-$1" "$runs/none" nats --narrator "$runs/$1-$2" --stories "$data/valid.csv"
+        gpu "held-$1" "$runs/judged-held-$1.jsonl" judge --narrator "$runs/$1-$2" --critic "$runs/$3" --fills "$data/held-$1.jsonl" --out "$runs/judged-held-$1.jsonl"
+        gpu "ratings-$1" "$runs/none" ratings --narrator "$runs/$1-$2" --critic "$runs/$3" --stories "$data/union_roc.txt"
+    }
+    of_large() {
+        fills large-1 large prompts1 0 $number 12 0.8 &
+        critic large-critic2 large large-critic
+        wait $!
+        judged large-1
+        prefer large large 1 "$data/rated.jsonl"
+        fills large-2 large-1 prompts2 0 $number 12 0.8
+        judged large-2
+        prefer large large-1 2
+        fills large-3 large-2 valid 0 "${VALID:-120}" 8 0.7
+        critic large-critic3 large-2 large-critic2
+        ready large 2 large-critic3
+    }
+    of_default() {
+        fills default-1 default prompts2 0 $((number * 4 / 3)) 12 0.8
+        until [ -e "$runs/large-critic2/config.json" ]; do sleep 2; [ $((SECONDS)) -gt 700 ] && return; done
+        judged default-1
+        prefer default default 1
+        fills default-2 default-1 prompts1 0 $((number * 4 / 3)) 12 0.8
+        judged default-2
+        prefer default default-1 2
+        fills default-3 default-2 valid 0 "${VALID:-120}" 8 0.7
+        gpu values "$data/readings-values.jsonl" values --fills "$runs"/judged-default-2.jsonl "$runs"/judged-large-1.jsonl --out "$data/readings-values.jsonl"
+        train default-critic2 critic "" "s|^narrator.*|narrator = \"$runs/default-2\"|; s|^rank.*|rank = 8|; s|^readings.*|readings = 256|"
+        ready default 2 default-critic2
+    }
+    of_large &
+    of_default &
+    wait
     ;;
 esac

@@ -20,7 +20,7 @@ from fabula_paper.plan import BY_NAME, Unit, protocol, units_of
 
 SYSTEMS = {
     "plain": "lm s2s lm-seed1 s2s-seed1 lm-seed2 s2s-seed2",
-    "latent": "slds lds slds-1 slds-10 slds-25 slds-50 slds-seed1 lds-seed1 slds-1-seed1 slds-1-alpha1 slds-alpha100 "
+    "latent": "slds lds slds-1 slds-10 slds-25 slds-50 slds-alpha100 slds-seed1 lds-seed1 slds-1-seed1 slds-1-alpha1 "
     "slds-seed2 lds-seed2 slds-1-seed2 slds-10-seed1 slds-25-seed1 slds-50-seed1",
 }
 """The most important first."""

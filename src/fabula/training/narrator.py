@@ -42,7 +42,8 @@ class AdapterLearner(Learner):
 
     def __init__(self, recipe: AdapterRecipe, device: torch.device) -> None:
         self.recipe, self.device = recipe, device
-        self.base = read_base(Path(recipe.base) if recipe.base else need_base(SMOLLM2))
+        start = load_adapter(Path(recipe.start)).config.base_sha256 if recipe.start else SMOLLM2
+        self.base = read_base(Path(recipe.base) if recipe.base else need_base(start))
         self.encode = self.base.tokenizer
         torch.manual_seed(recipe.seed)
 
