@@ -9,7 +9,6 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from fabula.api import StoryModel, describe, find, installed, load
-from fabula.apps.serve.jobs import uninterrupted
 from fabula.apps.web.errors import Answer
 from fabula.errors import UserError
 from fabula.sampling.context import VOICES
@@ -63,7 +62,7 @@ class ModelCache:
         if name != self.default and name not in installed():
             names = ", ".join(sorted({self.default, *installed()}))
             raise UserError(f"no model is called {name!r} here; there are {names}", field="model")
-        with uninterrupted(), self._lock:
+        with self._lock:
             if name not in self._models:
                 self._models[name] = load(self._folder if name == self.default else name, self.device, self.threads)
                 while len(self._models) > self.loaded:
