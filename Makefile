@@ -45,7 +45,7 @@ $(CORE): pyproject.toml constraints.txt scorers.txt
 
 $(ALL): $(CORE) paper/pyproject.toml
 	@echo "Installing what the tests need ..."
-	@$(UV) -e '.[studio,mcp,fleet,docs,dev]' -e paper
+	@$(UV) -e '.[studio,mcp,docs,dev]' -e paper
 	@$(UV) --no-deps -r scorers.txt
 	@$(BIN)/python -m compileall -q -j 0 $(VENV)/lib >/dev/null 2>&1 || true  # else every process of the tests may compile torch
 	@touch $(ALL)

@@ -24,7 +24,7 @@ __all__ = [  # noqa: F405, RUF022 (by module)
     "StoryModel", "installed", "load", "Completion", "Passage",
     "complete", "complete_iter", "prepare", "train", "evaluate", "UserError", "Candidate", "Criticism",
     "Explanation", "FilledRow", "Filling", "Movement", "OtherWords", "Parts",
-    "Posterior", "Reasons", "Score", "Sentence", "Tagging", "Word", "many_rows", "__version__",
+    "Posterior", "Reasons", "Score", "Sentence", "Tagging", "Word", "__version__",
 ]  # fmt: skip
 
 
