@@ -51,7 +51,7 @@ def test_a_state_of_before_still_opens() -> None:
     """What a studio of 0.1 kept: no tray, no model."""
     from fabula.apps.studio.document import State
 
-    old = {"lines": [{"text": "Tom was sad."}, {"write": True}], "seed": 3, "undo": [{"lines": []}]}
+    old = {"lines": [{"text": "Tom was sad."}, {"write": True}], "seed": 3}
     state = State.model_validate(old)
     assert state.tray == []
     fits("story", state.model_dump())

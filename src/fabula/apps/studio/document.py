@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, Field
 
 from fabula.apps.serve.bodies import Body, Model, PersonBody, Seed, Tag
 from fabula.apps.serve.settings import CANDIDATES, CHARACTERS, SEEDS
@@ -67,13 +67,6 @@ class State(Body):
     people: list[PersonBody] = Field(default_factory=list, max_length=20)
     notes: str = Field("", max_length=4 * CHARACTERS, description="Places and facts, a line each.")
     tray: list[Opaque] = Field(default_factory=list, max_length=TRAY, description="Candidates kept with the branch.")
-
-    @model_validator(mode="before")
-    @classmethod
-    def _without_steps(cls, state: Any) -> Any:
-        """The state less the steps of undo that it had up to 0.2: the page's editor has them now."""
-        old = ("undo", "redo")
-        return {name: value for name, value in state.items() if name not in old} if isinstance(state, dict) else state
 
 
 class NewStory(Body):
