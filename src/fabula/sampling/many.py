@@ -74,10 +74,10 @@ class FilledRow(Answer):
         for candidate in self.candidates:
             sentences = candidate.sentences
             columns = {"sentences": "text", "tags": "tag", "asked": "asked", "met": "met"}
-            told: dict[str, Any] = {name: [getattr(s, field) for s in sentences] for name, field in columns.items()}
-            told["score"] = candidate.score if decimals is None else round(candidate.score, decimals)
+            record: dict[str, Any] = {name: [getattr(s, field) for s in sentences] for name, field in columns.items()}
+            record["score"] = candidate.score if decimals is None else round(candidate.score, decimals)
             factors = [dict(sentence.factors) for sentence in sentences]
-            candidates.append({**told, FACTORS: factors} if any(factors) else told)
+            candidates.append({**record, FACTORS: factors} if any(factors) else record)
         return {**about, "candidates": candidates, "notes": list(self.filling.notes)}
 
 
