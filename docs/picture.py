@@ -19,8 +19,9 @@ from pathlib import Path
 from typing import Any
 
 from fabula.catalogue import PACKAGED
-from fabula.cli.demo import SEED, STORY, typed
 
+STORY = ("Ben planted a small tree behind the house.", None, None, None, "The whole family ate apples that autumn.")
+SEED = 0
 HERE = Path(__file__).parent
 ANSWER, PICTURE, PAGES = HERE / "story.json", HERE / "story.svg", (HERE.parent / "README.md", HERE / "writing.md")
 SEEDS = range(20)
@@ -35,6 +36,11 @@ OFF_COLOUR = re.compile(
 COMMAND = re.compile(r"^fabula fill .*$", re.MULTILINE)
 COLOURS = {"negative": "#b5483a", "neutral": "#7f8c8d", "positive": "#3f8f5b"}
 PLACES = {"negative": 38, "neutral": 62, "positive": 86}
+
+
+def typed() -> str:
+    """The story as it is typed behind `fabula fill`."""
+    return " ".join(f'"{line}"' if line else "_" for line in STORY)
 
 
 def model_hash() -> str:
@@ -79,7 +85,7 @@ def main() -> None:
         print(seed, fillings[seed].candidates[0].text, flush=True)
     stories = [filling.candidates[0].text for filling in fillings.values()]
     if wrong := [story for story in stories if OFF_COLOUR.search(story)]:
-        sys.exit(f"off-colour, so choose another prompt in src/fabula/cli/demo.py: {wrong[0]}")
+        sys.exit(f"off-colour, so choose another prompt: {wrong[0]}")
     record = {"model": model_hash(), "stories": stories, "answer": fillings[SEED].to_dict(decimals=4)}
     ANSWER.write_text(json.dumps(record, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
     PICTURE.write_text(picture(record["answer"]), encoding="utf-8")

@@ -15,24 +15,23 @@ from fabula.errors import UserError
 
 if TYPE_CHECKING:
     from fabula.api import StoryModel, installed, load
-    from fabula.asynchronous import AsyncStoryModel
     from fabula.completion import Completion, Passage, complete, complete_iter
     from fabula.results import *  # noqa: F403
     from fabula.workflow import evaluate, prepare, train
 
 __version__ = "0.2.0"
 __all__ = [  # noqa: F405, RUF022 (by module)
-    "StoryModel", "installed", "load", "AsyncStoryModel", "Completion", "Passage",
+    "StoryModel", "installed", "load", "Completion", "Passage",
     "complete", "complete_iter", "prepare", "train", "evaluate", "UserError", "Candidate", "Criticism",
     "Explanation", "FilledRow", "Filling", "Movement", "OtherWords", "Parts",
-    "Posterior", "Reasons", "Score", "Sentence", "Tagging", "Word", "many_rows", "__version__",
+    "Posterior", "Reasons", "Score", "Sentence", "Tagging", "Word", "__version__",
 ]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:
     """A public name is looked up when it is used, because importing fabula must not wait for torch."""
     if name in __all__:
-        for module in ("results", "api", "asynchronous", "completion", "workflow"):
+        for module in ("results", "api", "completion", "workflow"):
             home = import_module(f"fabula.{module}")
             if hasattr(home, name):
                 return getattr(home, name)

@@ -26,7 +26,7 @@ from fabula.models.decoders.bases import SMOLLM2, how_to_install
 from fabula.reading import StoryReader
 from fabula.results import Candidate, Explanation, Filling, OtherWords, Reasons, Score, Tagging
 from fabula.sampling.context import Person
-from fabula.sampling.many import FilledRow, fill_many, many_rows
+from fabula.sampling.many import FilledRow, fill_many
 from fabula.sampling.protocol import DEFAULT
 from fabula.sampling.settings import CANDIDATES, WRITE_CANDIDATES, check_seed, whole_number
 from fabula.sampling.task import write_task
@@ -35,7 +35,7 @@ from fabula.servers import PREFIX, find_server
 
 __all__ = [
     "Candidate", "Explanation", "FilledRow", "Filling", "OtherWords", "Reasons", "Score", "StoryModel", "Tagging",
-    "describe", "find", "installed", "load", "many_rows", "models_fault", "models_folder",
+    "describe", "find", "installed", "load", "models_fault", "models_folder",
 ]  # fmt: skip
 
 People = Sequence[Person | Mapping[str, Any]]
@@ -93,8 +93,6 @@ class StoryModel(StoryReader):
         [False, True, False]
         >>> filling.candidates[0].sentences[1].text.startswith("His friend")
         True
-        >>> sorted(filling.rows()[0])
-        ['asked', 'candidate', 'confidence', 'log_p', 'met', 'score', 'sentence', 'tag', 'text', 'written']
         """
         call: dict[str, Any] = {"sentences": sentences, "arc": arc, "starts": starts, "people": people, "notes": notes}
         call["voice"] = voice

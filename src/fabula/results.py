@@ -1,7 +1,7 @@
 """What the api answers: plain records.
 
-Each has `to_json`, the text that the command line prints and HTTP sends (four decimals; schema/ says its form),
-`to_dict` with every digit, and `rows` for a table: `pandas.DataFrame(filling.rows())`.
+Each has `to_json`, the text that the command line prints and HTTP sends (four decimals; schema/ says its form), and
+`to_dict` with every digit.
 
 >>> given, written = Sentence("Tom was sad.", False, "negative", -9.5), Sentence("He smiled.", True, "positive", -7.25)
 >>> candidate = Candidate((given, written), -3.0)
@@ -9,8 +9,6 @@ Each has `to_json`, the text that the command line prints and HTTP sends (four d
 'Tom was sad. He smiled.'
 >>> candidate.arc
 ('negative', 'positive')
->>> Tagging(("He smiled.",), ("positive",), ({"positive": 0.9},), "small").rows()
-[{'sentence': 1, 'text': 'He smiled.', 'tag': 'positive', 'p_positive': 0.9}]
 """
 
 from __future__ import annotations
@@ -35,10 +33,6 @@ class Answer:
     def to_dict(self, decimals: int | None = None) -> dict[str, Any]:
         """The fields as plain values, lists for tuples; numbers as they are, or rounded."""
         return plain(self, decimals)
-
-    def rows(self) -> list[dict[str, Any]]:
-        """A row for every sentence, as a table takes them."""
-        raise NotImplementedError
 
 
 def plain(answer: Any, decimals: int | None = None) -> dict[str, Any]:
@@ -146,14 +140,6 @@ class Filling(Answer):
     names: Mapping[str, str] = field(default_factory=dict)
     """Unknown names and the known ones the model saw in their place."""
 
-    def rows(self) -> list[dict[str, Any]]:
-        """A row for every sentence of every candidate."""
-        return [
-            {"candidate": number, "score": candidate.score, "sentence": i, **_flat(sentence)}
-            for number, candidate in enumerate(self.candidates, start=1)
-            for i, sentence in enumerate(candidate.sentences, start=1)
-        ]
-
 
 @dataclass(frozen=True)
 class Tagging(Answer):
@@ -169,15 +155,6 @@ class Tagging(Answer):
     factors: tuple[Mapping[str, str], ...] = ()
     """The labels of further factors by name, for every sentence; empty where the model has none."""
 
-    def rows(self) -> list[dict[str, Any]]:
-        """A row for every sentence, with q(S_i | X) by label."""
-        factors = self.factors or ({},) * len(self.tags)
-        columns = zip(self.sentences, self.tags, self.probabilities, factors, strict=True)
-        return [
-            {"sentence": i, "text": text, "tag": tag, **{f"p_{label}": p for label, p in shares.items()}, **others}
-            for i, (text, tag, shares, others) in enumerate(columns, start=1)
-        ]
-
 
 @dataclass(frozen=True)
 class Criticism(Answer):
@@ -191,11 +168,6 @@ class Criticism(Answer):
     weakest: int | None
     """The number, from 1, of the sentence that does most harm; None where none does any."""
     model: str
-
-    def rows(self) -> list[dict[str, Any]]:
-        """A row for every sentence, with what it did to the story."""
-        pairs = zip(self.sentences, self.lines, strict=True)
-        return [{"sentence": i, "text": text, "effect": effect} for i, (text, effect) in enumerate(pairs, start=1)]
 
 
 @dataclass(frozen=True)
@@ -215,11 +187,6 @@ class Score(Answer):
     samples: int
     seed: int
     model: str
-
-    def rows(self) -> list[dict[str, Any]]:
-        """A row for every sentence."""
-        pairs = zip(self.sentences, self.log_p_sentences, strict=True)
-        return [{"sentence": i, "text": text, "log_p": log_p} for i, (text, log_p) in enumerate(pairs, start=1)]
 
 
 @dataclass(frozen=True)
@@ -277,16 +244,6 @@ class Explanation(Answer):
     seed: int
     model: str
 
-    def rows(self) -> list[dict[str, Any]]:
-        """A row for every word, with what is said of its sentence."""
-        columns = ("fits_before", "fits_after", "fits_arc", "tag")
-        return [
-            {"sentence": i, "word": place, **asdict(word), **{name: getattr(reasons, name) for name in columns}}
-            | dict(reasons.factors)
-            for i, reasons in enumerate(self.sentences, start=1)
-            for place, word in enumerate(reasons.words, start=1)
-        ]
-
 
 @dataclass(frozen=True)
 class Posterior(Answer):
@@ -301,18 +258,3 @@ class Posterior(Answer):
     model: str
     factors: tuple[Mapping[str, Mapping[str, float]], ...] = ()
     """The same of further factors by name, for every sentence; empty where the model has none."""
-
-    def rows(self) -> list[dict[str, Any]]:
-        """A row for every sentence: p(S_i | X+) by label of the first factor, and the mean of Z_i."""
-        rows = []
-        for i, (shares, mean) in enumerate(zip(self.tags, self.Z_mean, strict=True), start=1):
-            columns = {f"p_{label}": share for label, share in shares.items()}
-            rows.append({"sentence": i, **columns, **{f"z{d}": value for d, value in enumerate(mean, start=1)}})
-        return rows
-
-
-def _flat(sentence: Sentence) -> dict[str, Any]:
-    """A sentence as a row: a column for each further factor, and for what was asked of it."""
-    row = asdict(sentence)
-    factors, asked = row.pop(FACTORS), row.pop(ASKED_FACTORS)
-    return {**row, **factors, **{f"asked_{name}": label for name, label in asked.items()}}

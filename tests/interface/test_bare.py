@@ -15,7 +15,7 @@ from small import TINY
 
 HIDDEN = (
     *("spacy", "vaderSentiment", "tokenizers", "transformers", "huggingface_hub", "sklearn", "scipy", "matplotlib"),
-    *("fastapi", "uvicorn", "sse_starlette", "pydantic", "mcp", "pyarrow", "krippendorff", "PIL"),
+    *("fastapi", "uvicorn", "sse_starlette", "pydantic", "mcp", "krippendorff", "PIL"),
     *("beartype", "pytest", "hypothesis", "httpx", "fabula_paper"),
 )
 

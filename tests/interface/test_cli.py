@@ -67,7 +67,6 @@ WRONG = (
     "evaluate",
     "evaluate likelihood",
     "prepare",
-    "demo --color x",
 )
 
 

@@ -116,31 +116,6 @@ def test_csv_holds_sentences_in_columns_or_as_json(tmp_path: Path) -> None:
     assert len(d["candidates"][0]["sentences"]) == 2
 
 
-def test_parquet_in_and_out_and_what_a_cut_file_says(tmp_path: Path) -> None:
-    pyarrow = pytest.importorskip("pyarrow")
-    from pyarrow import parquet
-
-    table = pyarrow.Table.from_pylist([{"id": f"p{i}", "sentences": STORY, "arc": None} for i in range(4)])
-    parquet.write_table(table, tmp_path / "in.parquet")
-    whole = (tmp_path / "in.parquet").read_bytes()
-    (tmp_path / "cut.parquet").write_bytes(whole[: len(whole) // 2])
-    # The second of two groups of rows is damaged inside: the first and the third are read.
-    parquet.write_table(table.slice(0, 3), tmp_path / "hurt.parquet", row_group_size=1, compression="zstd")
-    hurt = bytearray((tmp_path / "hurt.parquet").read_bytes())
-    column = parquet.read_metadata(tmp_path / "hurt.parquet").row_group(1).column(1)
-    first = column.dictionary_page_offset or column.data_page_offset
-    hurt[first : first + column.total_compressed_size] = b"\xff" * column.total_compressed_size
-    (tmp_path / "hurt.parquet").write_bytes(hurt)
-    files = [tmp_path / f"{name}.parquet" for name in ("cut", "in", "hurt")]
-    assert run(*files, "--out", tmp_path / "out", "--format", "parquet") == 3
-    cut, *good, double, damaged, last = read_results(tmp_path / "out")
-    assert "cut.parquet cannot be read as Parquet" in cut["error"]
-    assert [result["id"] for result in good] == [f"p{i}" for i in range(4)]
-    assert all(result["error"] is None and len(result["candidates"]) == 2 for result in good)
-    assert double["error"] == last["error"].replace("row 4", "row 2") == "the id stands already in row 2"
-    assert "hurt.parquet, row group 1 (of 1 rows) is damaged" in damaged["error"]
-
-
 def test_a_job_goes_on_with_the_shards_that_are_missing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -30,22 +30,10 @@ def pair(n: int) -> Pair:
     return Pair(id=f"secret-{n}", systems=SYSTEMS, given=(0, 3), stories=(first, second))
 
 
-class Clock:
-    now = 1_700_000_000.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
 @pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
-def store(tmp_path: Path, clock: Clock) -> Store:
+def store(tmp_path: Path) -> Store:
     settings = StudySettings(annotators=2, seed=1)
-    store = Store(tmp_path / "judge.db", clock=clock, lease_seconds=100.0)
+    store = Store(tmp_path / "judge.db")
     store.create_study(lay_out([pair(n) for n in range(3)], settings), settings)
     return store
 
@@ -99,7 +87,7 @@ def test_an_annotator_learns_nothing_of_systems_and_pairs(client: TestClient) ->
         judged(client, "ann")
     assert ahead == [3, 2, 1]
     study = shown.pop("study")
-    assert shown == {"task": None, "answered": 3, "ahead": 0, "waiting": False, "code": "ann"}
+    assert shown == {"task": None, "answered": 3, "ahead": 0, "code": "ann"}
     assert study == task(client, "bob")["study"]
 
 
@@ -112,36 +100,6 @@ def test_a_side_is_kept_as_the_story_that_stood_there(client: TestClient, store:
         left = int(items[one.pair].swapped)
         assert one.ratings[left] == (1, 2, 3)
         assert one.better == left
-
-
-def test_time_is_no_longer_than_since_the_pair_was_shown(client: TestClient, store: Store, clock: Clock) -> None:
-    item = task(client, "ann")["task"]["item"]
-    clock.now += 5
-    task(client, "ann")  # a reload does not begin the time again
-    clock.now += 4
-    client.post("/api/judge/answers", json=answer(item, seconds=500))
-    assert store.judgements()[0].seconds == 9.0
-    item = task(client, "ann")["task"]["item"]
-    clock.now += 60
-    client.post("/api/judge/answers", json=answer(item, seconds=12.25))
-    assert store.judgements()[1].seconds == 12.25
-
-
-def test_a_late_answer_counts_unless_somebody_else_holds_the_place(tmp_path: Path, clock: Clock) -> None:
-    settings = StudySettings(annotators=1)
-    store = Store(tmp_path / "late.db", clock=clock, lease_seconds=100.0)
-    store.create_study(lay_out([pair(0)], settings), settings)
-    with TestClient(create_app(store, curator="k"), base_url="http://127.0.0.1") as client:
-        item = task(client, "ann")["task"]["item"]
-        waits = task(client, "bob")
-        assert (waits["task"], waits["waiting"]) == (None, True)
-        clock.now += 101
-        assert task(client, "bob")["task"]["item"] == item
-        refused(client.post("/api/judge/answers", json=answer(item, "ann")), 409, "item")
-        clock.now += 101  # bob is late as well, and nobody holds the place now
-        assert client.post("/api/judge/answers", json=answer(item, "ann")).status_code == 200
-        refused(client.post("/api/judge/answers", json=answer(item, "bob")), 409)
-        assert task(client, "bob").items() >= {"task": None, "answered": 0, "ahead": 0, "waiting": False}.items()
 
 
 def test_a_wrong_answer_is_refused_and_leaves_nothing(client: TestClient, store: Store) -> None:
@@ -158,7 +116,6 @@ def test_a_wrong_answer_is_refused_and_leaves_nothing(client: TestClient, store:
         ({"choice": "both"}, 422, "choice"),
         ({"seconds": -1}, 422, "seconds"),
         ({"more": 1}, 422, "more"),
-        ({"item": item % 3 + 1}, 409, "item"),
     ]
     for change, status, field in changes:
         refused(client.post("/api/judge/answers", json={**answer(item), **change}), status, field)
@@ -201,7 +158,8 @@ def test_the_error_sheet_is_of_the_lowest_and_hides_who_wrote_them(client: TestC
     assert kept.json() == sheet
     again = client.get(f"{base}?system=Alphasystem", headers=KEY).json()
     assert [one["story"] for one in again["stories"]] == [0]
-    assert (again["stories"][0]["sheet"], again["answered"]) == (sheet, 1)
+    assert again["stories"][0]["sheet"].items() >= sheet.items()
+    assert again["answered"] == 1
     assert len(client.get(f"{base}?number=1", headers=KEY).json()["stories"]) == 1
     wrong = {"pair": "secret-1", "story": 0, **sheet}
     refused(client.put(base, json={**wrong, "ungrammatical": [True]}, headers=KEY), 422, "ungrammatical")

@@ -91,7 +91,7 @@ BAD_OPTIONS = [
     "--smoothing nan",
     "--positive -0.5",
     "--paragraphs",
-    "--tags own",
+    "--tagger own",
     "--toy 9",
 ]
 

@@ -311,7 +311,6 @@ def test_no_file_and_no_output_holds_the_key(
     rows.write_text('{"id": 1, "sentences": ["Tom left.", null]}\n')
     assert main(["fill", "Tom left.", "_", *served, "--json"]) == 0
     assert main(["fill-many", str(rows), "--out", str(tmp_path / "out"), "--yes", *served]) == 0
-    assert main(["compare", str(rows), "--models", "served:fake,small", "--out", str(tmp_path / "compared")]) == 0
     assert main(["models", "add-server", "kept", "--address", "http://127.0.0.1:1/v1", "--model", "m"]) == 0
     app = create_app(StudioSettings(model="served:fake", db=tmp_path / "studio.db"))
     with TestClient(app, base_url="http://127.0.0.1") as client:
@@ -326,9 +325,7 @@ def test_no_file_and_no_output_holds_the_key(
     assert [path for path in files if KEY.encode() in path.read_bytes()] == []
 
 
-def test_servers_are_named_checked_listed_and_compared(
-    serve: Serve, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_servers_are_named_checked_and_listed(serve: Serve, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["models", "add-server", "mine", "--address", serve().address, "--model", "m", "--key-variable", "MY_KEY"]
     assert main([*words, "--again", "1"]) == 0
     assert (find_server("mine").key_variable, find_server("mine").again) == ("MY_KEY", 1)
@@ -337,14 +334,6 @@ def test_servers_are_named_checked_listed_and_compared(
     assert not find_server("mine").n
     assert main(["models"]) == 0
     assert "served:mine  served   m" in capsys.readouterr().out
-    rows, out = tmp_path / "rows.jsonl", tmp_path / "compared"
-    rows.write_text('{"id": "a", "sentences": ["Tom left.", null], "arc": "? -"}\n')
-    assert main(["compare", str(rows), "--models", "small,served:mine", "--out", str(out), "--json"]) == 0
-    figures = json.loads(capsys.readouterr().out)["served:mine"]
-    assert (figures["control"], figures["tokens"] > 0) == (1.0, True)
-    blind, key = json.loads((out / "blind.jsonl").read_text()), json.loads((out / "key.json").read_text())["1"]
-    assert "Tom was sad and lost" in blind[("left", "right")[key.index("served:mine")]][1]
-    assert main(["judge", "new", str(out / "pairs.jsonl"), "--db", str(tmp_path / "judge.db")]) == 0
 
 
 @pytest.mark.parametrize(

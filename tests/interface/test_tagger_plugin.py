@@ -98,7 +98,6 @@ def test_a_tagger_is_named_once_and_must_exist(tmp_path: Path, capsys: pytest.Ca
     base = ["prepare", "--toy", "5", "--out", str(tmp_path / "out")]
     for options, says in (
         (["--tagger", "nobody"], "unknown tagger 'nobody'; there are emotion, vader, verb"),
-        (["--tagger", "vader", "--tags", "vader"], "give one of the two"),
         (["--tagger", "vader,vader"], "factors of different names"),
     ):
         assert main([*base, *options]) == 2

@@ -1,4 +1,4 @@
-"""README, its picture and `fabula demo` show one story, which is the shipped model's and fit for a newcomer."""
+"""README, its picture and `make demo` show one story, which is the shipped model's and fit for a newcomer."""
 
 import json
 import runpy
@@ -9,7 +9,6 @@ import pytest
 
 import fabula
 from fabula import cli
-from fabula.cli import demo
 
 DOCS = Path(__file__).parents[2] / "docs"
 RECORD: dict[str, Any] = json.loads((DOCS / "story.json").read_text(encoding="utf-8"))
@@ -20,11 +19,12 @@ def test_the_picture_the_pages_and_the_demo_are_one_story() -> None:
     """On any processor: nothing is drawn anew. After a change run `make picture`."""
     sentences = RECORD["answer"]["candidates"][0]["sentences"]
     assert (DOCS / "story.svg").read_text(encoding="utf-8") == PICTURE["picture"](RECORD["answer"])
-    assert [None if s["written"] else s["text"] for s in sentences] == list(demo.STORY)
-    assert RECORD["answer"]["seed"] == demo.SEED
-    assert " ".join(s["text"] for s in sentences) == RECORD["stories"][demo.SEED]
+    assert [None if s["written"] else s["text"] for s in sentences] == list(PICTURE["STORY"])
+    assert RECORD["answer"]["seed"] == PICTURE["SEED"]
+    assert " ".join(s["text"] for s in sentences) == RECORD["stories"][PICTURE["SEED"]]
+    assert f"fill {PICTURE['typed']()}" in (DOCS.parent / "Makefile").read_text(encoding="utf-8")
     for page in PICTURE["PAGES"]:
-        assert PICTURE["COMMAND"].search(page.read_text(encoding="utf-8"))[0] == f"fabula fill {demo.typed()}"
+        assert PICTURE["COMMAND"].search(page.read_text(encoding="utf-8"))[0] == f"fabula fill {PICTURE['typed']()}"
 
 
 def test_the_story_is_the_shipped_models() -> None:
@@ -44,7 +44,8 @@ def test_the_shipped_model_gives_the_story_the_same_probability(capsys: pytest.C
     score = fabula.load("default").score([sentence["text"] for sentence in stated])
     assert sum(score.log_p_sentences) == pytest.approx(sum(s["log_p"] for s in stated), abs=0.5)
     for seed in ("0", "1", "2"):
-        assert cli.main(["demo", "--seed", seed]) == 0
-        told = capsys.readouterr().out
-        assert str(demo.STORY[0]) in told
-        assert not PICTURE["OFF_COLOUR"].search(told)
+        story = [sentence or "_" for sentence in PICTURE["STORY"]]
+        assert cli.main(["fill", *story, "--candidates", "1", "--seed", seed]) == 0
+        printed = capsys.readouterr().out
+        assert story[0] in printed
+        assert not PICTURE["OFF_COLOUR"].search(printed)

@@ -97,9 +97,6 @@ def test_what_clients_of_moods_read_is_the_same(
     assert "factors" not in moods.to_json()
     assert without_factors(three.to_dict(4)) == moods.to_dict(4)
     assert without_factors(three.to_dict()).keys() == moods.to_dict().keys()
-    shared = moods.rows()[0]
-    assert [key for key in three.rows()[0] if key in shared] == list(shared)
-    assert all(isinstance(value, str | int | float | None) for value in three.rows()[0].values())
     kind = type(three).__name__.lower()
     jsonschema.validate(three.to_dict(4), json.loads((SCHEMAS / f"{kind}.v1.json").read_text(encoding="utf-8")))
 
@@ -113,7 +110,6 @@ def test_the_other_factors_stand_beside_the_mood(narrator: StoryModel) -> None:
         assert candidate.sentences[1].asked_factors == {"emotion": "fear"}
         assert candidate.sentences[1].met == (candidate.sentences[1].factors["emotion"] == "fear")
         assert (candidate.sentences[2].asked_factors, candidate.sentences[2].met) == ({"verb": "forgive"}, None)
-    assert found.rows()[1]["asked_emotion"] == "fear"
     (row,) = narrator.fill_many([{"id": "a", "sentences": STORY, "arc": arc}], candidates=1, samples=2)
     assert row.candidates[0].sentences[0].factors["emotion"] == "sadness"
     tagged = narrator.tag(TOLD)

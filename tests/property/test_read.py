@@ -45,7 +45,6 @@ def test_rocstories_csv(stories: list[list[str]], bom: bool) -> None:
     items = _read("roc.csv", ("\ufeff" if bom else "") + _csv([header, *rows]))
     assert _told(items) == stories
     assert [item.id for item in items if isinstance(item, Story)] == [f"id{number}" for number in range(len(stories))]
-    assert all(isinstance(item, Story) and item.title == "A title" for item in items)
 
 
 @given(st.lists(st.tuples(_STORY, st.booleans()), min_size=1, max_size=5))
@@ -53,7 +52,7 @@ def test_json_lines(stories: list[tuple[list[str], bool]]) -> None:
     records = []
     for sentences, tagged in stories:
         tags = ["up" if number % 2 else None for number in range(len(sentences))]
-        records.append({"sentences": sentences, "other": 1} | ({"tags": tags, "title": "T", "id": 7} if tagged else {}))
+        records.append({"sentences": sentences, "other": 1} | ({"tags": tags, "id": 7} if tagged else {}))
     items = _read("some.jsonl", "\n\n".join(json.dumps(record) for record in records))
     assert _told(items) == [sentences for sentences, _ in stories]
     for number, (item, (sentences, tagged)) in enumerate(zip(items, stories, strict=True)):

@@ -13,9 +13,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
-import pyarrow
 import pytest
-from pyarrow import parquet
 
 import fabula
 from fabula.apps.serve.app import create_server
@@ -68,7 +66,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     (folder / "stories.jsonl").write_text(json.dumps({"id": "a", "sentences": ["Tom was sad.", None, "Tom smiled."]}))
     for name in ("a", "b"):
         row = {"id": name, "sentences": ["Tom was sad.", None, "Tom smiled."]}
-        parquet.write_table(pyarrow.Table.from_pylist([row]), folder / f"{name}.parquet")
+        (folder / f"{name}.jsonl").write_text(json.dumps(row))
     (folder / "stories.csv").write_text("name,sentence1,sentence2\na,Tom was sad.,\n")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)

@@ -18,9 +18,8 @@ class Gate:
 
     def wait(self) -> None:
         self.begun.release()
-        with jobs.uninterrupted():  # it keeps its turn, as one long operation does
-            while not self.opened.wait(0.01):
-                jobs.check()
+        while not self.opened.wait(0.01):
+            jobs.check()
 
 
 def until(condition: Callable[[], bool]) -> None:

@@ -26,7 +26,6 @@ COMMANDS = {
     "score": "say how probable a story is",
     "models": "list the installed models",
     "bases": "list, add or forget the pretrained networks that models adapt",
-    "demo": "fill in a story",
 }
 """The files of this folder with what the help says of each, in its order; they are imported when they are needed."""
 

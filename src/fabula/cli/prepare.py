@@ -17,13 +17,14 @@ if TYPE_CHECKING:
     from fabula.corpus.taggers.protocol import Tagger
 
 SHOWN_LABELS = 12
+OWN = "own"
 
 DESCRIPTION = f"""\
 Read stories, tokenise and tag them, and write a folder that `fabula train` and `fabula evaluate` read.
 
 A story has {MIN_SENTENCES} to {MAX_SENTENCES} sentences of at most {MAX_WORDS} words. Files, by their endings:
   .csv           ROCStories: storyid, storytitle, sentence1 ... sentence5
-  .jsonl         one object per line: {{"sentences": [...], "title": ..., "tags": [label or null, ...], "id": ...}}
+  .jsonl         one object per line: {{"sentences": [...], "tags": [label or null, ...], "id": ...}}
   .txt           a sentence per line and a blank line between stories; with --paragraphs, running text
 A row that is no story is kept out, counted and listed; the folder appears complete or not at all.
 """
@@ -32,7 +33,7 @@ EXAMPLES = """\
 examples:
   fabula prepare train.csv --valid valid.csv --test test.csv --out prepared/roc
   fabula prepare mine.txt --paragraphs --out prepared/mine
-  fabula prepare tagged.jsonl --tags own --out prepared/tagged
+  fabula prepare tagged.jsonl --tagger own --out prepared/tagged
   fabula prepare --toy 2000 --seed 1 --out prepared/toy
 """
 
@@ -49,9 +50,10 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     add("--seed", text, type=int, default=0, metavar="S")
     text = "words seen less often in training become <unk> (default: 5; 1 for the toy corpus)"
     add("--cutoff", text, type=int, metavar="N")
-    text = "VADER's sentiment, the files' own tags, or the files' own where they have any (default: %(default)s)"
-    add("--tags", text, choices=("auto", "vader", "own"), default="auto")
-    text = "tag every sentence by this tagger, or by several, a,b: vader, emotion, verb or an installed one (or --tags)"
+    text = (
+        "tag every sentence by this tagger, or by several, a,b: vader, emotion, verb or an installed one; own: the "
+        "files' own tags (default: own where the files have any, else vader)"
+    )
     add("--tagger", text, metavar="NAMES")
     add("--positive", "a VADER score of at least X is positive (default: 0.2)", type=float, metavar="X")
     add("--negative", "a VADER score of at most X is negative (default: -0.2)", type=float, metavar="X")
@@ -68,7 +70,7 @@ def run(args: argparse.Namespace) -> int:
     """Prepare, then print the report."""
     if (args.toy is None) == (not args.files):
         raise UserError("give story files, or --toy N", field="files")
-    if args.toy is not None and (args.valid or args.test or args.paragraphs or args.format or args.tags == "own"):
+    if args.toy is not None and (args.valid or args.test or args.paragraphs or args.format or args.tagger == OWN):
         raise UserError("--toy makes its own splits and tags: leave out the options that are about files", field="toy")
     from fabula.workflow import prepare
 
@@ -78,7 +80,7 @@ def run(args: argparse.Namespace) -> int:
     previous = signal.signal(signal.SIGTERM, _interrupt)
     try:
         if args.toy is None:
-            own_tags = False if args.tagger is not None else {"auto": None, "vader": False, "own": True}[args.tags]
+            own_tags = None if args.tagger is None else args.tagger == OWN
             settings |= {"valid": args.valid, "test": args.test, "own_tags": own_tags}
             settings |= {"paragraphs": args.paragraphs, "format": args.format}
         report = prepare(args.files, args.out, toy=args.toy, seed=args.seed, **settings)
@@ -97,9 +99,7 @@ def tagger(args: argparse.Namespace) -> Tagger:
     """The tagger that the arguments name; the thresholds are VADER's."""
     from fabula.corpus.taggers.protocol import DEFAULT_TAGGER, build_tagger
 
-    if args.tagger is not None and args.tags != "auto":
-        raise UserError("--tagger names a tagger, --tags says whose tags: give one of the two", field="tagger")
-    names = (args.tagger or DEFAULT_TAGGER).split(",")
+    names = (DEFAULT_TAGGER if args.tagger in (None, OWN) else args.tagger).split(",")
     named = {"threshold_positive": args.positive, "threshold_negative": args.negative}
     thresholds = {name: value for name, value in named.items() if value is not None}
     if DEFAULT_TAGGER not in names and thresholds:

@@ -25,7 +25,7 @@ MAX_CHARACTERS = 4_000
 
 FORMATS = ("csv", "jsonl", "text")
 Fields = dict[str, Any] | str
-"""`sentences` and what else a row says (`tags`, `id`, `title`), or what is wrong with it."""
+"""`sentences` and what else a row says (`tags`, `id`), or what is wrong with it."""
 Row = tuple[int, Fields]
 """The line where a row begins, and its fields."""
 _SUFFIXES = {".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl", ".txt": "text", ".text": "text"}
@@ -37,7 +37,6 @@ class Story:
 
     id: str
     sentences: list[str]
-    title: str | None = None
     tags: list[str | None] | None = None
     """The user's own label of each sentence, None where there is none."""
     file: str = ""
@@ -95,9 +94,9 @@ def _story_or_reason(path: Path, line: int, fields: Fields) -> Story | Rejected:
     identity = fields.get("id")
     name = normalise(str(identity)) if isinstance(identity, (str, int)) else ""
     name = name or f"{path.stem}:{line}"
-    sentences, tags, title = (fields.get(key) for key in ("sentences", "tags", "title"))
+    sentences, tags = (fields.get(key) for key in ("sentences", "tags"))
     try:
-        return check_story(sentences or [], tags, id=name, title=title, file=path.name, line=line)
+        return check_story(sentences or [], tags, id=name, file=path.name, line=line)
     except ValueError as error:
         return Rejected(path.name, line, str(error))
 
@@ -117,9 +116,7 @@ def describe_source(path: Path) -> dict[str, Any]:
     return {"name": path.name, "bytes": size, "sha256": sha256}
 
 
-def check_story(
-    sentences: list[object], tags: object = None, *, id: str, title: object = None, file: str = "", line: int = 0
-) -> Story:
+def check_story(sentences: list[object], tags: object = None, *, id: str, file: str = "", line: int = 0) -> Story:
     """A `Story` of raw sentences, or a ValueError whose text says what is wrong with them."""
     texts = []
     for number, sentence in enumerate(sentences, start=1):
@@ -144,7 +141,6 @@ def check_story(
     return Story(
         id=name if _is_unicode(name) else name.encode("utf-8", "replace").decode(),
         sentences=texts,
-        title=(normalise(title) or None) if isinstance(title, str) else None,
         tags=None if tags is None else _check_tags(tags, len(texts)),
         file=file,
         line=line,
@@ -202,7 +198,7 @@ def _read_csv(path: Path, lines: Iterator[str], paragraphs: bool) -> Iterator[Ro
         else:
             fields = dict(reversed(list(zip(header, row, strict=True))))
             sentences = [fields[name] for name in columns]
-            yield line, {"sentences": sentences, "id": fields.get("storyid"), "title": fields.get("storytitle")}
+            yield line, {"sentences": sentences, "id": fields.get("storyid")}
 
 
 def _sentence_columns(path: Path, names: list[str], header: list[str]) -> list[str]:
@@ -215,7 +211,7 @@ def _sentence_columns(path: Path, names: list[str], header: list[str]) -> list[s
 
 
 def _read_jsonl(path: Path, lines: Iterator[str], paragraphs: bool) -> Iterator[Row]:
-    """One object per line: {"sentences": […], "title"?, "tags"?: [label|null, …], "id"?}; other keys are ignored."""
+    """One object per line: {"sentences": […], "tags"?: [label|null, …], "id"?}; other keys are ignored."""
     for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue

@@ -50,8 +50,8 @@ class FilledRow(Answer):
     """The answer to one row of `fill_many`: a filling, or what is wrong with the row.
 
     >>> wrong = FilledRow(2, "b", None, "no list `sentences`")
-    >>> wrong.to_dict(), wrong.rows()
-    ({'row': 2, 'id': 'b', 'error': 'no list `sentences`'}, [{'row': 2, 'id': 'b', 'error': 'no list `sentences`'}])
+    >>> wrong.to_dict()
+    {'row': 2, 'id': 'b', 'error': 'no list `sentences`'}
     """
 
     row: int
@@ -74,23 +74,11 @@ class FilledRow(Answer):
         for candidate in self.candidates:
             sentences = candidate.sentences
             columns = {"sentences": "text", "tags": "tag", "asked": "asked", "met": "met"}
-            told: dict[str, Any] = {name: [getattr(s, field) for s in sentences] for name, field in columns.items()}
-            told["score"] = candidate.score if decimals is None else round(candidate.score, decimals)
+            record: dict[str, Any] = {name: [getattr(s, field) for s in sentences] for name, field in columns.items()}
+            record["score"] = candidate.score if decimals is None else round(candidate.score, decimals)
             factors = [dict(sentence.factors) for sentence in sentences]
-            candidates.append({**told, FACTORS: factors} if any(factors) else told)
+            candidates.append({**record, FACTORS: factors} if any(factors) else record)
         return {**about, "candidates": candidates, "notes": list(self.filling.notes)}
-
-    def rows(self) -> list[dict[str, Any]]:
-        """A row for every sentence of every candidate, or one with the error."""
-        about = {"row": self.row, "id": self.id}
-        return [{**about, **row} for row in self.filling.rows()] if self.filling else [{**about, "error": self.error}]
-
-
-def many_rows(results: Iterable[FilledRow]) -> list[dict[str, Any]]:
-    """What `fill_many` gives as a table: a row for every sentence of every candidate, one for a story that failed."""
-    rows = [row for result in results for row in result.rows()]
-    columns = dict.fromkeys([*(name for row in rows for name in row), "error"])
-    return [{**columns, **row} for row in rows]
 
 
 @runtime_checkable

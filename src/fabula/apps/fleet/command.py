@@ -29,16 +29,15 @@ EXAMPLES = """examples:
   fabula fill-many stories.jsonl --out filled
   fabula fill-many stories.jsonl --out filled --workers 2 --samples 16
   fabula fill-many stories.csv --out filled --id-column name --max-errors 10
-  fabula fill-many a.parquet b.parquet --out filled --format parquet --device cuda
+  fabula fill-many a.jsonl b.jsonl --out filled --device cuda
 """
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = add_command(subparsers, "fill-many", DESCRIPTION, EXAMPLES, ABOUT)
     add = parser.add
-    add("files", "rows, in .jsonl, .csv or .parquet", nargs="+", type=Path, metavar="IN")
+    add("files", "rows, in .jsonl or .csv", nargs="+", type=Path, metavar="IN")
     add("--out", "where the shards go; a job in it goes on", required=True, type=Path, metavar="DIR")
-    add("--format", "of the shards (jsonl)", default="jsonl", choices=("jsonl", "parquet"))
     add("--workers", "processes, each with its model (without it, this process alone)", type=int, metavar="N")
     add("--id-column", "the column of the ids (id or storyid; without one, the row's number)", metavar="NAME")
     add("--max-errors", "stop when more than N rows have failed; go on by the same command", type=int, metavar="N")

@@ -44,7 +44,6 @@ class Job:
     seed: int = 0
     defaults: Mapping[str, Any] = field(default_factory=dict)
     """Arguments of `fill` for rows that do not say them."""
-    format: str = "jsonl"
     batch_size: int | None = None
     """Rows of a shard, a multiple of the rows that are filled in together; it may differ when a job goes on."""
     limit: int | None = None
@@ -100,10 +99,10 @@ def run(job: Job, load: Callable[[], FillsTogether] | None = None, bar: bool = F
     began = time.perf_counter()
     facts = {
         "model": job.model, "model_hash": model_hash(job.model) if load is None else "", "device": job.device,
-        "seed": job.seed, "settings": job.settings, "format": job.format, "together": job.group, "limit": job.limit,
+        "seed": job.seed, "settings": job.settings, "together": job.group, "limit": job.limit,
         "id_column": job.id_column, "input": [fingerprint(path) for path in job.files],
     }  # fmt: skip
-    output = Output(job.out, job.format)
+    output = Output(job.out)
     load = load or partial(load_model, job.model, job.device, job.threads)
     start = partial(Filler, load, job.group, job.seed, job.defaults, output.path)
     first_error = ""

@@ -1,6 +1,6 @@
-"""Rows from files as a stream: JSON lines, CSV or Parquet. A row that cannot be read is an item that says why.
+"""Rows from files as a stream: JSON lines or CSV. A row that cannot be read is an item that says why.
 
-Memory is a line, or a few hundred rows of Parquet, however long the file is.
+Memory is a line, however long the file is.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import csv
 import hashlib
 import json
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, suppress
 from itertools import chain
 from pathlib import Path
@@ -18,19 +18,16 @@ from typing import Any, BinaryIO, NamedTuple
 from fabula.errors import UserError
 from fabula.sampling.many import Item, checked
 
-FORMATS = {".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl", ".csv": "csv", ".parquet": "parquet"}
+FORMATS = {".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl", ".csv": "csv"}
 LINE_BYTES = 2 << 20
 """Of a line of JSON or CSV. The longest story that is accepted has about one million bytes."""
-PARQUET_ROWS = 256
-"""Rows of Parquet that are read at a time."""
-NEEDS_PYARROW = "reading and writing Parquet needs pyarrow: install fabula-stories[fleet]"
 
 
 def format_of(path: Path) -> str:
     try:
         return FORMATS[path.suffix.lower()]
     except KeyError:
-        raise UserError(f"{path}: rows come in .jsonl, .csv or .parquet", field="files") from None
+        raise UserError(f"{path}: rows come in .jsonl or .csv", field="files") from None
 
 
 def check_files(files: Sequence[Path]) -> None:
@@ -52,14 +49,7 @@ def fingerprint(path: Path) -> dict[str, Any]:
 
 
 def estimated_rows(path: Path) -> int:
-    """About how many rows a file has: Parquet says it, and lines are counted at the beginning of a text."""
-    if format_of(path) == "parquet":
-        try:
-            from pyarrow import parquet
-
-            return int(parquet.read_metadata(path).num_rows)
-        except Exception:
-            return 1  # the reader reports it as the error of a row
+    """About how many rows a file has, by the lines at its beginning."""
     with path.open("rb") as stream:
         beginning = stream.read(4 << 20)
     return round(beginning.count(b"\n") * path.stat().st_size / max(1, len(beginning)))
@@ -157,22 +147,22 @@ def _read_csv(path: Path) -> Iterator[Any]:
             if header is None:
                 header = [name.strip() for name in cells]
             elif cells and len(cells) == len(header):
-                yield _item(header, cells, lambda cell: cell.encode("utf-8", "surrogateescape").decode() or None)
+                yield _item(header, cells)
             elif cells:
                 yield Broken(f"{len(cells)} cells under {len(header)} columns")
 
 
-def _item(names: Sequence[str], cells: Sequence[Any], value: Callable[[Any], Any]) -> dict[str, Any] | Broken:
+def _item(names: Sequence[str], cells: Sequence[str]) -> dict[str, Any] | Broken:
     """The row of these cells: sentence1 ... sentenceN make `sentences`, and text that holds JSON is read as such."""
     row: dict[str, Any] = {}
     sentences = []
     for name, cell in zip(names, cells, strict=True):
         try:
-            content = value(cell)
+            content = cell.encode("utf-8", "surrogateescape").decode() or None
         except UnicodeDecodeError:
             return Broken(f"not valid UTF-8 in column {name}", row.get("id"))
         if name.lower().startswith("sentence") and name[8:].isdecimal():
-            sentences.append(None if content is None or not str(content).strip() else content)
+            sentences.append(None if content is None or not content.strip() else content)
         elif content is not None:
             row[name] = content
     if sentences:
@@ -184,34 +174,7 @@ def _item(names: Sequence[str], cells: Sequence[Any], value: Callable[[Any], Any
     return row
 
 
-def _read_parquet(path: Path) -> Iterator[Any]:
-    """Row group by row group: one that is damaged is one item with an error, and the next is read."""
-    try:
-        import pyarrow
-        from pyarrow import parquet
-    except ImportError as error:
-        raise UserError(NEEDS_PYARROW, field="files") from error
-    try:
-        file = parquet.ParquetFile(path, memory_map=False)
-    except (pyarrow.ArrowException, OSError) as error:
-        yield Broken(f"{path.name} cannot be read as Parquet: {_one_line(error)}")
-        return
-    with file:
-        for group in range(file.num_row_groups):
-            try:
-                for batch in file.iter_batches(PARQUET_ROWS, row_groups=[group], use_threads=False):
-                    for cells in zip(*batch.columns, strict=True):
-                        yield _item(batch.schema.names, cells, lambda cell: cell.as_py())
-            except (pyarrow.ArrowException, OSError) as error:
-                rows = file.metadata.row_group(group).num_rows
-                yield Broken(f"{path.name}, row group {group} (of {rows:,} rows) is damaged: {_one_line(error)}")
-
-
-def _one_line(error: Exception) -> str:
-    return " ".join(str(error).split())[:200]
-
-
-READERS = {"jsonl": _read_jsonl, "csv": _read_csv, "parquet": _read_parquet}
+READERS = {"jsonl": _read_jsonl, "csv": _read_csv}
 
 
 def _first_of_each_id(items: Iterable[Item]) -> Iterator[Item]:

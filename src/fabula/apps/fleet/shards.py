@@ -1,7 +1,7 @@
 """The output folder: numbered shards that appear whole or not at all, and a manifest.
 
     DIR/manifest.json          settings, model hash, input, counts; `finished` when every row has its result
-    DIR/part-000000.jsonl      results of the first chunk of rows, in the order of the input; or .parquet
+    DIR/part-000000.jsonl      results of the first chunk of rows, in the order of the input
     DIR/part-000032.jsonl      those of the chunk that has 32 rows before it
 
 A shard is written under another name, flushed to the disk and renamed. So a file with a shard's name is complete, and a
@@ -11,7 +11,6 @@ run that was killed anywhere goes on with the chunks that have none.
 from __future__ import annotations
 
 import fcntl
-import io
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,7 +18,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fabula.apps.fleet.rows import NEEDS_PYARROW
 from fabula.corpus.folder import write, write_errors_for_user, write_whole
 from fabula.errors import UserError
 from fabula.sampling.many import FilledRow
@@ -39,10 +37,7 @@ class Shard(NamedTuple):
 def write_shard(path: Path, rows: Sequence[FilledRow]) -> Shard:
     """Write results beside their place: whoever holds the folder renames them (`Output.keep`)."""
     results = [row.to_dict() for row in rows]
-    if path.suffix == ".parquet":
-        data = _as_parquet(results)
-    else:
-        data = "".join(json.dumps(result, ensure_ascii=False) + "\n" for result in results).encode("utf-8", "replace")
+    data = "".join(json.dumps(result, ensure_ascii=False) + "\n" for result in results).encode("utf-8", "replace")
     with write_errors_for_user(path):
         write(_beside(path), data)
     wrong = [f"row {row.row}: {row.error}" for row in rows if row.error is not None]
@@ -53,35 +48,16 @@ def _beside(path: Path) -> Path:
     return path.with_name(f".{path.name}.tmp")
 
 
-def _as_parquet(results: Sequence[Mapping[str, Any]]) -> bytes:
-    try:
-        import pyarrow
-        from pyarrow import parquet
-    except ImportError as error:
-        raise UserError(NEEDS_PYARROW, field="format") from error
-    text = pyarrow.string()
-    texts, factors = pyarrow.list_(text), pyarrow.list_(pyarrow.map_(text, text))
-    columns = {"sentences": texts, "tags": texts, "asked": texts, "met": pyarrow.list_(pyarrow.bool_())}
-    candidates = pyarrow.list_(pyarrow.struct({**columns, "score": pyarrow.float64(), "factors": factors}))
-    schema = pyarrow.schema(
-        {"row": pyarrow.int64(), "id": text, "candidates": candidates, "notes": texts, "error": text}
-    )
-    table = [{**result, "id": None if result["id"] is None else str(result["id"])} for result in results]
-    sink = io.BytesIO()
-    parquet.write_table(pyarrow.Table.from_pylist(table, schema), sink, compression="zstd")
-    return sink.getvalue()
-
-
 class Output:
     """The folder of one job."""
 
-    def __init__(self, folder: Path, format: str) -> None:
-        self.folder, self.format = folder, format
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
         self.counts: dict[int, tuple[int, int]] = {}
         """Rows and errors of each shard that is done, by the number of rows before it."""
 
     def path(self, number: int) -> Path:
-        return self.folder / f"part-{number:06d}.{self.format}"
+        return self.folder / f"part-{number:06d}.jsonl"
 
     @contextmanager
     def opened(self, job: Mapping[str, Any]) -> Iterator[None]:
@@ -115,7 +91,7 @@ class Output:
         if changed:
             message = f"{self.folder} holds a job with another {', '.join(changed)}"
             raise UserError(f"{message}; go on with the same, or choose another folder", field="out")
-        for file in self.folder.glob(f"part-*.{self.format}"):
+        for file in self.folder.glob("part-*.jsonl"):
             failed = [result.get("error") is not None for result in read_shard(file)]
             self.counts[_number_of(file)] = (len(failed), sum(failed))
         for unfinished in self.folder.glob("*.tmp"):
@@ -147,11 +123,6 @@ def _number_of(path: Path) -> int:
 
 
 def read_shard(path: Path) -> Iterator[dict[str, Any]]:
-    if path.suffix == ".parquet":
-        from pyarrow import parquet
-
-        yield from parquet.read_table(path).to_pylist()
-        return
     with path.open(encoding="utf-8") as stream:
         yield from map(json.loads, stream)
 

@@ -25,7 +25,7 @@ from pydantic import (
 )
 from pydantic.dataclasses import dataclass
 
-from fabula.apps.fleet.shards import read_results, read_shard
+from fabula.apps.fleet.shards import read_results
 from fabula.apps.web.errors import explain
 from fabula.corpus.read import check_story
 from fabula.corpus.tokenize import normalise
@@ -134,8 +134,8 @@ def pair_results(first: Path, second: Path) -> list[Pair]:
 
 def _results(path: Path) -> dict[str, list[str]]:
     """The first candidate of every story by its id, of a folder or a file of results; failed rows are left out."""
-    if path.is_dir() or path.suffix == ".parquet":
-        rows: list[Any] = list(read_results(path) if path.is_dir() else read_shard(path))
+    if path.is_dir():
+        rows: list[Any] = list(read_results(path))
     else:
         text = read_text(path)
         try:

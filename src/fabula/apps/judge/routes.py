@@ -19,7 +19,7 @@ from fabula import __version__
 from fabula.apps.judge import tasks
 from fabula.apps.judge.judgement import CODE, LOWEST_STORIES, MAX_SECONDS, SCALE, ErrorSheet, SheetAnswers
 from fabula.apps.judge.judgement import lowest_stories as lowest
-from fabula.apps.judge.pairs import Sentences, systems_of
+from fabula.apps.judge.pairs import systems_of
 from fabula.apps.judge.store import Store
 from fabula.apps.judge.study import Choice
 from fabula.apps.judge.tasks import Task
@@ -48,21 +48,6 @@ class AnswerRequest(Answer):
     ratings: Ratings = Field(description="Of the left story, then the right: a rating of every sentence but the first.")
     choice: Choice
     seconds: Seconds
-
-
-class LowStory(Answer):
-    pair: str
-    story: int
-    mean: float
-    sentences: Sentences
-    written: list[int]
-    sheet: SheetAnswers | None
-
-
-class LowList(Answer):
-    systems: list[str]
-    stories: list[LowStory]
-    answered: int
 
 
 def create_app(
@@ -113,7 +98,7 @@ def router(store: Store, *, curator: str) -> APIRouter:
         content = request.model_dump(exclude={"item", "ratings"})
         return {"kept": True, "new": tasks.answer(store, number=request.item, sides=request.ratings, **content)}
 
-    @routes.get("/errors", response_model=LowList, dependencies=only_curator)
+    @routes.get("/errors", dependencies=only_curator)
     def list_lowest_stories(
         system: Annotated[str | None, Query(max_length=80)] = None,
         number: Annotated[int, Query(ge=1, le=1000)] = LOWEST_STORIES,

@@ -9,22 +9,20 @@ import json
 import secrets
 import sqlite3
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
 from pydantic import TypeAdapter
 
 from fabula.apps.judge.judgement import ErrorSheet, Judgement, check_code, check_ratings
-from fabula.apps.judge.pairs import PAIR, Pair
+from fabula.apps.judge.pairs import PAIR
 from fabula.apps.judge.study import Item, StudySettings
 from fabula.apps.web.database import Database
 from fabula.apps.web.errors import RefusedError
 from fabula.errors import UserError
 
-FORMAT = 1
-LEASE_SECONDS = 1800.0
-"""How long a pair is reserved for the annotator who was shown it last."""
+FORMAT = 2
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS judge_study (
@@ -34,10 +32,6 @@ CREATE TABLE IF NOT EXISTS judge_study (
 CREATE TABLE IF NOT EXISTS judge_curator (one INTEGER PRIMARY KEY CHECK (one = 1), key TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS judge_items (
     number INTEGER PRIMARY KEY, pair TEXT NOT NULL UNIQUE, content TEXT NOT NULL, swapped INTEGER NOT NULL
-);
-CREATE TABLE IF NOT EXISTS judge_leases (
-    code TEXT PRIMARY KEY, number INTEGER NOT NULL REFERENCES judge_items (number), begun REAL NOT NULL,
-    ends REAL NOT NULL
 );
 CREATE TABLE IF NOT EXISTS judge_judgements (
     id INTEGER PRIMARY KEY AUTOINCREMENT, number INTEGER NOT NULL REFERENCES judge_items (number), code TEXT NOT NULL,
@@ -63,12 +57,9 @@ SHEET = TypeAdapter(ErrorSheet)
 class Store:
     """A file with at most one study in it."""
 
-    def __init__(
-        self, path: str | Path, *, create: bool = True, clock: Callable[[], float] = time.time,
-        lease_seconds: float = LEASE_SECONDS,
-    ) -> None:  # fmt: skip
-        """Opens the file, making it where `create` allows. `clock` is for tests."""
-        self.path, self.clock, self.lease_seconds = Path(path), clock, lease_seconds
+    def __init__(self, path: str | Path, *, create: bool = True) -> None:
+        """Opens the file, making it where `create` allows."""
+        self.path = Path(path)
         self._items: tuple[str, list[Item]] | None = None
         if not create and not self.path.is_file():
             raise UserError(f"there is no study at {self.path}: make one with fabula judge new PAIRS.jsonl --db FILE")
@@ -98,9 +89,9 @@ class Store:
                 raise RefusedError(
                     409, f"{self.path} belongs to fabula studio: name another file with --db", field="db"
                 )
-            for table in ("errors", "leases", "items", "study"):
+            for table in ("errors", "items", "study"):
                 db.execute(f"DELETE FROM judge_{table}")
-            study = (secrets.token_hex(8), FORMAT, json.dumps(asdict(settings)), int(self.clock()))
+            study = (secrets.token_hex(8), FORMAT, json.dumps(asdict(settings)), int(time.time()))
             db.execute("INSERT INTO judge_study VALUES (1, ?, ?, ?, ?)", study)
             rows = [(item.number, item.pair.id, json.dumps(asdict(item.pair)), item.swapped) for item in items]
             db.executemany("INSERT INTO judge_items VALUES (?, ?, ?, ?)", rows)
@@ -131,11 +122,8 @@ class Store:
         with self.read() as db:
             study, _ = self.study()
             if self._items is None or self._items[0] != study:  # read once for each study
-                if self.count("judge_items WHERE json_extract(content, '$.systems') IS NULL"):
-                    message = "has attention checks, which this version does not have: finish it with version 0.2"
-                    raise UserError(f"the study in {self.path} {message}")
                 rows = db.execute("SELECT number, content, swapped FROM judge_items ORDER BY number").fetchall()
-                items = [Item(number=n, pair=_pair(text), swapped=bool(turn)) for n, text, turn in rows]
+                items = [Item(number=n, pair=PAIR.validate_json(text), swapped=bool(turn)) for n, text, turn in rows]
                 self._items = (study, items)
             return self._items[1]
 
@@ -161,16 +149,13 @@ class Store:
         return None if row is None else _judgement(row)
 
     def add(self, pair: str, code: str, ratings: Sequence[Sequence[int]], better: int | None, seconds: float) -> None:
-        """Keep a judgement of now, by story of the pair, unless the pair has all its annotators or this one's."""
+        """Keep a judgement of now, by story of the pair, unless this annotator has judged it."""
         with self.write() as db:
-            item, wanted, now = self.item_of(pair), self.settings().annotators, int(self.clock())
+            item, now = self.item_of(pair), int(time.time())
             if self.judgement_of(pair, code) is not None:
                 raise RefusedError(409, f"{code} has judged pair {pair!r} already", field="annotator")
-            if self.count("judge_judgements WHERE number = ?", item.number) >= wanted:
-                raise RefusedError(409, f"pair {pair!r} has its {wanted} judgements already", field="pair")
             valid = json.dumps(check_ratings(item.pair, ratings))
             row = (item.number, check_code(code), valid, better, round(seconds, 3), now, now)
-            db.execute("DELETE FROM judge_leases WHERE code = ? AND number = ?", (code, item.number))
             db.execute("INSERT INTO judge_judgements VALUES (NULL, ?, ?, ?, ?, ?, ?, ?)", row)
 
     # --- the error sheet ---------------------------------------------------------------------------------------------
@@ -182,7 +167,7 @@ class Store:
             written, given = len(item.pair.written(sheet.story)), len(sheet.ungrammatical)
             if given != written:
                 raise UserError(f"{given} answers for {written} written sentences", field="ungrammatical")
-            answers = (sheet.ending, sheet.off_topic, json.dumps(sheet.ungrammatical), int(self.clock()))
+            answers = (sheet.ending, sheet.off_topic, json.dumps(sheet.ungrammatical), int(time.time()))
             values = (item.number, sheet.story, *answers)
             db.execute("INSERT OR REPLACE INTO judge_errors VALUES (?, ?, ?, ?, ?, ?)", values)
 
@@ -195,8 +180,3 @@ class Store:
 
 def _judgement(row: sqlite3.Row) -> Judgement:
     return Judgement(**{**row, "ratings": tuple(map(tuple, json.loads(row["ratings"])))})
-
-
-def _pair(content: str) -> Pair:
-    """A pair as it was kept; version 0.2 said of each whether it is an attention check."""
-    return PAIR.validate_python({key: value for key, value in json.loads(content).items() if key != "better"})

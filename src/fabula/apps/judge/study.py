@@ -1,4 +1,4 @@
-"""A study: the pairs in their order, each with its sides, and who judges which of them next.
+"""A study: the pairs in their order, each with its sides.
 
 An annotator is shown an item's number and two columns of sentences. The systems, and which story stands on which side,
 stay hidden. Every draw depends on the study's seed alone.
@@ -6,9 +6,8 @@ stay hidden. Every draw depends on the study's seed alone.
 
 from __future__ import annotations
 
-import hashlib
 import random
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -74,22 +73,3 @@ def lay_out(pairs: Sequence[Pair], settings: StudySettings) -> list[Item]:
         Item(number=number, pair=pair, swapped=left[pair.id] != (pair.systems[0] < pair.systems[1]))
         for number, pair in enumerate(order, start=1)
     ]
-
-
-def next_item(
-    items: Sequence[Item], settings: StudySettings, code: str, answered: Collection[int], taken: Mapping[int, int]
-) -> Item | None:
-    """The item that this annotator judges next, None where nothing is left.
-
-    `answered` has the numbers of the items that they have judged; `taken` says how many others have judged or hold an
-    item. Pairs that others have begun come first, so that a study that runs out of people has finished pairs. Among
-    equals the order depends on the annotator.
-    """
-
-    def draw(number: int) -> bytes:
-        """Depends on the seed, the annotator and the item, on every machine."""
-        return hashlib.sha256(f"{settings.seed}\0{code}\0{number}".encode()).digest()
-
-    unanswered = [item for item in items if item.number not in answered]
-    open_items = [item for item in unanswered if taken.get(item.number, 0) < settings.annotators]
-    return min(open_items, key=lambda item: (-taken.get(item.number, 0), draw(item.number)), default=None)

@@ -4,33 +4,19 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
 from contextlib import ExitStack, asynccontextmanager
+from typing import Any
 
 from fastapi import FastAPI
-from fastapi.responses import JSONResponse
-from pydantic import Field
 from starlette.middleware.cors import CORSMiddleware
 
 from fabula import __version__
 from fabula.apps.serve import chat, completions, writing
 from fabula.apps.serve.jobs import WorkerPool
-from fabula.apps.serve.models import ModelCache, Models
+from fabula.apps.serve.models import ModelCache
 from fabula.apps.serve.settings import ServerSettings
 from fabula.apps.web import errors, guard
 from fabula.device import use_threads
 from fabula.servers import PREFIX
-
-
-class JobCounts(errors.Answer):
-    running: int
-    waiting: int
-    queue: int = Field(description="How many may wait.")
-
-
-class Health(errors.Answer):
-    status: str
-    version: str
-    model: str
-    jobs: JobCounts
 
 
 def create_server(
@@ -66,15 +52,14 @@ def create_server(
 
     refusals = errors.responses(401, 403)
 
-    @app.get("/api/health", tags=["server"], summary="Whether it works", response_model=Health, responses=refusals)
-    async def health() -> JSONResponse:
-        facts = {"status": "ok", "version": __version__, "model": settings.model, "jobs": pool.counts}
-        return JSONResponse(facts)
+    @app.get("/api/health", tags=["server"], summary="Whether it works", responses=refusals)
+    async def health() -> dict[str, Any]:
+        return {"status": "ok", "version": __version__, "model": settings.model, "jobs": pool.counts}
 
-    @app.get("/api/models", tags=["server"], summary="The models", response_model=Models, responses=refusals)
-    def list_models() -> JSONResponse:
+    @app.get("/api/models", tags=["server"], summary="The models", responses=refusals)
+    def list_models() -> dict[str, Any]:
         """What a request may name as its model."""
-        return JSONResponse({"models": models.listed()})
+        return {"models": models.listed()}
 
     app.include_router(completions.router(models, pool))
     app.include_router(chat.router(models, pool))

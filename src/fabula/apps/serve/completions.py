@@ -150,32 +150,7 @@ class CompletionAnswer(BaseModel):
     fabula: FabulaFields | None = None
 
 
-class ModelEntry(BaseModel):
-    id: str
-    object: Literal["model"] = "model"
-    created: int
-    owned_by: str = "fabula"
-
-
-class ModelList(BaseModel):
-    object: Literal["list"] = "list"
-    data: list[ModelEntry]
-
-
-class OpenAIFault(BaseModel):
-    message: str
-    type: str
-    param: str | None
-    code: str | None
-
-
-class OpenAIError(BaseModel):
-    """The body of every answer with a status of 400 or more, as OpenAI's clients read it."""
-
-    error: OpenAIFault
-
-
-REFUSAL: dict[int | str, dict[str, Any]] = {"default": {"model": OpenAIError, "description": "A mistake"}}
+REFUSAL: dict[int | str, dict[str, Any]] = {"default": {"description": "A mistake, as OpenAI's clients read it"}}
 STREAMED = {"content": {"text/event-stream": {"schema": EVENT}}, "description": "An answer, or events"}
 
 
@@ -257,15 +232,16 @@ def router(models: ModelCache, pool: WorkerPool) -> APIRouter:
     started = int(time.time())
 
     @routes.get("/models", summary="The models")
-    def list_models() -> ModelList:
+    def list_models() -> dict[str, Any]:
         names = [facts["name"] for facts in models.listed() if not facts.get("damaged")]
-        return ModelList(data=[ModelEntry(id=name, created=started) for name in names])
+        entry = {"object": "model", "created": started, "owned_by": "fabula"}
+        return {"object": "list", "data": [{"id": name, **entry} for name in names]}
 
     @routes.get("/models/{name}", summary="One model")
-    def one_model(name: str) -> ModelEntry:
-        for entry in list_models().data:
-            if entry.id == name:
-                return entry
+    def one_model(name: str) -> dict[str, Any]:
+        for entry in list_models()["data"]:
+            if entry["id"] == name:
+                return dict(entry)
         raise RefusedError(404, f"no model is called {name!r} here", field="model")
 
     @routes.post(

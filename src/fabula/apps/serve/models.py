@@ -6,46 +6,10 @@ import threading
 from collections import OrderedDict
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
-
 from fabula.api import StoryModel, describe, find, installed, load
-from fabula.apps.serve.jobs import uninterrupted
-from fabula.apps.web.errors import Answer
 from fabula.errors import UserError
 from fabula.sampling.context import VOICES
 from fabula.servers import PREFIX
-
-
-class FactorFacts(Answer):
-    name: str
-    labels: list[str]
-    meanings: dict[str, str] | None = Field(None, description="What labels stand for: of verb classes their members.")
-
-
-class ModelFacts(BaseModel):
-    """What `fabula models` says of a model."""
-
-    model_config = ConfigDict(extra="allow")
-
-    name: str
-    loaded: bool
-    default: bool
-    recipe: str | None = None
-    kind: str | None = None
-    labels: list[str] | None = Field(None, description="Of the mood, the first factor of the state.")
-    factors: list[FactorFacts] | None = Field(None, description="Every factor of the state, where there are several.")
-    words: int | None = None
-    bytes: int | None = None
-    figures: dict[str, Any] | None = None
-    settings: dict[str, dict[str, Any]] | None = Field(
-        None, description="The settings that apply where a request does not say them, by sampler."
-    )
-    voice: list[str] = Field(description="What it can be asked for of a story's voice: tense, person, length.")
-    damaged: str | None = Field(None, description="Why it cannot be used, if so.")
-
-
-class Models(Answer):
-    models: list[ModelFacts]
 
 
 class ModelCache:
@@ -63,7 +27,7 @@ class ModelCache:
         if name != self.default and name not in installed():
             names = ", ".join(sorted({self.default, *installed()}))
             raise UserError(f"no model is called {name!r} here; there are {names}", field="model")
-        with uninterrupted(), self._lock:
+        with self._lock:
             if name not in self._models:
                 self._models[name] = load(self._folder if name == self.default else name, self.device, self.threads)
                 while len(self._models) > self.loaded:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from fabula.apps.web.guard import MAX_BODY
 from fabula.corpus.read import MAX_SENTENCES, MIN_SENTENCES
@@ -31,8 +30,8 @@ class ServerSettings:
     """Further values of the Host header that are accepted: those of a reverse proxy."""
     origins: frozenset[str] = frozenset()
     """Web pages of other addresses that may send requests (CORS); of `fabula serve` only."""
-    workers: int = field(default_factory=lambda: min(2, os.cpu_count() or 1))
-    """Jobs at the same time, one thread each."""
+    workers: int = 2
+    """Jobs at the same time, one thread each: a short one need not wait for a long one."""
     queue: int = 32
     """Jobs that may wait; a further request is answered with 429."""
     limit: float = 300.0

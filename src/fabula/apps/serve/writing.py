@@ -25,7 +25,7 @@ from fabula.listening import listening
 
 PING_SECONDS = 15
 PROGRESS_SECONDS = 0.3  # how often a stream tells the progress of its job
-REFUSALS = errors.responses(400, 401, 403, 408, 413, 422, 429, 503)
+REFUSALS = errors.responses(400, 401, 403, 413, 422, 429, 503)
 EVENT = {
     "type": "object",
     "required": ["event", "data"],

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from fastapi import FastAPI
 
 from fabula.apps.serve.app import create_server
 from fabula.apps.serve.settings import CANDIDATES, CHARACTERS, SAMPLES, SENTENCES, WORDS, ServerSettings
 from fabula.apps.studio import stories
-from fabula.apps.studio.document import BRANCHES, LINES, Limits
+from fabula.apps.studio.document import BRANCHES, LINES
 from fabula.apps.studio.store import Store
 from fabula.apps.web import errors, static
 from fabula.apps.web.database import default_path
@@ -32,12 +33,13 @@ def create_app(settings: StudioSettings) -> FastAPI:
     app.state.resources.callback(store.close)
     refusals = errors.responses(401, 403)
 
-    @app.get("/api/limits", tags=["studio"], summary="The limits", response_model=Limits, responses=refusals)
-    async def limits() -> Limits:
-        return Limits(
-            sentences=list(SENTENCES), words=WORDS, characters=CHARACTERS, candidates=CANDIDATES, samples=SAMPLES,
-            body=settings.max_body, lines=LINES[1], branches=BRANCHES,
-        )  # fmt: skip
+    @app.get("/api/limits", tags=["studio"], summary="The limits", responses=refusals)
+    async def limits() -> dict[str, Any]:
+        """Of a sentence its words and characters, of a body its bytes, of a story its lines and branches."""
+        return {
+            "sentences": SENTENCES, "words": WORDS, "characters": CHARACTERS, "candidates": CANDIDATES,
+            "samples": SAMPLES, "body": settings.max_body, "lines": LINES[1], "branches": BRANCHES,
+        }  # fmt: skip
 
     app.include_router(stories.router(store))
     static.mount(app, PAGE)

@@ -1,4 +1,4 @@
-"""The story document, the bodies of requests about stories, and of answers about models.
+"""The story document, and the bodies of requests about stories.
 
 `State` is the only list of a story's fields: schema/make.py writes page/schema.js from it, by which the page saves,
 compares, copies, imports and exports.
@@ -9,11 +9,10 @@ from __future__ import annotations
 import json
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, Field
 
 from fabula.apps.serve.bodies import Body, Model, PersonBody, Seed, Tag
 from fabula.apps.serve.settings import CANDIDATES, CHARACTERS, SEEDS
-from fabula.apps.web.errors import Answer
 from fabula.sampling.settings import CANDIDATES as SHOWN
 
 LINES = (1, 400)  # sentences of a story on the page; a model reads a part of a long one
@@ -69,13 +68,6 @@ class State(Body):
     notes: str = Field("", max_length=4 * CHARACTERS, description="Places and facts, a line each.")
     tray: list[Opaque] = Field(default_factory=list, max_length=TRAY, description="Candidates kept with the branch.")
 
-    @model_validator(mode="before")
-    @classmethod
-    def _without_steps(cls, state: Any) -> Any:
-        """The state less the steps of undo that it had up to 0.2: the page's editor has them now."""
-        old = ("undo", "redo")
-        return {name: value for name, value in state.items() if name not in old} if isinstance(state, dict) else state
-
 
 class NewStory(Body):
     title: Name
@@ -98,14 +90,3 @@ class BranchChange(Body):
     name: Name | None = Field(None, description="null: as it was.")
     state: State
     revision: Id = Field(description="The revision that this one follows: a stale one is refused with 409.")
-
-
-class Limits(Answer):
-    sentences: list[int] = Field(description="The least and the most.")
-    words: int = Field(description="Of one sentence.")
-    characters: int = Field(description="Of one sentence.")
-    candidates: int
-    samples: int
-    body: int = Field(description="Bytes.")
-    lines: int = Field(description="Of one story on the page.")
-    branches: int = Field(description="Of one story.")

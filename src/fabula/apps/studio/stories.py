@@ -12,7 +12,7 @@ from fabula.apps.studio.store import Store
 from fabula.apps.web import errors
 
 PathId = Annotated[int, Path(ge=1, le=SEEDS)]
-REFUSALS = errors.responses(400, 401, 403, 404, 408, 409, 413, 422, 429, 503)
+REFUSALS = errors.responses(400, 401, 403, 404, 409, 413, 422, 429, 503)
 BRANCH = "/{story}/branches/{branch}"
 Answer = dict[str, Any]
 

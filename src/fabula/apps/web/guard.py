@@ -1,4 +1,4 @@
-"""Access checks of Fabula's servers: Host, Origin, token and the body's size, form and speed, before any route runs.
+"""Access checks of Fabula's servers: Host, Origin, token and the body's size, before any route runs.
 
 The server listens on the user's own machine, where every web page that the user visits can reach it. It refuses a name
 that an attacker points at 127.0.0.1 (DNS rebinding: Host), a foreign page that posts here (Origin, Sec-Fetch-Site), and
@@ -7,16 +7,12 @@ everybody else on the network (token).
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import hmac
 import ipaddress
 import json
 import socket
-import time
-from collections import Counter
 from collections.abc import Collection
-from contextvars import ContextVar
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -30,13 +26,7 @@ from fabula.apps.web import errors
 
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "[::1]"})
 MAX_BODY = 4 * 2**20
-MAX_KEYS = 300  # of one object of a body: validating many unknown keys holds up everybody
-BODIES = 64  # that are on their way from one client, at most
-BODY_SECONDS, BYTES_PER_SECOND = 10.0, 10_000  # a body may take so long, and longer by what has arrived at this rate
-CLIENT: ContextVar[str] = ContextVar("client", default="")
-"""The address of whoever sent the request that is answered."""
 COOKIE = "fabula_token"
-CLOSE = {"Connection": "close"}
 SAFE = ("GET", "HEAD", "OPTIONS")
 HEADERS = {
     # The page's own files and nothing else. The picture of the arc is drawn from an SVG in memory (data:, blob:).
@@ -85,7 +75,6 @@ class Guard:
     ) -> None:  # fmt: skip
         """`origins`: pages of other addresses that may send requests."""
         self.app, self.hosts, self.token, self.max_body, self.origins = app, hosts, token, max_body, origins
-        self.reading: Counter[str] = Counter()  # bodies on their way, by client
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "websocket":
@@ -105,28 +94,12 @@ class Guard:
         headers = Headers(scope=scope)
         refusal = self._wrong_site(scope, headers) or self._wrong_token(scope, headers)
         if refusal is None and scope["method"] not in SAFE:
-            body = await self._body(scope, receive, headers)
+            body = await read_body(receive, headers, self.max_body)
             if isinstance(body, Response):
                 refusal = body
             else:
                 receive = replayed(body, receive)
         await (refusal or self.app)(scope, receive, send_with_headers)
-
-    async def _body(self, scope: Scope, receive: Receive, headers: Headers) -> bytes | Response:
-        """The whole body, or its refusal; one client's slow bodies do not take up all connections."""
-        client = client_of(scope, headers)
-        CLIENT.set(client)
-        if self.reading[client] >= BODIES:
-            return errors.answer(429, "too many requests at a time", headers={"Retry-After": "5", **CLOSE})
-        self.reading[client] += 1
-        try:
-            body = await read_body(receive, headers, self.max_body)
-        finally:
-            self.reading[client] -= 1
-            self.reading += Counter()  # forgets clients that send nothing
-        if isinstance(body, Response) or (body.count(b":") <= MAX_KEYS and rb"\u" not in body):
-            return body
-        return errors.answer(422, fault) if (fault := await asyncio.to_thread(fault_of, body)) else body
 
     def _wrong_site(self, scope: Scope, headers: Headers) -> Response | None:
         """The refusal of a request for another Host or from another site's page."""
@@ -185,55 +158,34 @@ def session_of(token: str) -> str:
     return hmac.new(token.encode("utf-8"), b"fabula session", hashlib.sha256).hexdigest()
 
 
-def client_of(scope: Scope, headers: Headers) -> str:
-    """The sender's address: the one that a proxy of this machine names last, else the connection's."""
-    peer = (scope.get("client") or ("", 0))[0]
-    forwarded = headers.get("x-forwarded-for", "").rpartition(",")[2].strip()
-    return forwarded or peer if is_loopback(peer) else peer
-
-
 async def read_body(receive: Receive, headers: Headers, limit: int) -> bytes | Response:
     """The whole body, or its refusal. Routes start when everything is there, so none waits for a slow sender."""
     too_large = errors.answer(413, f"the body is larger than {limit:,} bytes", "body")
     announced = headers.get("content-length", "")
     if announced.isdigit() and int(announced) > limit:
         return too_large
-    chunks, size, more = [], 0, True
-    begun = time.monotonic()
+    body, more = b"", True
     while more:
-        left = begun + BODY_SECONDS + size / BYTES_PER_SECOND - time.monotonic()
-        try:
-            message = await asyncio.wait_for(receive(), left)
-        except TimeoutError:
-            return errors.answer(408, "the body came too slowly: send it again", "body", CLOSE)
+        message = await receive()
         if message["type"] == "http.disconnect":
             return errors.answer(400, "the client left in the middle of its request")
-        chunk, more = message.get("body", b""), message.get("more_body", False)
-        chunks.append(chunk)
-        size += len(chunk)
-        if size > limit:
+        body, more = body + message.get("body", b""), message.get("more_body", False)
+        if len(body) > limit:
             return too_large
-    return b"".join(chunks)
+    return errors.answer(422, "the body holds half a character (a lone surrogate)") if has_surrogate(body) else body
 
 
-def fault_of(body: bytes) -> str | None:
-    """What is wrong with a body of whatever route: too many keys, or a lone surrogate, which nothing could be written
-    with. Where it is no JSON at all, the route says so."""
-
-    def bounded(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        if len(pairs) > MAX_KEYS:
-            raise OverflowError
-        return dict(pairs)
-
+def has_surrogate(body: bytes) -> bool:
+    """Whether the JSON escapes a lone surrogate, which no encoding holds; where it is no JSON, the route says so."""
+    if rb"\u" not in body:
+        return False
     try:
-        json.dumps(json.loads(body, object_pairs_hook=bounded), ensure_ascii=False).encode("utf-8")
-    except OverflowError:
-        return f"an object of the body has more than {MAX_KEYS} keys"
+        json.dumps(json.loads(body), ensure_ascii=False).encode("utf-8")
     except UnicodeEncodeError:
-        return "the body holds half a character (a lone surrogate)"
+        return True
     except (ValueError, RecursionError):
         pass
-    return None
+    return False
 
 
 def replayed(body: bytes, receive: Receive) -> Receive:

@@ -18,7 +18,6 @@ from fastapi import FastAPI
 from fabula.apps.web.guard import is_loopback
 from fabula.errors import UserError
 
-TOKEN_BYTES = 24  # the size of a generated token: 192 bits
 GRACE_SECONDS = 2  # how long an open stream may delay the end of the server
 CONNECTIONS = 512  # open connections and requests, at most; a further one is answered with 503
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, is_dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
@@ -58,10 +58,6 @@ class Checkpoint:
     """The names of people that its training stories hold."""
     factors: tuple[Factor, ...] = ()
     """The factors whose product the states are; empty: one factor, named after the tagger."""
-
-    def __post_init__(self) -> None:
-        if is_dataclass(self.recipe) and not isinstance(self.recipe, type):
-            object.__setattr__(self, "recipe", asdict(self.recipe))  # version 0.2 took a `Recipe`
 
     @property
     def name(self) -> str:

@@ -15,7 +15,7 @@ const form = $("task");
 const page = { study: null, code: null, item: null, watch: null, count: { left: 0, right: 0 } };
 
 function only(id) {
-  for (const part of ["enter", "task", "waiting", "thanks"]) $(part).hidden = part !== id;
+  for (const part of ["enter", "task", "thanks"]) $(part).hidden = part !== id;
 }
 
 // --- the code --------------------------------------------------------------------------------------------------------
@@ -74,8 +74,8 @@ async function next() {
     $("thanks-text").textContent = answer.answered
       ? `You have judged ${many}, and there is nothing left for you to do.`
       : "Every pair has been judged already. There is nothing left for you to do.";
-    only(answer.waiting ? "waiting" : "thanks");
-    $(answer.waiting ? "waiting" : "thanks").querySelector("h2").focus();
+    only("thanks");
+    $("thanks").querySelector("h2").focus();
     return;
   }
   show(answer);
@@ -194,8 +194,6 @@ form.addEventListener("submit", async (event) => {
     $("send").disabled = false;
   }
 });
-
-$("again").addEventListener("click", next);
 
 // Somebody else's code was remembered here, or came with the link.
 $("not-me").addEventListener("click", () => {
