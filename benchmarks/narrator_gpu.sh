@@ -10,7 +10,8 @@
 # TinyLlama. A stage whose output lies in RUNS is not run again; RUNS/log says what each one printed. DEVICE=cpu NUMBER=2
 # tries it out on a few stories. RUNS/default and RUNS/large are then narrators, RUNS/default-critic and RUNS/large-critic
 # their critics. `preferences` begins from these four; DATA then has prompts1.csv, prompts2.csv (training stories), pref.csv (validation
-# stories) and rated.jsonl (samples of those with readers' ratings). It leaves RUNS/ready-default and RUNS/ready-large.
+# stories) and rated.jsonl (samples of those with readers' ratings). It leaves RUNS/ready-large and RUNS/ready-default; MODELS=large
+# makes the first alone.
 set -u
 data=$FABULA_DATA runs=$1 device=${DEVICE:-cuda}
 here=$(cd "$(dirname "$0")/.." && pwd)
@@ -107,12 +108,9 @@ preferences)
         wait $!
         judged large-1
         prefer large large 1 "$data/rated.jsonl"
-        fills large-2 large-1 prompts2 0 $number 12 0.8
-        judged large-2
-        prefer large large-1 2
-        fills large-3 large-2 valid 0 "${VALID:-120}" 8 0.7
-        critic large-critic3 large-2 large-critic2
-        ready large 2 large-critic3
+        fills large-valid large-1 valid 0 "${VALID:-120}" 8 0.7
+        critic large-critic3 large-1 large-critic2
+        ready large 1 large-critic3
     }
     of_default() {
         fills default-1 default prompts2 0 $((number * 4 / 3)) 12 0.8
@@ -122,13 +120,12 @@ preferences)
         fills default-2 default-1 prompts1 0 $((number * 4 / 3)) 12 0.8
         judged default-2
         prefer default default-1 2
-        fills default-3 default-2 valid 0 "${VALID:-120}" 8 0.7
+        fills default-valid default-2 valid 0 "${VALID:-120}" 8 0.7
         gpu values "$data/readings-values.jsonl" values --fills "$runs"/judged-default-2.jsonl "$runs"/judged-large-1.jsonl --out "$data/readings-values.jsonl"
         train default-critic2 critic "" "s|^narrator.*|narrator = \"$runs/default-2\"|; s|^rank.*|rank = 8|; s|^readings.*|readings = 256|"
         ready default 2 default-critic2
     }
-    of_large &
-    of_default &
+    for name in ${MODELS:-large default}; do of_$name & done
     wait
     ;;
 esac
