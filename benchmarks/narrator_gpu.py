@@ -152,7 +152,9 @@ def answers(args: argparse.Namespace) -> None:
     texts = read_text(args.stories)[args.skip :][: args.number]
     rows = [{"id": str(n), "sentences": [t[0], None, None, None, t[4]]} for n, t in enumerate(texts)]
     filled = fabula.load(args.narrator, args.device).fill_many(rows, candidates=1, seed=args.seed)
-    lines = [{"story": int(row.id), "sentences": [s.text for s in row.candidates[0].sentences]} for row in filled]
+    lines: list[dict[str, Any]] = [
+        {"story": int(row.id or 0), "sentences": [s.text for s in row.candidates[0].sentences]} for row in filled
+    ]
     write_lines(args.out, lines)
     lengths = [len(s.split()) for line in lines for s in line["sentences"][1:4]]
     said = np.mean([echo(line["sentences"][3], line["sentences"][4:]) > 0.4 for line in lines])
