@@ -44,7 +44,13 @@ def shrunk(recipe: Recipe) -> Recipe:
 
 def test_recipes_that_adapt_the_base_name_their_kind() -> None:
     kinds = {path.stem: EVERY[path].kind for path in ADAPTED}  # type: ignore[union-attr]
-    assert kinds == {"narrator": "narrator", "default": "narrator", "large": "narrator", "critic": "critic"}
+    assert kinds == {
+        "narrator": "narrator",
+        "preference": "preference",
+        "default": "narrator",
+        "large": "narrator",
+        "critic": "critic",
+    }
     with pytest.raises(UserError, match="it adapts the pretrained base"):
         read_recipe(ADAPTED[0])
 
