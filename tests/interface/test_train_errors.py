@@ -94,7 +94,7 @@ def own_labels(folder: Path, labels: tuple[str, ...]) -> Path:
     [
         ("[train]\nlabeled = 3", "unknown setting train.labeled"),
         ("speed = 3", "unknown setting speed"),
-        ('kind = "poem"', "is of kind poem: there are narrator, critic"),
+        ('kind = "poem"', "is of kind poem: there are narrator, preference, critic"),
         ("[train]\nepochs = 'many'", "setting train.epochs must be a int, not 'many'"),
         ("[objective]\nclamp_tags = 1", "setting objective.clamp_tags must be a bool"),
         ("model = 3", "setting model must be a table"),
