@@ -198,6 +198,7 @@ def pairs(args: argparse.Namespace) -> None:
         about = {"sentences": line["sentences"], "missing": line["missing"]}
         people = [line["sentences"][j] for j in line["missing"]]
         ranked = sorted(range(len(line["samples"])), key=lambda n: score(line, n), reverse=True)
+        each = args.each * (3 if "ratings" in line else 1)  # readers are surer than a critic
         options = []
         for x, y in itertools.combinations(ranked, 2):
             better, worse = line["samples"][x], line["samples"][y]
@@ -205,7 +206,7 @@ def pairs(args: argparse.Namespace) -> None:
             copied = any(s in known for s in better)
             if gap >= args.margin and equal_lengths(better, worse) and not copied:
                 options.append((gap, {**about, "better": better, "worse": worse}))
-        chosen += [pair for _, pair in sorted(options, key=lambda option: -option[0])[: args.each]]
+        chosen += [pair for _, pair in sorted(options, key=lambda option: -option[0])[:each]]
         matched = [line["samples"][n] for n in ranked[1:] if equal_lengths(people, line["samples"][n])]
         if matched:
             of_people.append({**about, "better": people, "worse": rng.choice(matched)})

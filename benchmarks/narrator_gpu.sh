@@ -75,7 +75,7 @@ critics)
     done
     ;;
 preferences)
-    number=${NUMBER:-3000}
+    number=${NUMBER:-1500}
     judged() { # NAME: large's second critic values samples, whoever wrote them
         gpu "judge-$1" "$runs/judged-$1.jsonl" judge --narrator "$runs/large" --critic "$runs/large-critic2" --fills "$runs/fills-$1.jsonl" \
             --out "$runs/judged-$1.jsonl"
@@ -108,9 +108,13 @@ preferences)
         wait $!
         judged large-1
         prefer large large 1 "$data/rated.jsonl"
-        fills large-valid large-1 valid 0 "${VALID:-120}" 8 0.7
-        critic large-critic3 large-1 large-critic2
-        ready large 1 large-critic3
+        fills large-2 large-1 prompts2 0 $number 12 0.8
+        judged large-2
+        prefer large large-1 2
+        fills large-valid large-2 valid 0 "${VALID:-120}" 8 0.7
+        critic large-critic3 large-2 large-critic2
+        ready large 2 large-critic3
+        fills large-valid-1 large-1 valid 0 "${VALID:-120}" 8 0.7
     }
     of_default() {
         fills default-1 default prompts2 0 $((number * 4 / 3)) 12 0.8
@@ -121,7 +125,7 @@ preferences)
         judged default-2
         prefer default default-1 2
         fills default-valid default-2 valid 0 "${VALID:-120}" 8 0.7
-        gpu values "$data/readings-values.jsonl" values --fills "$runs"/judged-default-2.jsonl "$runs"/judged-large-1.jsonl --out "$data/readings-values.jsonl"
+        gpu values "$data/readings-values.jsonl" values --fills "$runs"/judged-default-{1,2}.jsonl "$runs"/judged-large-1.jsonl --out "$data/readings-values.jsonl"
         train default-critic2 critic "" "s|^narrator.*|narrator = \"$runs/default-2\"|; s|^rank.*|rank = 8|; s|^readings.*|readings = 256|"
         ready default 2 default-critic2
     }
