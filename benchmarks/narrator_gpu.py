@@ -80,7 +80,9 @@ def fills(args: argparse.Namespace) -> None:
     X, P = encoded(decoder, texts), args.samples
     missing = tuple(int(j) for j in args.missing.split(","))
     blanks = [[None if j in missing else s for j, s in enumerate(story)] for story in X for _ in range(P)]
-    decoding = DecodingConfig(top_k=40, temperature=args.temperature, end_temperature=args.end_temperature)
+    decoding = DecodingConfig(
+        top_k=40, temperature=args.temperature or 0.8, end_temperature=args.end_temperature or 1.0
+    )
     samples = write_missing(decoder, blanks, decoding=decoding, rows=args.rows, seed=args.seed)
     figures = {"log_p": log_p_lines(decoder, samples, rows=args.rows)}
     if critic is not None:
@@ -146,12 +148,14 @@ def values(args: argparse.Namespace) -> None:
 
 
 def answers(args: argparse.Namespace) -> None:
-    """What `fabula fill` answers with its defaults, all stories together; the middle three are missing."""
+    """What `fabula fill` answers, all stories together; the middle three are missing."""
     import fabula
 
     texts = read_text(args.stories)[args.skip :][: args.number]
     rows = [{"id": str(n), "sentences": [t[0], None, None, None, t[4]]} for n, t in enumerate(texts)]
-    filled = fabula.load(args.narrator, args.device).fill_many(rows, candidates=1, seed=args.seed)
+    chosen = {"temperature": args.temperature, "end_temperature": args.end_temperature}
+    settings = {name: value for name, value in chosen.items() if value is not None}
+    filled = fabula.load(args.narrator, args.device).fill_many(rows, candidates=1, seed=args.seed, **settings)
     lines: list[dict[str, Any]] = [
         {"story": int(row.id or 0), "sentences": [s.text for s in row.candidates[0].sentences]} for row in filled
     ]
@@ -293,8 +297,8 @@ def main() -> None:
     parser.add_argument("--skip", type=int, default=0)
     parser.add_argument("--missing", default="1,2,3", help="numbers of the lines that `fills` writes")
     parser.add_argument("--samples", type=int, default=16)
-    parser.add_argument("--temperature", type=float, default=0.8)
-    parser.add_argument("--end-temperature", type=float, default=1.0)
+    parser.add_argument("--temperature", type=float)
+    parser.add_argument("--end-temperature", type=float)
     parser.add_argument("--fills", type=Path, nargs="*", default=[])
     parser.add_argument("--rows", type=int, default=4096, help="stories at once")
     parser.add_argument("--device", default="cuda")

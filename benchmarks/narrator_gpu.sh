@@ -10,7 +10,7 @@
 # TinyLlama. A stage whose output lies in RUNS is not run again; RUNS/log says what each one printed. DEVICE=cpu NUMBER=2
 # tries it out on a few stories. RUNS/default and RUNS/large are then narrators, RUNS/default-critic and RUNS/large-critic
 # their critics. `preferences` begins from these four; DATA then has prompts1.csv, prompts2.csv (training stories), pref.csv (validation
-# stories) and rated.jsonl (samples of those with readers' ratings). It leaves RUNS/ready-large and RUNS/ready-default; MODELS=large
+# stories), rated.jsonl (samples of those with readers' ratings), choose.csv and final.csv (other validation stories). It leaves RUNS/ready-large and RUNS/ready-default; MODELS=large
 # makes the first alone.
 set -u
 data=$FABULA_DATA runs=$1 device=${DEVICE:-cuda}
@@ -98,34 +98,37 @@ preferences)
         mkdir -p "$runs/ready-$1" && cp "$runs/$1-$2"/{config.json,adapter.safetensors,stories.json} "$runs/ready-$1/" && cp -r "$runs/$3" "$runs/ready-$1/critic"
         rm -rf "$runs/ready-$1/critic/resume"
         gpu "answers-$1" "$runs/answers-$1.jsonl" answers --narrator "$runs/ready-$1" --stories "$data/final.csv" --out "$runs/answers-$1.jsonl"
+        for t in 0.45 0.6 0.7; do # of the words; the choice to end a sentence at 1
+            gpu "answers-$1-$t" "$runs/answers-$1-$t.jsonl" answers --narrator "$runs/ready-$1" --stories "$data/choose.csv" --out "$runs/answers-$1-$t.jsonl" \
+                --temperature $t --end-temperature 1
+        done
         gpu "nats-$1" "$runs/none" nats --narrator "$runs/$1-$2" --stories "$data/valid.csv"
         gpu "held-$1" "$runs/judged-held-$1.jsonl" judge --narrator "$runs/$1-$2" --critic "$runs/$3" --fills "$data/held-$1.jsonl" --out "$runs/judged-held-$1.jsonl"
         gpu "ratings-$1" "$runs/none" ratings --narrator "$runs/$1-$2" --critic "$runs/$3" --stories "$data/union_roc.txt"
     }
+    second_critic() { until [ -e "$runs/large-critic2/config.json" ]; do sleep 2; [ $SECONDS -gt 900 ] && return; done; }
+    more() { [ ! -e "$runs/data-$1/pairs.jsonl" ]; } # pairs that lie there are not made again
     of_large() {
-        fills large-1 large prompts1 0 $number 12 0.8 &
-        critic large-critic2 large large-critic
-        wait $!
-        judged large-1
+        critic large-critic2 large large-critic &
+        if more large-1; then fills large-1 large prompts1 0 $number 12 0.8; second_critic; judged large-1; fi
         prefer large large 1 "$data/rated.jsonl"
         fills large-2 large-1 prompts2 0 $number 12 0.8
+        second_critic
         judged large-2
         prefer large large-1 2
-        fills large-valid large-2 valid 0 "${VALID:-120}" 8 0.7
         critic large-critic3 large-2 large-critic2
         ready large 2 large-critic3
-        fills large-valid-1 large-1 valid 0 "${VALID:-120}" 8 0.7
     }
     of_default() {
-        fills default-1 default prompts2 0 $((number * 4 / 3)) 12 0.8
-        until [ -e "$runs/large-critic2/config.json" ]; do sleep 2; [ $((SECONDS)) -gt 700 ] && return; done
-        judged default-1
+        if more default-1; then fills default-1 default prompts2 0 $((number * 4 / 3)) 12 0.8; second_critic; judged default-1; fi
         prefer default default 1
         fills default-2 default-1 prompts1 0 $((number * 4 / 3)) 12 0.8
+        second_critic
         judged default-2
         prefer default default-1 2
-        fills default-valid default-2 valid 0 "${VALID:-120}" 8 0.7
-        gpu values "$data/readings-values.jsonl" values --fills "$runs"/judged-default-{1,2}.jsonl "$runs"/judged-large-1.jsonl --out "$data/readings-values.jsonl"
+        fills default-3 default-2 prompts2 2000 $((number * 4 / 3)) 12 0.8
+        judged default-3
+        gpu values "$data/readings-values.jsonl" values --fills "$runs"/judged-default-{2,3}.jsonl --out "$data/readings-values.jsonl"
         train default-critic2 critic "" "s|^narrator.*|narrator = \"$runs/default-2\"|; s|^rank.*|rank = 8|; s|^readings.*|readings = 256|"
         ready default 2 default-critic2
     }

@@ -64,9 +64,9 @@ def rank(unit: Unit) -> tuple[int, str]:
     return (2 + later, "sample") if sampler == protocol(system) else (5, "unseen")
 
 
-def jobs_of(part: str) -> tuple[list[Job], list[Job]]:
-    """The trainings and the measurements of a part, by importance."""
-    names = SYSTEMS[part].split()
+def jobs_of(part: str, systems: str) -> tuple[list[Job], list[Job]]:
+    """The trainings and the measurements of a part, by importance; `systems` names some of it, in another order."""
+    names = systems.split(",") if systems else SYSTEMS[part].split()
     trainings = [Job(name, "train", 0, (f"train/{name}",)) for name in names]
     found: dict[tuple[int, str, str], list[str]] = {}
     for unit in units_of([BY_NAME[name] for name in names]):
@@ -88,7 +88,7 @@ class Driver:
         for folder in (self.logs, self.marks):
             folder.mkdir(parents=True, exist_ok=True)
         self.trainings, self.measures = (
-            [job for job in jobs if not self.mark(job).exists()] for jobs in jobs_of(args.part)
+            [job for job in jobs if not self.mark(job).exists()] for jobs in jobs_of(args.part, args.systems)
         )
         self.running: list[Job] = []
 
@@ -194,6 +194,7 @@ if __name__ == "__main__":
     for option, kind, default in (
         ("--report", Path, None), ("--data", Path, None), ("--device", str, "cuda"), ("--seconds", float, 0.0),
         ("--train-until", float, 0.0), ("--jobs", int, 12), ("--beside", int, 2), ("--measure-jobs", int, 8),
+        ("--systems", str, ""),
     ):  # fmt: skip
         parser.add_argument(option, type=kind, default=default)
     Driver(*parser.parse_known_args()).run()

@@ -7,7 +7,7 @@
 #     bash benchmarks/reproduce_gpu.sh weights lm|slds      OUT     a model in 8 bits, in pieces of 15 MiB, with its hashes
 #
 # CARRY/roc.tar.xz is the prepared corpus (a folder `roc`). The number is a wall in seconds. More words go to `fabula reproduce`
-# (--small, --set train.batch=256). FABULA_COMMIT names the commit where there is no repository. DEVICE=cpu tries it out.
+# (--small, --set train.batch=256); --systems lm-seed2,s2s trains and measures these alone. FABULA_COMMIT names the commit where there is no repository. DEVICE=cpu tries it out.
 #
 # The rule is in the recipes: batch 128, rate 1e-3, patience 3, the best epoch kept. JOBS trainings run at a time, the most
 # important first. A trained system is measured as soon as a slot is free. At TRAIN_UNTIL seconds what still trains is
