@@ -10,6 +10,7 @@ import torch
 
 from fabula.errors import UserError
 from fabula.models.decoders.base import read_base
+from fabula.models.io.pretrained import load_adapter
 from fabula.training.loop import train_adapter
 from fabula.training.losses.lm import log_p_of
 from fabula.training.losses.preference import divergence, log_probabilities, preference_loss, row_means
@@ -108,3 +109,24 @@ def test_unequal_lengths_are_refused(tiny_base: Path, tmp_path: Path) -> None:
     (tmp_path / "pairs.jsonl").write_text('{"sentences": []}\n')
     with pytest.raises(UserError, match="does not hold pairs"):
         read_pairs(tmp_path / "pairs.jsonl", encode)
+
+
+def test_only_the_last_layers_learn(how: dict[str, Any], tmp_path: Path) -> None:
+    """What the other layers make of a row is kept: features are those of the whole network, and only `top` moves."""
+    recipe = PreferenceRecipe(**how, top=1)
+    whole = PreferenceLearner(PreferenceRecipe(**how), tmp_path, torch.device("cpu"))
+    learner = PreferenceLearner(recipe, tmp_path, torch.device("cpu"))
+    ids = torch.tensor([learner.pairs[0].better.ids[:9], [*learner.pairs[0].worse.ids[:7], 0, 0]])
+    expected = whole.network(ids)[[0, 1], [8, 6]]
+    for _ in range(2):  # computed, then kept; also beside longer rows
+        features = learner.network(torch.nn.functional.pad(ids, (0, 3)))[[0, 1], [8, 6]]
+        # where the processor has bfloat16, frozen weights and features have 8 bits
+        torch.testing.assert_close(features.float(), expected, atol=0.1 if learner.half else 1e-5, rtol=0.02)
+    train_adapter(recipe, tmp_path, tmp_path / "top", bar=False)
+    before, after = load_adapter(tmp_path / "a").tensors, load_adapter(tmp_path / "top").tensors
+    last = f"blocks.{learner.network.sizes.layers - 1}."
+    moved = {name for name in before if not torch.equal(before[name], after[name])}
+    assert {name for name in moved if name.endswith(".b")} == {
+        n for n in before if n.startswith(last) and n.endswith(".b")
+    }
+    assert all(name.startswith(last) or name == "special_out" for name in moved)

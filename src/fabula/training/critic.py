@@ -141,7 +141,7 @@ class CriticNetwork(nn.Module):
 
     def __init__(self, recipe: CriticRecipe, narrator: Mapping[str, Tensor], sizes: Sizes) -> None:
         super().__init__()
-        self.transformer = Transformer(narrator, sizes, recipe.rank, recipe.scale, SPECIALS)
+        self.transformer = Transformer(narrator, sizes, recipe.rank, recipe.scale, SPECIALS, top=recipe.top)
         self.critic = nn.Linear(sizes.width, 1)
         nn.init.zeros_(self.critic.weight)
 
@@ -150,7 +150,7 @@ class CriticNetwork(nn.Module):
         ids, _ = collate(rows, 8)
         row, place = (ids == END).nonzero(as_tuple=True)
         device = self.critic.weight.device
-        with torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
+        with torch.autocast(device.type, torch.bfloat16, enabled=self.transformer.embedding.dtype == torch.bfloat16):
             features = self.transformer(ids.to(device, non_blocking=True))
         return self.critic(features[row.to(device), place.to(device)].float()).squeeze(1), row
 
@@ -171,7 +171,7 @@ class CriticLearner(AdapterLearner):
         self.network = CriticNetwork(recipe, narrator.merge(self.base.tensors), self.base.sizes)
         if recipe.start:
             self.begin_from(self.network, recipe.start)
-        freeze(self.network, device)
+        freeze(self.network, device, self.half)
         if device.type == "cuda":
             compile_blocks(self.network.transformer)
         pairs = pairs_of(recipe, data, self.encode)

@@ -45,6 +45,7 @@ class AdapterLearner(Learner):
         start = load_adapter(Path(recipe.start)).config.base_sha256 if recipe.start else SMOLLM2
         self.base = read_base(Path(recipe.base) if recipe.base else need_base(start))
         self.encode = self.base.tokenizer
+        self.half = bool(recipe.top) and torch.cpu._is_avx512_bf16_supported()
         torch.manual_seed(recipe.seed)
 
     def hash_data(self, data: Path) -> None:
@@ -69,7 +70,8 @@ class AdapterLearner(Learner):
         """a and the special tokens at one rate, b at four times it (LoRA+)."""
         groups: dict[bool, list[nn.Parameter]] = {False: [], True: []}
         for name, parameter in self.network.named_parameters():
-            groups[name.endswith(".b")].append(parameter)
+            if parameter.requires_grad:
+                groups[name.endswith(".b")].append(parameter)
         rate = self.recipe.learning_rate
         return [{"params": p, "full_rate": 4 * rate if b else rate, "betas": (0.9, 0.98)} for b, p in groups.items()]
 
@@ -105,12 +107,14 @@ class NarratorLearner(AdapterLearner):
         """The base with a new adapter, or with the one in the folder `start`."""
         names = self.tokens.names
         base, recipe = self.base, self.recipe
-        network = Transformer(base.tensors, base.sizes, recipe.rank, recipe.scale, SPECIALS, further=len(names))
+        network = Transformer(
+            base.tensors, base.sizes, recipe.rank, recipe.scale, SPECIALS, further=len(names), top=recipe.top
+        )
         if names:  # their vectors begin as the mean of the base's vectors of the words of each name
             with torch.no_grad():
                 vectors = [network.embedding[torch.tensor(self.encode.encode(name))].mean(0) for name in names]
                 network.further_in.copy_(torch.stack(vectors))
-        freeze(network, self.device)
+        freeze(network, self.device, self.half)
         if start:
             self.begin_from(network, start)
         return network

@@ -77,7 +77,9 @@ def version_row(story: Sequence[str], missing: Sequence[int], version: Sequence[
     for i, line in zip(missing, version, strict=True):
         sentences[i] = line
     ids = [tokens[:WORDS] for tokens in encode.encode_all(sentences)]
-    return row(ids, [FREE] * len(ids), set(missing), set(missing))
+    ids, counted = row(ids, [FREE] * len(ids), set(missing), set(missing))
+    end = len(counted) - counted[::-1].index(1)  # what follows the last missing line is in the header
+    return Row(ids[:end], counted[:end])
 
 
 class PreferenceLearner(NarratorLearner):
@@ -89,7 +91,10 @@ class PreferenceLearner(NarratorLearner):
     def __init__(self, recipe: PreferenceRecipe, data: Path, device: torch.device) -> None:
         super().__init__(recipe, data, device)
         self.pairs = read_pairs(data / "pairs.jsonl", self.encode)
-        self.before = {name: tensor.detach().clone() for name, tensor in self.network.named_parameters()}
+        self.log_p_before: dict[tuple[int, ...], Tensor] = {}
+        self.before = {
+            name: tensor.detach().clone() for name, tensor in self.network.named_parameters() if tensor.requires_grad
+        }
 
     def batches(self, epoch: int) -> list[list[Any]]:
         """Every pair once, with rows of people's stories behind the pairs of a batch."""
@@ -105,7 +110,11 @@ class PreferenceLearner(NarratorLearner):
         rows = [pair.better for pair in pairs] + [pair.worse for pair in pairs]
         with torch.no_grad():
             self.exchange()
-            before = row_means(log_p_of(self.network, rows), rows)
+            new = [row for row in rows if tuple(row.ids) not in self.log_p_before]
+            if new:
+                means = row_means(log_p_of(self.network, new), new)
+                self.log_p_before |= dict(zip((tuple(row.ids) for row in new), means, strict=True))
+            before = torch.stack([self.log_p_before[tuple(row.ids)] for row in rows])
             held_before = log_probabilities(self.network, held)
             self.exchange()
         now = row_means(log_p_of(self.network, rows), rows)
@@ -118,6 +127,7 @@ class PreferenceLearner(NarratorLearner):
     def exchange(self) -> None:
         """The weights now against those of the beginning, in place: called twice, everything is as it was."""
         for name, parameter in self.network.named_parameters():
-            now = parameter.detach().clone()
-            parameter.copy_(self.before[name])
-            self.before[name] = now
+            if name in self.before:
+                now = parameter.detach().clone()
+                parameter.copy_(self.before[name])
+                self.before[name] = now

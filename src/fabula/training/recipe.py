@@ -126,6 +126,8 @@ class AdapterRecipe:
     """Of the adapters."""
     scale: float = 2.0
     """What b a is multiplied by."""
+    top: int = 0
+    """Only the last so many layers learn, which a CPU can do; 0: all. `start` then has the adapter of the others."""
     epochs: int = 1
     batch: int = 64
     """Rows, or pairs, of a step."""
@@ -135,7 +137,7 @@ class AdapterRecipe:
 
     def __post_init__(self) -> None:
         positive(self, "rank", "scale", "epochs", "batch", "learning_rate")
-        not_negative(self, "seed")
+        not_negative(self, "seed", "top")
 
     @property
     def train(self) -> TrainSettings:

@@ -83,6 +83,7 @@ class Transformer(nn.Module):
     """The network. The vectors of its first `specials` tokens are learnt anew (a difference).
 
     `further` tokens come after the base's vocabulary: they have an input vector each, wholly learnt, and no output.
+    With `top`, only the last so many layers learn: what the others make of a row is computed once and kept.
     """
 
     embedding: Tensor
@@ -90,10 +91,13 @@ class Transformer(nn.Module):
     norm: Tensor
 
     def __init__(
-        self, base: Mapping[str, Tensor], sizes: Sizes, rank: int, scale: float, specials: int, further: int = 0
-    ) -> None:
+        self, base: Mapping[str, Tensor], sizes: Sizes, rank: int, scale: float, specials: int, further: int = 0,
+        top: int = 0,
+    ) -> None:  # fmt: skip
         super().__init__()
         self.sizes = sizes
+        self.fixed = max(0, sizes.layers - top) if top else 0
+        self.kept: dict[tuple[int, ...], Tensor] = {}
         self.blocks = nn.ModuleList(Block(base, i, sizes, rank, scale) for i in range(sizes.layers))
         self.register_buffer("embedding", base["token_embd.weight"], persistent=False)
         self.register_buffer("output", base.get("output.weight", self.embedding), persistent=False)
@@ -102,20 +106,41 @@ class Transformer(nn.Module):
         self.special_out = nn.Parameter(torch.zeros(specials, sizes.width))
         if further:
             self.further_in = nn.Parameter(torch.zeros(further, sizes.width))
+        if self.fixed:
+            for name, parameter in self.named_parameters():
+                learns = name.startswith(tuple(f"blocks.{i}." for i in range(self.fixed, sizes.layers)))
+                parameter.requires_grad_(learns or name == "special_out")
 
     def forward(self, ids: Tokens) -> Float[Tensor, "batch token width"]:
         """Features of every place, from which `logits` reads the next token."""
+        rotation = rotations(ids.shape[1], self.sizes, ids.device)
+        x = self.below(ids, rotation) if self.fixed else self.embed(ids)
+        for block in self.blocks[self.fixed :]:
+            x = block(x, rotation)
+        return F.rms_norm(x, (self.sizes.width,), self.norm, self.sizes.epsilon)
+
+    @torch.no_grad()
+    def below(self, ids: Tokens, rotation: tuple[Tensor, Tensor]) -> Float[Tensor, "batch token width"]:
+        """What the fixed layers make of rows; those that were not met before are computed."""
+        lengths = ((ids != 0) * torch.arange(1, ids.shape[1] + 1, device=ids.device)).amax(1).tolist()  # padded with 0
+        rows = [tuple(row[:n]) for row, n in zip(ids.tolist(), lengths, strict=True)]
+        new = [n for n, row in enumerate(rows) if row not in self.kept]
+        if new:
+            x = self.embed(ids[new])
+            for block in self.blocks[: self.fixed]:
+                x = block(x, rotation)
+            self.kept |= {rows[n]: each[: lengths[n]].to(self.embedding.dtype) for n, each in zip(new, x, strict=True)}
+        features = nn.utils.rnn.pad_sequence([self.kept[row] for row in rows], batch_first=True).float()
+        return F.pad(features, (0, 0, 0, ids.shape[1] - features.shape[1]))
+
+    def embed(self, ids: Tokens) -> Float[Tensor, "batch token width"]:
         specials = len(self.special_in)
         vocabulary = len(self.embedding)
         x = F.embedding(ids.clamp(max=vocabulary - 1), self.embedding)
         if hasattr(self, "further_in"):
             further = F.embedding((ids - vocabulary).clamp(min=0), self.further_in)
             x = torch.where((ids < vocabulary).unsqueeze(-1), x, further)
-        x = x + F.embedding(ids.clamp(max=specials - 1), self.special_in) * (ids < specials).unsqueeze(-1)
-        rotation = rotations(ids.shape[1], self.sizes, ids.device)
-        for block in self.blocks:
-            x = block(x, rotation)
-        return F.rms_norm(x, (self.sizes.width,), self.norm, self.sizes.epsilon)
+        return x + F.embedding(ids.clamp(max=specials - 1), self.special_in) * (ids < specials).unsqueeze(-1)
 
     def logits(self, features: Float[Tensor, "*place width"]) -> Float[Tensor, "*place vocab"]:
         scores = F.linear(features, self.output)
@@ -123,10 +148,10 @@ class Transformer(nn.Module):
         return torch.cat([scores[..., : few.shape[-1]] + few, scores[..., few.shape[-1] :]], -1)
 
 
-def freeze(network: nn.Module, device: torch.device) -> None:
-    """Move a network; on a GPU its frozen weights become bfloat16, which is all that products use of them there."""
+def freeze(network: nn.Module, device: torch.device, half: bool = False) -> None:
+    """Move a network; on a GPU, and with `half`, its frozen weights become bfloat16, all that products use of them."""
     network.to(device)
-    if device.type == "cuda":
+    if device.type == "cuda" or half:
         for module in network.modules():
             for name, tensor in module.named_buffers(recurse=False):
                 setattr(module, name, tensor.bfloat16() if tensor.ndim > 1 else tensor)

@@ -18,7 +18,7 @@ def log_p_of(network: Transformer, rows: list[Row]) -> Float[Tensor, " token"]:
     # Which places count is known here: the device is not asked, and the host may run ahead of it.
     row, place = counted[:, 1:].nonzero(as_tuple=True)
     target = ids[row, place + 1].to(device, non_blocking=True)
-    with torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
+    with torch.autocast(device.type, torch.bfloat16, enabled=network.embedding.dtype == torch.bfloat16):
         features = network(ids.to(device, non_blocking=True))
         logits = network.logits(features[row.to(device), place.to(device)])
     return -F.cross_entropy(logits.float(), target, reduction="none")

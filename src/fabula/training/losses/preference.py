@@ -34,7 +34,7 @@ def log_probabilities(network: Transformer, rows: list[Row]) -> Float[Tensor, "t
     device = network.embedding.device
     ids, counted = collate(rows, 8)
     row, place = counted[:, 1:].nonzero(as_tuple=True)
-    with torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
+    with torch.autocast(device.type, torch.bfloat16, enabled=network.embedding.dtype == torch.bfloat16):
         features = network(ids.to(device, non_blocking=True))
         logits = network.logits(features[row.to(device), place.to(device)])
     return logits.float().log_softmax(-1)
