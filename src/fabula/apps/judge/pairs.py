@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import unicodedata
-from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any
@@ -90,17 +89,8 @@ class Pair:
                 raise ValueError(f"sentence {i} is given, and yet differs between the two stories")
         return self
 
-    def written(self, story: int) -> list[int]:
-        """The sentences of one of the two stories that a system wrote."""
-        return [i for i in range(len(self.stories[story])) if i not in self.given]
-
 
 PAIR = TypeAdapter(Pair)
-
-
-def systems_of(pairs: Sequence[Pair]) -> list[str]:
-    """The names of all compared systems, sorted."""
-    return sorted({name for pair in pairs for name in pair.systems})
 
 
 def read_text(path: Path) -> str:

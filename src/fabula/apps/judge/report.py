@@ -1,4 +1,4 @@
-"""The results of a study: the paper's table with intervals, agreement, times, annotators and errors."""
+"""The results of a study: the paper's table with intervals, agreement, times and annotators."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from operator import attrgetter
 import numpy as np
 
 from fabula.apps.judge import statistics
-from fabula.apps.judge.judgement import SCALE, ErrorCounts, Judgement, count_errors
 from fabula.apps.judge.statistics import REPEATS, Figure, ratio_figure
-from fabula.apps.judge.store import Store
+from fabula.apps.judge.store import Judgement, Store
+from fabula.apps.judge.study import SCALE
 from fabula.errors import UserError
 
 PAPER = {
@@ -25,8 +25,6 @@ PAPER = {
     ),
 }
 """Table 3: mean and standard deviation of ratings, best story and ties in per cent."""
-PAPER_ERRORS = {"ending": (16, 20), "off_topic": (14, 20), "ungrammatical": (9, 60)}
-"""Appendix B: cases, and out of how many."""
 
 
 @dataclass(frozen=True)
@@ -80,8 +78,6 @@ class Report:
     alpha_preference: Figure
     annotators: list[Annotator]
     seconds: float | None
-    errors: list[ErrorCounts]
-    paper_errors: dict[str, tuple[int, int]]
 
 
 def report(store: Store, *, repeats: int = REPEATS, seed: int = 0) -> Report:
@@ -90,7 +86,7 @@ def report(store: Store, *, repeats: int = REPEATS, seed: int = 0) -> Report:
         raise UserError(f"--bootstrap is 0 to 100,000, not {repeats:,}", field="bootstrap")
     if seed < 0:
         raise UserError(f"--seed is 0 or more, not {seed}", field="seed")
-    wanted, pairs = store.settings().annotators, {item.pair.id: item.pair for item in store.items()}
+    wanted, pairs = store.study()[1].annotators, {item.pair.id: item.pair for item in store.items()}
     judgements = store.judgements()
     by_pair = _grouped(judgements, "pair")
     compared: dict[tuple[str, str], list[list[Judgement]]] = {}
@@ -117,7 +113,6 @@ def report(store: Store, *, repeats: int = REPEATS, seed: int = 0) -> Report:
             for code, given in _grouped(judgements, "annotator").items()
         ],
         seconds=_median(judgements),
-        errors=count_errors(list(pairs.values()), judgements, store.error_sheets()), paper_errors=PAPER_ERRORS,
     )  # fmt: skip
 
 
@@ -166,9 +161,7 @@ def table(report: Report) -> str:
         if report.repeats
         else "no bootstrap intervals were asked for",
     ]
-    lines += ["", *_figures(report)]
-    lines += ["", *_errors(report.errors, report.paper_errors)]
-    return "\n".join(lines)
+    return "\n".join([*lines, "", *_figures(report)])
 
 
 def _figures(report: Report) -> Iterator[str]:
@@ -193,18 +186,6 @@ def _figures(report: Report) -> Iterator[str]:
     yield f"  time for a pair: median {report.seconds:.0f} s"
     for person in report.annotators:
         yield f"    {person.code}: {person.judgements} pairs, median {person.seconds:.0f} s"
-
-
-def _errors(errors: list[ErrorCounts], paper: dict[str, tuple[int, int]]) -> Iterator[str]:
-    if not errors:
-        yield "Error sheet (appendix B): not filled in; open /errors of fabula judge serve"
-        return
-    yield "Error sheet (appendix B) of the lowest-rated stories:"
-    text = "ending not connected {} of {}, mildly off topic {} of {}, ungrammatical {} of {} sentences"
-    for one in errors:
-        cases = (one.ending, one.stories, one.off_topic, one.stories, one.ungrammatical, one.sentences)
-        yield f"  {one.system or 'all systems'}: {text.format(*cases)}"
-    yield f"  paper: {text.format(*paper['ending'], *paper['off_topic'], *paper['ungrammatical'])}"
 
 
 def _number(figure: Figure, digits: int, unit: str = "", sd: float | None = None) -> str:
