@@ -18,14 +18,14 @@ from typing import Any, NamedTuple
 
 from fabula.apps.fleet.shards import Shard, write_shard
 from fabula.errors import UserError
-from fabula.sampling.many import FilledRow, FillsTogether, Item, fill_rows
+from fabula.sampling.many import FillsTogether, Item, fill_rows
 
 MAX_DEATHS = 20
 """Workers that die one after the other, with no chunk done between, stop the job: it needs more memory or fewer."""
 
 
 class Chunk(NamedTuple):
-    """Consecutive rows of the input; `number` is that of their shard: how many rows stand before them."""
+    """Rows that are filled in together; `number` is that of their shard: how many rows stand before them."""
 
     number: int
     items: Sequence[Item]
@@ -35,17 +35,13 @@ class Filler:
     """A model, loaded once in each process, that fills in chunks and writes them down."""
 
     def __init__(
-        self, load: Callable[[], FillsTogether], together: int, seed: int, defaults: Mapping[str, Any],
-        path: Callable[[int], Path],
-    ) -> None:  # fmt: skip
-        """`together` rows are filled in as one batch, counted from the beginning of the input; `path` is a shard's."""
-        self.model, self.together, self.seed, self.defaults, self.path = load(), together, seed, defaults, path
+        self, load: Callable[[], FillsTogether], seed: int, defaults: Mapping[str, Any], path: Callable[[int], Path]
+    ) -> None:
+        """`path`: where the shard of a number goes."""
+        self.model, self.seed, self.defaults, self.path = load(), seed, defaults, path
 
     def fill(self, chunk: Chunk) -> Shard:
-        results: list[FilledRow] = []
-        for first in range(0, len(chunk.items), self.together):
-            results += fill_rows(self.model, chunk.items[first : first + self.together], self.seed, self.defaults)
-        return write_shard(self.path(chunk.number), results)
+        return write_shard(self.path(chunk.number), fill_rows(self.model, chunk.items, self.seed, self.defaults))
 
 
 Start = partial[Filler]
@@ -85,7 +81,7 @@ def run_workers(start: Start, chunks: Iterator[Chunk], workers: int) -> Iterator
                 deaths += 1
                 if deaths >= MAX_DEATHS:
                     message = f"{MAX_DEATHS} workers have died at chunk {min(held)}"
-                    raise UserError(f"{message}; run again with fewer workers or a smaller batch size") from None
+                    raise UserError(f"{message}; run again with fewer workers") from None
             finally:
                 pool.shutdown(wait=False, cancel_futures=True)
 
