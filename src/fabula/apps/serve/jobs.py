@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import math
-import queue
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 from fabula.apps.web.errors import RefusedError
@@ -45,11 +45,10 @@ class Job:
     def __init__(self, pool: WorkerPool, work: Callable[[], Iterator[Any]]) -> None:
         self.pool, self.work = pool, work
         self.client_left = threading.Event()
-        self.started = False
-        self.checks = 0  # calls of `check` so far: progress between two answers is estimated from them
         self.cpu_start = 0.0
         self._loop = asyncio.get_running_loop()
         self._answers: asyncio.Queue[tuple[str, Any]] = asyncio.Queue()
+        self.future: Future[None] = pool.executor.submit(self.run)
 
     def run(self) -> None:
         """Run in a worker thread: send the answers, then the end or the error."""
@@ -70,7 +69,6 @@ class Job:
         self.send(*last)
 
     def check(self) -> None:
-        self.checks += 1
         if self.client_left.is_set():
             raise ClientLeftError
         # By the thread's own clock: a job is not stopped because the machine is busy.
@@ -85,7 +83,7 @@ class Job:
     def close(self) -> None:
         """Say that nobody waits for the answers any more."""
         self.client_left.set()
-        self.pool.withdraw(self)
+        self.future.cancel()
 
     async def next(self, seconds: float | None = None) -> tuple[str, Any]:
         """("answer", value), another kind that was sent, ("end", None), or ("nothing", None) if none comes in time."""
@@ -112,64 +110,43 @@ class WorkerPool:
         self, workers: int = 1, queue_size: int = 16, begin: Callable[[], None] | None = None, limit: float = math.inf
     ) -> None:
         """`begin` runs first in every thread; `limit` is the seconds of computing that a job may use."""
-        self.workers, self.queue_size, self.limit, self._begin = workers, queue_size, limit, begin
-        self.jobs: list[Job] = []  # that run or wait, in their order
-        self._queue: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
-        self._lock = threading.Lock()
+        self.workers, self.queue_size, self.limit = workers, queue_size, limit
+        self.executor = ThreadPoolExecutor(workers, "fabula-job", begin)
+        self._jobs: list[Job] = []  # in the order in which they came
         self._closed = False
-        self._threads = [threading.Thread(target=self._work, name="fabula-job", daemon=True) for _ in range(workers)]
-        for thread in self._threads:
-            thread.start()
+
+    @property
+    def jobs(self) -> list[Job]:
+        """The jobs that run or wait, in their order."""
+        self._jobs = [job for job in self._jobs if not job.future.done()]
+        return self._jobs
 
     @property
     def counts(self) -> dict[str, int]:
-        with self._lock:
-            running = sum(job.started for job in self.jobs)
-            return {"running": running, "waiting": len(self.jobs) - running, "queue": self.queue_size}
+        jobs = self.jobs
+        running = sum(job.future.running() for job in jobs)
+        return {"running": running, "waiting": len(jobs) - running, "queue": self.queue_size}
 
     def ahead(self, job: Job) -> int:
-        """How many jobs come before this one."""
-        with self._lock:
-            return self.jobs.index(job) if job in self.jobs else 0
+        """How many jobs come before this one, which waits."""
+        jobs = self.jobs
+        return jobs.index(job) if job in jobs and not job.future.running() else 0
 
     def submit(self, work: Callable[[], Iterator[Any]]) -> Job:
         """Queue a new job; `RefusedError` with a Retry-After header if the queue is full."""
+        retry = {"Retry-After": str(RETRY_SECONDS)}
+        if self._closed:
+            raise RefusedError(503, "the server is stopping", headers=retry)
+        if len(self.jobs) >= self.workers + self.queue_size:
+            message = f"{self.queue_size} jobs are waiting already: try again in {RETRY_SECONDS} seconds"
+            raise RefusedError(429, message, headers=retry)
         job = Job(self, work)
-        with self._lock:
-            if self._closed:
-                raise RefusedError(503, "the server is stopping", headers={"Retry-After": str(RETRY_SECONDS)})
-            if len(self.jobs) >= self.workers + self.queue_size:
-                message = f"{self.queue_size} jobs are waiting already: try again in {RETRY_SECONDS} seconds"
-                raise RefusedError(429, message, headers={"Retry-After": str(RETRY_SECONDS)})
-            self.jobs.append(job)
-        self._queue.put(job)
+        self._jobs.append(job)
         return job
 
-    def withdraw(self, job: Job) -> None:
-        """Take the job out of the queue, if it still waits there."""
-        with self._lock:
-            if job in self.jobs and not job.started:
-                self.jobs.remove(job)
-
-    def close(self, seconds: float = 5.0) -> None:
-        """End all jobs; their threads end at the next check."""
-        with self._lock:
-            self._closed = True
-            for job in self.jobs:
-                job.client_left.set()
-        for _ in self._threads:
-            self._queue.put(None)
-        for thread in self._threads:
-            thread.join(seconds)
-
-    def _work(self) -> None:
-        """The life of a worker: job after job."""
-        if self._begin is not None:
-            self._begin()
-        while (job := self._queue.get()) is not None:
-            with self._lock:
-                job.started = True
-            job.run()
-            with self._lock:
-                if job in self.jobs:
-                    self.jobs.remove(job)
+    def close(self) -> None:
+        """End all jobs: those that wait do not begin, those that run end at their next check."""
+        self._closed = True
+        for job in self.jobs:
+            job.client_left.set()
+        self.executor.shutdown()

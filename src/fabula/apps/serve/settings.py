@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fabula.apps.web.guard import MAX_BODY
+from fabula.apps.web.options import MAX_BODY
 from fabula.corpus.read import MAX_SENTENCES, MIN_SENTENCES
 from fabula.sampling.settings import MOST_OVER_HTTP
 

@@ -23,9 +23,9 @@ from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from fabula.apps.web import errors
+from fabula.apps.web.options import MAX_BODY
 
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "[::1]"})
-MAX_BODY = 4 * 2**20
 COOKIE = "fabula_token"
 SAFE = ("GET", "HEAD", "OPTIONS")
 HEADERS = {
