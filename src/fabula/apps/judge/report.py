@@ -14,18 +14,6 @@ from fabula.apps.judge.store import Judgement, Store
 from fabula.apps.judge.study import SCALE
 from fabula.errors import UserError
 
-PAPER = {
-    ("LM", "SLDS"): (
-        {"mean": 1.68, "sd": 1.01, "best": 35.0, "ties": 13.7},
-        {"mean": 1.89, "sd": 0.96, "best": 51.3, "ties": 13.7},
-    ),
-    ("S2S", "SLDS"): (
-        {"mean": 1.67, "sd": 1.00, "best": 35.1, "ties": 13.0},
-        {"mean": 1.87, "sd": 0.97, "best": 51.9, "ties": 13.0},
-    ),
-}
-"""Table 3: mean and standard deviation of ratings, best story and ties in per cent."""
-
 
 @dataclass(frozen=True)
 class SystemRow:
@@ -36,7 +24,6 @@ class SystemRow:
     sd: float | None
     ratings: int
     best: Figure
-    paper: dict[str, float] | None
 
 
 @dataclass(frozen=True)
@@ -137,7 +124,6 @@ def _comparison(
     systems: tuple[str, str], of_pairs: Sequence[Sequence[Judgement]], repeats: int, seed: int
 ) -> Comparison:
     judgements = [len(answers) for answers in of_pairs]
-    paper = PAPER.get((systems[0].upper(), systems[1].upper()), (None, None))
 
     def preferred(story: int | None) -> Figure:
         chosen = [sum(one.better == story for one in answers) for answers in of_pairs]
@@ -148,13 +134,13 @@ def _comparison(
         coherence = ratio_figure(list(map(sum, ratings)), list(map(len, ratings)), repeats, seed)
         every = np.concatenate(ratings)
         sd = float(np.std(every, ddof=1)) if len(every) > 1 else None
-        return SystemRow(systems[story], coherence, sd, len(every), preferred(story), paper[story])
+        return SystemRow(systems[story], coherence, sd, len(every), preferred(story))
 
     return Comparison(systems, len(of_pairs), sum(judgements), (row(0), row(1)), preferred(None))
 
 
 def table(report: Report) -> str:
-    """The report for a person to read, with the paper's figures where the systems are the paper's."""
+    """The report for a person to read."""
     lines = [
         f"{report.pairs} pairs, {report.wanted} annotators each; {report.finished} have them all",
         f"[] are 95 % bootstrap intervals over pairs ({report.repeats:,} resampled studies, seed {report.seed})"
@@ -176,9 +162,6 @@ def _figures(report: Report) -> Iterator[str]:
         for row in one.rows:
             coherence, best = _number(row.coherence, 2, sd=row.sd), _number(row.best, 1, " %")
             yield f"  {row.system:<{width}}{coherence:<32}{best:<26}{_number(one.ties, 1, ' %')}"
-            if (paper := row.paper) is not None:
-                coherence, best = f"{paper['mean']:.2f} ± {paper['sd']:.2f}", f"{paper['best']:.1f} %"
-                yield f"  {'  paper':<{width}}{coherence:<32}{best:<26}{paper['ties']:.1f} %"
         yield f"  {one.pairs} pairs, {one.judgements} judgements"
     yield ""
     yield f"  agreement (Krippendorff's alpha): ratings, ordinal {_number(report.alpha_ratings, 3)};"
