@@ -183,24 +183,6 @@ def test_a_stopped_queue_takes_nothing_and_ends_its_workers() -> None:
     run_alone(main())
 
 
-def test_a_job_has_only_so_much_time() -> None:
-    """Of computing: what it waits for others does not count."""
-
-    def endless() -> Iterator[int]:
-        while True:
-            jobs.check()
-        yield 0
-
-    async def main() -> None:
-        pool = jobs.WorkerPool(workers=1, queue_size=4, limit=0.3)
-        with pytest.raises(RefusedError, match="more than 0 seconds of computing: ask for fewer") as caught:
-            await asyncio.wait_for(pool.submit(endless).last(), SECONDS)
-        assert caught.value.status == 503
-        await asyncio.to_thread(pool.close)
-
-    run_alone(main())
-
-
 def test_who_waits_is_told_how_many_are_ahead(studio: str, gate: Gate) -> None:
     with ThreadPoolExecutor(1) as clients:
         busy = clients.submit(post, studio, "tag", {"sentences": TOLD})

@@ -11,7 +11,6 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -31,32 +30,28 @@ class Chunk(NamedTuple):
     items: Sequence[Item]
 
 
-class Filler:
-    """A model, loaded once in each process, that fills in chunks and writes them down."""
+class Work(NamedTuple):
+    """How chunks are done. It is sent to other processes, so all of it can be pickled."""
 
-    def __init__(
-        self, load: Callable[[], FillsTogether], seed: int, defaults: Mapping[str, Any], path: Callable[[int], Path]
-    ) -> None:
-        """`path`: where the shard of a number goes."""
-        self.model, self.seed, self.defaults, self.path = load(), seed, defaults, path
-
-    def fill(self, chunk: Chunk) -> Shard:
-        return write_shard(self.path(chunk.number), fill_rows(self.model, chunk.items, self.seed, self.defaults))
+    load: Callable[[], FillsTogether]
+    seed: int
+    defaults: Mapping[str, Any]
+    path: Callable[[int], Path]  # where the shard of a number goes
 
 
-Start = partial[Filler]
-"""Makes a filler. It is sent to other processes, so that its arguments can be pickled."""
+def fill_chunk(model: FillsTogether, work: Work, chunk: Chunk) -> Shard:
+    return write_shard(work.path(chunk.number), fill_rows(model, chunk.items, work.seed, work.defaults))
 
 
-def run_inline(start: Start, chunks: Iterator[Chunk]) -> Iterator[tuple[Chunk, Shard]]:
+def run_inline(work: Work, chunks: Iterator[Chunk]) -> Iterator[tuple[Chunk, Shard]]:
     """One chunk after the other in this process."""
-    filler = None
+    model = None
     for chunk in chunks:
-        filler = filler or start()  # only when there is something to do: a finished job needs no model
-        yield chunk, filler.fill(chunk)
+        model = model or work.load()  # only when there is something to do: a finished job needs no model
+        yield chunk, fill_chunk(model, work, chunk)
 
 
-def run_workers(start: Start, chunks: Iterator[Chunk], workers: int) -> Iterator[tuple[Chunk, Shard]]:
+def run_workers(work: Work, chunks: Iterator[Chunk], workers: int) -> Iterator[tuple[Chunk, Shard]]:
     """Processes, each with its model. Where one dies all are begun anew, and their chunks are repeated.
 
     They are spawned, so that they inherit no lock or thread of this process. What a worker sends is shorter than what a
@@ -72,7 +67,7 @@ def run_workers(start: Start, chunks: Iterator[Chunk], workers: int) -> Iterator
                 while held:
                     held |= {chunk.number: chunk for chunk in islice(chunks, workers - len(held))}
                     for number in sorted(held.keys() - running.values()):
-                        running[pool.submit(_fill, start, held[number])] = number
+                        running[pool.submit(_fill, work, held[number])] = number
                     for future in wait(running, return_when=FIRST_COMPLETED).done:
                         shard = future.result()
                         deaths = 0
@@ -86,15 +81,15 @@ def run_workers(start: Start, chunks: Iterator[Chunk], workers: int) -> Iterator
                 pool.shutdown(wait=False, cancel_futures=True)
 
 
-_fillers: list[Filler] = []
-"""Of this worker: its one filler."""
+_models: list[FillsTogether] = []
+"""Of this worker: its one model."""
 
 
-def _fill(start: Start, chunk: Chunk) -> Shard:
+def _fill(work: Work, chunk: Chunk) -> Shard:
     """The work of a worker, which loads its model for its first chunk."""
-    if not _fillers:
-        _fillers.append(start())
-    return _fillers[0].fill(chunk)
+    if not _models:
+        _models.append(work.load())
+    return fill_chunk(_models[0], work, chunk)
 
 
 def _end_with_parent() -> None:

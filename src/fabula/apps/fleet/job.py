@@ -16,7 +16,7 @@ from typing import Any
 from tqdm import tqdm
 
 from fabula import __version__
-from fabula.apps.fleet.engines import Chunk, Filler, run_inline, run_workers
+from fabula.apps.fleet.engines import Chunk, Work, run_inline, run_workers
 from fabula.apps.fleet.rows import check_files, estimated_rows, fingerprint, read_items
 from fabula.apps.fleet.shards import Output
 from fabula.errors import UserError
@@ -42,17 +42,14 @@ class Job:
     seed: int = 0
     defaults: Mapping[str, Any] = field(default_factory=dict)
     """Arguments of `fill` for rows that do not say them."""
-    limit: int | None = None
-    """Read so many rows at most."""
     id_column: str | None = None
     """The column, or the key, of the rows' ids where it is not `id` or `storyid`."""
     workers: int | None = None
     """Processes, each with its model; None: this process alone."""
 
     def __post_init__(self) -> None:
-        for name in ("limit", "workers"):
-            if getattr(self, name) is not None:
-                whole_number(name, getattr(self, name), at_least=1)
+        if self.workers is not None:
+            whole_number("workers", self.workers, at_least=1)
         if self.model.startswith(PREFIX) and self.workers is not None:
             raise UserError("a model on a server needs no workers: its requests are parallel anyway", field="workers")
         check_files(self.files)
@@ -60,7 +57,7 @@ class Job:
     @cached_property
     def rows(self) -> int:
         """About how many rows are to be read."""
-        return min(sum(map(estimated_rows, self.files)), self.limit or sys.maxsize)
+        return sum(map(estimated_rows, self.files))
 
     @property
     def group(self) -> int:
@@ -81,18 +78,18 @@ def run(job: Job, load: Callable[[], FillsTogether] | None = None, bar: bool = F
     began = time.perf_counter()
     facts = {
         "model": job.model, "model_hash": model_hash(job.model) if load is None else "", "device": job.device,
-        "seed": job.seed, "settings": job.settings, "together": job.group, "limit": job.limit,
+        "seed": job.seed, "settings": job.settings, "together": job.group,
         "id_column": job.id_column, "input": [fingerprint(path) for path in job.files],
     }  # fmt: skip
     output = Output(job.out)
     load = load or partial(load_model, job.model, job.device, job.threads)
-    start = partial(Filler, load, job.seed, job.defaults, output.path)
+    work = Work(load, job.seed, job.defaults, output.path)
     first_error = ""
     with output.opened(facts):
         already = sum(rows for rows, _ in output.counts.values())
         with tqdm(desc="filling in", unit=" rows", disable=not bar, initial=already, total=job.rows) as progress:
             to_do = chunks(job, output)
-            done = run_inline(start, to_do) if job.workers is None else run_workers(start, to_do, job.workers)
+            done = run_inline(work, to_do) if job.workers is None else run_workers(work, to_do, job.workers)
             for chunk, shard in done:
                 output.keep(chunk.number, shard)
                 first_error = first_error or shard.first_error
@@ -106,7 +103,7 @@ def run(job: Job, load: Callable[[], FillsTogether] | None = None, bar: bool = F
 
 def chunks(job: Job, output: Output) -> Iterator[Chunk]:
     """The groups of rows without a result, in their order; rows are read when they are needed."""
-    items = islice(read_items(job.files, job.id_column), job.limit)
+    items = read_items(job.files, job.id_column)
     done = {row for first, (rows, _) in output.counts.items() for row in range(first, first + rows, job.group)}
     for first in count(0, job.group):
         group = list(islice(items, job.group))

@@ -2,15 +2,13 @@
 
 A job is an iterator that runs in a thread; its answers come back to the event loop one by one. As many jobs run at a
 time as there are workers. A running job calls `check` at its operations on tensors. There it ends when its client has
-left or its time is used up.
+left.
 """
 
 from __future__ import annotations
 
 import asyncio
-import math
 import threading
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
@@ -27,10 +25,10 @@ class ClientLeftError(Exception):
 
 
 def check() -> None:
-    """End the job of this thread if its client has left or its time is used up; else do nothing."""
+    """End the job of this thread if its client has left; else do nothing."""
     job: Job | None = getattr(_thread, "job", None)
-    if job is not None:
-        job.check()
+    if job is not None and job.client_left.is_set():
+        raise ClientLeftError
 
 
 def current_job() -> Job:
@@ -45,14 +43,13 @@ class Job:
     def __init__(self, pool: WorkerPool, work: Callable[[], Iterator[Any]]) -> None:
         self.pool, self.work = pool, work
         self.client_left = threading.Event()
-        self.cpu_start = 0.0
         self._loop = asyncio.get_running_loop()
         self._answers: asyncio.Queue[tuple[str, Any]] = asyncio.Queue()
         self.future: Future[None] = pool.executor.submit(self.run)
 
     def run(self) -> None:
         """Run in a worker thread: send the answers, then the end or the error."""
-        _thread.job, self.cpu_start = self, time.thread_time()
+        _thread.job = self
         last: tuple[str, Any] = ("end", None)
         try:
             check()
@@ -67,14 +64,6 @@ class Job:
         finally:
             _thread.job = None
         self.send(*last)
-
-    def check(self) -> None:
-        if self.client_left.is_set():
-            raise ClientLeftError
-        # By the thread's own clock: a job is not stopped because the machine is busy.
-        if time.thread_time() - self.cpu_start > self.pool.limit:
-            message = f"this took more than {self.pool.limit:.0f} seconds of computing: ask for fewer lines or samples"
-            raise RefusedError(503, message)
 
     def send(self, kind: str, value: Any) -> None:
         if not self._loop.is_closed():
@@ -106,11 +95,9 @@ class Job:
 class WorkerPool:
     """The workers and the queue of jobs before them."""
 
-    def __init__(
-        self, workers: int = 1, queue_size: int = 16, begin: Callable[[], None] | None = None, limit: float = math.inf
-    ) -> None:
-        """`begin` runs first in every thread; `limit` is the seconds of computing that a job may use."""
-        self.workers, self.queue_size, self.limit = workers, queue_size, limit
+    def __init__(self, workers: int = 1, queue_size: int = 16, begin: Callable[[], None] | None = None) -> None:
+        """`begin` runs first in every thread."""
+        self.workers, self.queue_size = workers, queue_size
         self.executor = ThreadPoolExecutor(workers, "fabula-job", begin)
         self._jobs: list[Job] = []  # in the order in which they came
         self._closed = False
