@@ -23,18 +23,22 @@ PREFIX = "served:"
 
 @dataclass(frozen=True, kw_only=True)
 class Server:
-    """One server, and how it is asked."""
+    """One server, and how it is asked. `fabula models check` corrects the last three."""
 
     name: str
     address: str  # where its API begins, such as http://127.0.0.1:11434/v1
     model: str
     key_variable: str = ""  # the environment variable that holds the key; empty: FABULA_SERVED_<NAME>_KEY
+    api: str = "chat"  # or completions
     at_once: int = 4  # requests at the same time, at most
     seconds: float = 120.0  # without an answer, or for an answer to be complete
     retries: int = 3  # how often a request that fails on the way is sent again
     again: int = 2  # how often a line that cannot be used, or misses its tags, is asked for again
     window: int = 8  # lines that one request asks for, at most
     tokens: int = 120  # of an answer, for each line asked for, at most; 0: no limit is sent
+    json_schema: bool = True  # whether answers in a JSON schema are asked for
+    logprobs: bool = True
+    n: bool = True  # whether several answers are asked for in one request
 
     def __post_init__(self) -> None:
         address = urlsplit(self.address)
@@ -44,8 +48,8 @@ class Server:
             raise UserError("an address is http:// or https:// and a host, without a password", field="address")
         least = {"at_once": 1, "window": 1, "retries": 0, "again": 0, "tokens": 0, "seconds": 0.01}
         wrong = [f"{field} is at least {n}" for field, n in least.items() if not getattr(self, field) >= n]
-        if wrong:
-            raise UserError(f"{PREFIX}{self.name}: {wrong[0]}", field="model")
+        if wrong or self.api not in ("chat", "completions"):
+            raise UserError(f"{PREFIX}{self.name}: {(wrong or ['api is chat or completions'])[0]}", field="model")
 
     @property
     def variable(self) -> str:

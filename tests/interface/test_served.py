@@ -167,7 +167,7 @@ def test_n_is_used_where_the_server_honours_it(serve: Serve, honoured: bool) -> 
     assert (len(filling.candidates), len(server.seen)) == (4, 1 if honoured else 4)
 
 
-def test_what_a_server_does_not_know_is_left_out(serve: Serve) -> None:
+def test_what_a_server_does_not_know_is_left_out_and_plain_completions_work(serve: Serve) -> None:
     def picky(handler: Handler, body: dict[str, Any]) -> None:
         fault = '{"error": {"message": "unknown field"}}'
         handler.send(fault, status=400) if "response_format" in body else handler.obey(body)
@@ -175,6 +175,10 @@ def test_what_a_server_does_not_know_is_left_out(serve: Serve) -> None:
     server = serve(picky)
     assert fabula.load("served:fake").fill(STORY, **ONE).candidates
     assert [set(request) & {"response_format", "logprobs", "seed"} for request in server.seen[1:]] == [{"seed"}]
+    server = serve(api="completions")
+    filling = fabula.load("served:fake").fill(STORY, starts={2: "The dog"}, arc="? - + ?", **ONE)
+    assert server.seen[-1]["path"] == "/v1/completions"
+    assert filling.candidates[0].sentences[1].text.startswith("The dog was sad and lost thing")
 
 
 def test_answers_are_repaired_but_not_made_up(serve: Serve) -> None:
@@ -327,6 +331,7 @@ def test_servers_are_named_checked_and_listed(serve: Serve, capsys: pytest.Captu
     assert (find_server("mine").key_variable, find_server("mine").again) == ("MY_KEY", 1)
     assert main(["models", "check", "mine"]) == 0
     assert "json schema no, logprobs no, n no" in capsys.readouterr().out
+    assert not find_server("mine").n
     assert main(["models"]) == 0
     assert "served:mine  served   m" in capsys.readouterr().out
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from dataclasses import MISSING, fields
+from dataclasses import MISSING, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -38,9 +38,9 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     adding.add_argument("name", help="what `--model served:NAME` will call it")
     for field in fields(Server)[1:]:
         usual = None if field.default is MISSING else field.default
+        kind = {"action": argparse.BooleanOptionalAction} if isinstance(usual, bool) else {"type": type(usual or "")}
         about = "required" if usual is None else f"default: {usual!r}; see docs/served.md"
-        name, kind = f"--{field.name.replace('_', '-')}", type(usual or "")
-        adding.add(name, about, default=usual, required=usual is None, type=kind)
+        adding.add(f"--{field.name.replace('_', '-')}", about, default=usual, required=usual is None, **kind)
     adding.set_defaults(run=run_add)
     checking = add_command(servers, "check", "Ask a server what it can do.", CHECK, "ask a server what it can do")
     checking.add_argument("name", help="a server's name")
@@ -57,8 +57,11 @@ def run_check(args: argparse.Namespace) -> int:
     from fabula.served.client import Client
 
     client = Client(find_server(args.name))
-    said = ", ".join(f"{name} {'yes' if given else 'no'}" for name, given in client.abilities().items())
+    works: dict[str, Any] = client.abilities()
+    said = ", ".join(f"{name.replace('_', ' ')} {'yes' if works[name] else 'no'}" for name in works)
     print(f"{client.label}: {client.server.model} answers; {said}; {client.usage['tokens']} tokens")
+    if replace(client.server, **works) != client.server:
+        print(f"noted in {save_server(replace(client.server, **works))}")
     return 0
 
 

@@ -1,4 +1,4 @@
-"""Requests to one server, by OpenAI's chat API: limits, retries, and a cache by request.
+"""Requests to one server, by OpenAI's chat or completions API: limits, retries, and a cache by request.
 
 An answer is stored under the hash of its request, seed included, before anybody uses it. So the same seed gives the
 same story, and a job that was killed asks nothing twice that had been answered. No file and no message holds the key.
@@ -14,6 +14,7 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -70,31 +71,44 @@ class Client:
     def ask(
         self, messages: Any, schema: Any, lines: int, how: Mapping[str, Any], hear: Hear | None = None
     ) -> Sequence[Reply]:
-        """Answers to one prompt, by seed, temperature and n.
+        """Answers to one prompt, by seed, temperature and n; of the completions API it is the messages in one text.
 
         `hear` is called with the text so far of the first answer, whenever more of it has come.
         """
-        body: dict[str, Any] = {"model": self.server.model, "messages": messages, "logprobs": True}
-        body |= {"stream": True, "stream_options": {"include_usage": True}}
+        server, chat = self.server, self.server.api == "chat"
+        body: dict[str, Any] = {"model": server.model, "stream": True, "stream_options": {"include_usage": True}}
         body |= {name: value for name, value in how.items() if (name, value) != ("n", 1)}
-        body |= {"max_tokens": self.server.tokens * lines} if self.server.tokens else {}
+        body |= {"max_tokens": server.tokens * lines} if server.tokens else {}
+        body |= {"logprobs": True if chat else 0} if server.logprobs else {}
+        if not chat:
+            return self.answered("completions", {**body, "prompt": "\n".join(m["content"] for m in messages)}, hear)
         form = {"type": "json_schema", "json_schema": {"name": "lines", "strict": True, "schema": schema}}
-        return self.answered({**body, "response_format": form} if schema else body, hear)
+        body |= {"response_format": form} if server.json_schema and schema else {}
+        return self.answered("chat", {**body, "messages": messages}, hear)
 
-    def abilities(self) -> dict[str, bool]:
-        """What the server gives of what it may be asked for, by one tiny request."""
+    def abilities(self) -> dict[str, Any]:
+        """What the server gives that it is asked for, by one tiny request for each: fields of `Server`."""
+        works: dict[str, Any] = {"json_schema": False, "logprobs": False, "n": False}
         prompt = [{"role": "user", "content": 'Answer with this JSON object: {"1": "yes"}'}]
         schema = {"type": "object", "properties": {"1": {"type": "string"}}, "required": ["1"]}
-        how = {"seed": int.from_bytes(os.urandom(3)), "temperature": 0.5, "n": 2}  # a seed that the cache does not know
-        replies = self.ask(prompt, schema, 1, how)
-        json_schema = '"1"' in replies[0].text and not self.left_out
-        return {"json schema": json_schema, "logprobs": bool(replies[0].tokens), "n": len(replies) == 2}
+        how = {"seed": int.from_bytes(os.urandom(3)), "temperature": 0.5}  # a seed that the cache does not know
+        for name in works:
+            trial = Client(replace(self.server, json_schema=name == "json_schema", logprobs=name == "logprobs"))
+            replies = trial.ask(prompt, schema, 1, {**how, "n": 2 if name == "n" else 1})
+            given = {
+                "json_schema": '"1"' in replies[0].text,
+                "logprobs": bool(replies[0].tokens),
+                "n": len(replies) == 2,
+            }
+            works[name] = given[name] and not trial.left_out
+            self.usage += trial.usage
+        return works
 
-    def answered(self, body: Mapping[str, Any], hear: Hear | None = None) -> Sequence[Reply]:
+    def answered(self, api: str, body: Mapping[str, Any], hear: Hear | None = None) -> Sequence[Reply]:
         """From the cache, else from the server; what it does not know is left out of the request."""
         groups = self.left_out
         sent = {name: value for name, value in body.items() if not any(name in g for g in OPTIONAL[: groups + 1])}
-        path = _cache_path(self.server.address, "chat", sent)
+        path = _cache_path(self.server.address, api, sent)
         with self._asking[path]:  # the same request is sent once, whoever asks at the same time
             with suppress(OSError, ValueError, TypeError):  # not there, or damaged: asked
                 replies = tuple(Reply(*reply) for reply in json.loads(path.read_bytes()))
@@ -102,7 +116,7 @@ class Client:
                 return replies
             try:
                 with self._slots:
-                    replies, usage = self._sent(sent, hear)
+                    replies, usage = self._sent(api, sent, hear)
             except RefusedRequestError:
                 if groups + 1 == len(OPTIONAL):
                     raise
@@ -113,16 +127,18 @@ class Client:
                 self.count(requests=1, tokens=tokens, uncounted=int(tokens == 0))
                 return replies
         self.left_out = max(self.left_out, groups + 1)
-        return self.answered(body, hear)
+        return self.answered(api, body, hear)
 
     def count(self, **counts: int) -> None:
         with self._lock:
             self.usage.update(counts)
 
-    def _sent(self, body: Mapping[str, Any], hear: Hear | None = None) -> tuple[tuple[Reply, ...], Mapping[str, Any]]:
+    def _sent(
+        self, api: str, body: Mapping[str, Any], hear: Hear | None = None
+    ) -> tuple[tuple[Reply, ...], Mapping[str, Any]]:
         """The server's answer; a request that fails on the way is repeated after the pause that the server asks for."""
         server, key, attempt = self.server, self.server.key or "\0", 0
-        resource: Any = self._openai.chat.completions
+        resource: Any = self._openai.completions if api == "completions" else self._openai.chat.completions
         while True:
             content, pause = bytearray(), 0.5 * 2**attempt
             try:
@@ -175,7 +191,7 @@ def text_so_far(content: bytes | bytearray) -> str:
     for line in content[: content.rfind(b"\n") + 1].splitlines():
         with suppress(ValueError, TypeError, AttributeError, LookupError):  # `read_body` says what is wrong
             (part,) = (p for p in json.loads(line.removeprefix(b"data:"))["choices"] if not p.get("index"))
-            text += (part.get("delta") or {}).get("content") or ""
+            text += (part.get("delta") or {}).get("content") or part.get("text") or ""
     return text
 
 
@@ -192,11 +208,12 @@ def read_body(text: str) -> tuple[tuple[Reply, ...], Mapping[str, Any]]:
             usage = event.get("usage") or usage
             for part in event.get("choices") or ():
                 choice, message = choices[part.get("index") or 0], part.get("delta") or part.get("message") or {}
-                choice["text"] += message.get("content") or ""
+                choice["text"] += message.get("content") or part.get("text") or ""
                 choice["end"] = part.get("finish_reason") or choice["end"]
                 choice["no"] |= bool(message.get("refusal")) or choice["end"] == "content_filter"
                 logprobs = part.get("logprobs") or {}
                 pairs = [(entry["token"], entry["logprob"]) for entry in logprobs.get("content") or ()]
+                pairs += zip(logprobs.get("tokens") or (), logprobs.get("token_logprobs") or (), strict=False)
                 choice["tokens"] += [(str(token), float("nan") if p is None else float(p)) for token, p in pairs]
     except json.JSONDecodeError:
         if text.lstrip()[:1] == "<":

@@ -62,7 +62,7 @@ def messages(
 ) -> list[dict[str, str]]:  # fmt: skip
     """The request for the lines of these numbers, from 1; `complaint` says what was wrong with earlier answers.
 
-    The answer is to be JSON, or one plain `sentence`.
+    The answer is to be JSON, one plain `sentence`, or a `continuation` of the prompt.
     """
     first, last = max(1, numbers[0] - BEFORE), min(len(texts), numbers[-1] + AFTER)
     blanks = {i: "write this line" if i in numbers else "written later" for i in range(first, last + 1)}
@@ -74,6 +74,9 @@ def messages(
     parts += ["The lines to write:", *(describe_line(number, wishes[number], states) for number in numbers), ""]
     parts += [complaint, ""] * bool(complaint)
     system = PROMPT["system"].format(words=words)
+    if form == "continuation":
+        begun = f"{numbers[0]}. {wishes[numbers[0]].opening}".strip()
+        return [{"role": "user", "content": "\n".join([system, "", *parts, "The written lines:", begun])}]
     parts.append(PROMPT[form].format(example="{" + ", ".join(f'"{number}": "..."' for number in numbers) + "}"))
     return [{"role": "system", "content": system}, {"role": "user", "content": "\n".join(parts)}]
 

@@ -145,27 +145,30 @@ class Sample:
 
     def _shared(self, numbers: Sequence[int]) -> Reply | None:
         """This sample's part of one request for its whole group; None where it has to ask for itself."""
-        shares = len(self.group) > 1 and not self.client.left_out
+        shares = len(self.group) > 1 and self.client.server.n and not self.client.left_out
         replies = self._ask(numbers, n=len(self.group)) if shares else ()
         return dict(zip(self.group, replies, strict=False)).get(self.number)
 
     def _ask(
         self, numbers: Sequence[int], *place: Any, complaint: str = "", n: int = 1, form: str = "json"
-    ) -> Sequence[Reply]:
+    ) -> list[Reply]:
         """A request for these lines, where the story is now; its seed depends on the story's and on the place."""
         story, wishes = self.story, self.wishes
+        form = form if self.client.server.api == "chat" else "continuation"
         texts = [None if i in numbers else text for i, text in enumerate(self.texts, start=1)]
         words, states = story.settings.max_words - 1, self.writer.states
         prompt = messages(texts, numbers, wishes, states, story.context, words, complaint, form)
         digest = hashlib.blake2b(repr((story.seed, n > 1 or self.number, *place)).encode(), digest_size=4).digest()
         how = {"seed": int.from_bytes(digest) >> 1, "temperature": story.settings.temperature, "n": n}
+        begun = "" if form != "continuation" else f"{numbers[0]}. {wishes[numbers[0]].opening} ".replace("  ", " ")
 
         def hear(text: str) -> None:
-            if self.heard is not None and (lines := unfinished_lines(text, numbers)):
+            if self.heard is not None and (lines := unfinished_lines(begun + text, numbers)):
                 self.heard.lines(self, lines)
 
         listened = None if self.heard is None or complaint else hear
-        return self.client.ask(prompt, schema(numbers) if form == "json" else None, len(numbers), how, listened)
+        replies = self.client.ask(prompt, schema(numbers) if form == "json" else None, len(numbers), how, listened)
+        return [reply._replace(text=begun + reply.text) for reply in replies]
 
     def _settled(self, reply: Reply, number: int, line: Line) -> Line:
         """A line after it was asked for again, alone, as often as needed and allowed."""

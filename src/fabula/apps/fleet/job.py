@@ -128,7 +128,7 @@ def model_hash(name: str) -> str:
     digest = hashlib.blake2b(digest_size=16)
     if name.startswith(PREFIX):
         server = find_server(name.removeprefix(PREFIX))
-        digest.update(repr((server.address, server.model, server.window, server.again)).encode())
+        digest.update(repr((server.address, server.model, server.api, server.window, server.again)).encode())
         return digest.hexdigest()
     for path in files_of(find(name)):
         digest.update(path.name.encode())
