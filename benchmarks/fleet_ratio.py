@@ -53,7 +53,7 @@ def job(rows: list[dict[str, Any]], args: argparse.Namespace) -> None:
         source = Path(folder) / "rows.jsonl"
         source.write_text("".join(json.dumps(row) + "\n" for row in rows))
         words = ["fill-many", str(source), "--out", f"{folder}/out", "--workers", args.workers]
-        words += ["--model", args.model, "--samples", args.samples, "--batch-size", many.together(args.device)]
+        words += ["--model", args.model, "--samples", args.samples]
         subprocess.run([sys.executable, "-m", "fabula", *map(str, words), "--quiet"], check=True, capture_output=True)
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from pydantic import BaseModel, TypeAdapter
 
 from fabula.apps.serve.bodies import FillBody, PersonBody
-from fabula.apps.serve.completions import CompletionAnswer, CompletionBody
+from fabula.apps.serve.completions import CompletionBody
 from fabula.apps.studio import document
 from fabula.apps.studio.document import State
 from fabula.results import Explanation, Filling, Posterior, Score, Tagging
@@ -30,7 +30,6 @@ TYPES: dict[str, tuple[Any, str]] = {
     "story": (State, "The state of a branch: what the studio keeps, exports and imports"),
     "fill-request": (FillBody, "What POST /api/fill takes"),
     "completion-request": (CompletionBody, "What POST /v1/completions takes"),
-    "completion": (CompletionAnswer, "What POST /v1/completions answers"),
 }
 
 

@@ -1,4 +1,4 @@
-"""Judging in a real browser: two people finish a study, one by mouse, one by keys; a curator fills in the sheet."""
+"""Judging in a real browser: two people finish a study, one by mouse, one by keys."""
 
 from __future__ import annotations
 
@@ -38,7 +38,6 @@ class Judge(NamedTuple):
 
     url: str
     store: Store
-    key: str = "the-key"
 
 
 @pytest.fixture
@@ -46,7 +45,7 @@ def judge(tmp_path: Path, serving: Callable[[Any], AbstractContextManager[str]])
     settings = StudySettings(annotators=2, seed=4)
     store, server_store = Store(tmp_path / "study.db"), Store(tmp_path / "study.db")
     store.create_study(lay_out([pair(n) for n in range(PAIRS)], settings), settings)
-    with serving(create_app(server_store, curator="the-key")) as url:
+    with serving(create_app(server_store)) as url:
         yield Judge(url, store)
     store.close()
 
@@ -162,36 +161,6 @@ def test_nothing_is_lost_by_a_reload_a_closed_window_or_a_lost_answer(judge: Jud
     assert {kept.ratings[0], kept.ratings[1]} == {(3, 0, 1), (2, 2, 2)}
 
 
-def test_the_curator_fills_in_the_error_sheet(judge: Judge, page: Page, watch: Watch) -> None:
-    for n in range(PAIRS):
-        judge.store.add(f"pair-{n}", "ann", [[3, 3, 3], [0, 0, n % 3]], 0, 5.0)
-    watch.allow("403")
-    page.goto(f"{judge.url}/errors")
-    page.get_by_label("The key that the server printed").fill("a guess")
-    page.get_by_role("button", name="Open").click()
-    expect(page.get_by_role("alert")).to_contain_text("the curator's")
-    page.get_by_label("The key that the server printed").fill(judge.key)
-    page.get_by_role("button", name="Open").click()
-    expect(page.locator(".card")).to_have_count(2 * PAIRS)
-    expect(page.locator("#progress")).to_have_text(f"0 of {2 * PAIRS} filled in")
-    page.get_by_label("Stories of").select_option("LM")
-    expect(page.locator(".card")).to_have_count(PAIRS)
-    card = page.locator(".card").first
-    card.get_by_role("button", name="Keep").click()
-    expect(card).to_contain_text("Every question wants a yes or a no.")
-    for group, answer in (("Ungrammatical?", "yes"), ("Not connected?", "yes"), ("Off topic?", "no")):
-        for question in card.get_by_role("group", name=group).all():
-            question.get_by_label(answer).check()
-    card.get_by_role("button", name="Keep").click()
-    expect(card).to_have_attribute("data-kept", "yes")
-    (sheet,) = judge.store.error_sheets()
-    assert (sheet.ending, sheet.off_topic, sheet.ungrammatical) == (True, False, (True, True))
-    assert sheet.story == 1
-    page.goto(f"{judge.url}/errors#key={judge.key}")
-    page.reload()
-    expect(page.locator("#progress")).to_have_text(f"1 of {2 * PAIRS} filled in")
-
-
 def grave(page: Page) -> list[str]:
     """What axe finds serious or critical."""
     violations = Axe().run(page).response["violations"]
@@ -202,14 +171,9 @@ def grave(page: Page) -> list[str]:
 def test_axe_finds_nothing_grave_and_nothing_sticks_out(
     judge: Judge, browser: Browser, scheme: str, width: int
 ) -> None:
-    judge.store.add("pair-1", "cid", [[3, 3, 3], [0, 0, 1]], 0, 5.0)
     context = browser.new_context(viewport={"width": width, "height": 800}, color_scheme=scheme)  # type: ignore[arg-type]
     page = context.new_page()
-    for address, shown in (
-        ("/", "#enter"),
-        ("/?code=ann", "#task"),
-        (f"/errors#key={judge.key}", ".card"),
-    ):
+    for address, shown in (("/", "#enter"), ("/?code=ann", "#task")):
         page.goto(f"{judge.url}{address}")
         expect(page.locator(shown).first).to_be_visible()
         assert not grave(page), address

@@ -6,7 +6,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fabula.apps.judge.judgement import ErrorSheet, lowest_stories
 from fabula.apps.judge.pairs import Pair
 from fabula.apps.judge.report import Report, report
 from fabula.apps.judge.statistics import Counts, Figure, Level, alpha, alpha_figure
@@ -132,7 +131,6 @@ def test_the_table_counts_every_answer_once(result: Report) -> None:
     assert slds.best.value == pytest.approx(100 * 4 / 6)
     assert lm.best.value == pytest.approx(100 / 6)
     assert one.ties.value == pytest.approx(100 / 6)
-    assert slds.paper == {"mean": 1.89, "sd": 0.96, "best": 51.3, "ties": 13.7}
     assert (result.pairs, result.finished, result.wanted) == (3, 3, 2)
     assert result.seconds == 35.0
     assert [(one.code, one.judgements, one.seconds) for one in result.annotators] == [
@@ -149,23 +147,3 @@ def test_agreement_has_sentences_and_pairs_for_units(result: Report) -> None:
         preferences.append([9 if better is None else better, 9 if better_ is None else better_])
     assert result.alpha_ratings.value == pytest.approx(enumerated(sentences, [0, 1, 2, 3], "ordinal"))
     assert result.alpha_preference.value == pytest.approx(enumerated(preferences, [0, 1, 9], "nominal"))
-
-
-def test_the_error_sheets_of_the_lowest_stories_are_counted(store: Store) -> None:
-    lowest = lowest_stories(PAIRS, store.judgements(), system=None)
-    means = {("a", 1): 0.75, ("b", 0): 1.0, ("c", 1): 1.0, ("c", 0): 2.0, ("a", 0): 2.25, ("b", 1): 2.25}
-    assert {(pair.id, story): mean for pair, story, mean in lowest} == means
-    assert [mean for _, _, mean in lowest] == sorted(means.values())
-    for id, story, ending, off_topic, wrong in [
-        ("a", 1, True, False, True),
-        ("b", 0, True, True, False),
-        ("c", 0, False, True, True),
-    ]:
-        ungrammatical = (wrong, False)
-        sheet = ErrorSheet(pair=id, story=story, ending=ending, off_topic=off_topic, ungrammatical=ungrammatical)
-        store.keep_errors(sheet)
-    counts = {
-        one.system: (one.stories, one.ending, one.off_topic, one.ungrammatical, one.sentences)
-        for one in report(store, repeats=0).errors
-    }
-    assert counts == {None: (3, 2, 2, 2, 6), "LM": (2, 2, 1, 1, 4), "SLDS": (1, 0, 1, 1, 2)}

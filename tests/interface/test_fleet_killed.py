@@ -26,7 +26,7 @@ SUPPORT = Path(__file__).parents[1] / "support"
 def rows(path: Path, n: int) -> Path:
     """Stories, and among them rows that are wrong."""
     lines = [json.dumps({"id": i, "sentences": ["Tom was sad.", None, f"Day {i} came."]}) for i in range(n)]
-    lines[n // 3], lines[n // 2] = '{"id": ', json.dumps({"id": 0, "sentences": ["A.", None]})
+    lines[n // 3], lines[n // 2] = '{"id": ', json.dumps({"id": 0, "sentences": "A."})
     path.write_text("\n".join(lines), encoding="utf-8")
     return path
 

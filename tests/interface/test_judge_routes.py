@@ -9,16 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
 from fabula.apps.judge.pairs import Pair
-from fabula.apps.judge.routes import PAGE, create_app, router
+from fabula.apps.judge.routes import PAGE, create_app
 from fabula.apps.judge.store import Store
 from fabula.apps.judge.study import StudySettings, lay_out
-from fabula.apps.web import errors
 
-KEY = {"X-Fabula-Curator": "the-key"}
 SYSTEMS = ("Alphasystem", "Betasystem")
 
 
@@ -40,7 +37,7 @@ def store(tmp_path: Path) -> Store:
 
 @pytest.fixture
 def client(store: Store) -> Iterator[TestClient]:
-    with TestClient(create_app(store, curator="the-key"), base_url="http://127.0.0.1") as client:
+    with TestClient(create_app(store), base_url="http://127.0.0.1") as client:
         yield client
 
 
@@ -122,64 +119,18 @@ def test_a_wrong_answer_is_refused_and_leaves_nothing(client: TestClient, store:
     assert store.judgements() == []
 
 
-# --- the curator -----------------------------------------------------------------------------------------------------
-
-CURATORS = [("GET", "/errors"), ("PUT", "/errors")]
-
-
-@pytest.mark.parametrize("key", [None, b"a-guess", "ké".encode("latin-1")])
-def test_the_curators_routes_want_the_key(client: TestClient, key: bytes | None) -> None:
-    headers = [] if key is None else [(b"X-Fabula-Curator", key)]
-    for method, path in CURATORS:
-        refused(client.request(method, f"/api/judge{path}", json={}, headers=headers), 403)
-
-
-def test_every_route_is_an_annotators_or_needs_the_key(client: TestClient) -> None:
-    """So that whoever adds a route decides whose it is."""
-    paths = client.get("/api/openapi.json").json()["paths"]
-    routes = {(method.upper(), path) for path, methods in paths.items() for method in methods}
-    curators = {(method, f"/api/judge{path}") for method, path in CURATORS}
-    annotators = {("POST", f"/api/judge/{name}") for name in ("tasks", "answers")}
-    assert routes == curators | annotators
-
-
-def test_the_error_sheet_is_of_the_lowest_and_hides_who_wrote_them(client: TestClient, store: Store) -> None:
-    base = "/api/judge/errors"
-    assert client.get(base, headers=KEY).json()["stories"] == []
-    store.add("secret-1", "ann", [[0, 0, 1], [3, 3, 3]], None, 3.0)
-    sheets = client.get(base, headers=KEY).json()
-    assert sheets["systems"] == list(SYSTEMS)
-    low = sheets["stories"][0]
-    assert (low["pair"], low["story"], low["written"], low["sheet"]) == ("secret-1", 0, [1, 2], None)
-    assert low["mean"] == pytest.approx(1 / 3)
-    assert "system" not in low
-    sheet = {"ending": True, "off_topic": False, "ungrammatical": [False, True]}
-    kept = client.put(base, json={"pair": "secret-1", "story": 0, **sheet}, headers=KEY)
-    assert kept.json() == sheet
-    again = client.get(f"{base}?system=Alphasystem", headers=KEY).json()
-    assert [one["story"] for one in again["stories"]] == [0]
-    assert again["stories"][0]["sheet"].items() >= sheet.items()
-    assert again["answered"] == 1
-    assert len(client.get(f"{base}?number=1", headers=KEY).json()["stories"]) == 1
-    wrong = {"pair": "secret-1", "story": 0, **sheet}
-    refused(client.put(base, json={**wrong, "ungrammatical": [True]}, headers=KEY), 422, "ungrammatical")
-    refused(client.put(base, json={**wrong, "story": 2}, headers=KEY), 422, "story")
-    refused(client.put(base, json={**wrong, "pair": "nowhere"}, headers=KEY), 404, "pair")
-
-
 # --- pages and guard -------------------------------------------------------------------------------------------------
 
 
 def test_the_pages_and_all_they_name_are_served_under_a_strict_policy(client: TestClient) -> None:
-    for path, name in (("/", "index.html"), ("/errors", "errors.html")):
-        page = client.get(path)
-        assert page.status_code == 200
-        assert page.text == (PAGE / name).read_text(encoding="utf-8")
-        assert "default-src 'self'" in page.headers["Content-Security-Policy"]
-        assert "<style" not in page.text
-        assert "style=" not in page.text
-        for file in re.findall(r'(?:href|src)="(/(?:page|shared)/[^"]+)"', page.text):
-            assert client.get(file).status_code == 200, file
+    page = client.get("/")
+    assert page.status_code == 200
+    assert page.text == (PAGE / "index.html").read_text(encoding="utf-8")
+    assert "default-src 'self'" in page.headers["Content-Security-Policy"]
+    assert "<style" not in page.text
+    assert "style=" not in page.text
+    for file in re.findall(r'(?:href|src)="(/(?:page|shared)/[^"]+)"', page.text):
+        assert client.get(file).status_code == 200, file
     for file in PAGE.iterdir():
         assert client.get(f"/page/{file.name}").status_code == 200
         assert "innerHTML" not in file.read_text(encoding="utf-8")
@@ -187,7 +138,7 @@ def test_the_pages_and_all_they_name_are_served_under_a_strict_policy(client: Te
 
 
 def test_strangers_are_kept_out(store: Store) -> None:
-    app = create_app(store, curator="the-key", token="a-long-token")
+    app = create_app(store, token="a-long-token")
     with TestClient(app, base_url="http://127.0.0.1") as client:
         refused(client.post("/api/judge/tasks", json={"code": "ann"}), 401)
         assert client.get("/?token=a-long-token").status_code == 200
@@ -195,15 +146,6 @@ def test_strangers_are_kept_out(store: Store) -> None:
         refused(client.post("/api/judge/tasks", json={"code": "ann"}, headers={"Origin": "http://evil.example"}), 403)
         refused(client.get("/", headers={"Host": "evil.example"}), 403)
         refused(client.post("/api/judge/tasks", content=b"x" * 100_000), 413)
-
-
-def test_without_a_study_every_route_says_how_to_make_one(tmp_path: Path) -> None:
-    app = FastAPI()
-    app.include_router(router(Store(tmp_path / "empty.db"), curator="the-key"), prefix="/api/judge")
-    errors.install(app)
-    client = TestClient(app)
-    assert "fabula judge new" in refused(client.post("/api/judge/tasks", json={"code": "ann"}), 404)
-    refused(client.get("/api/judge/errors", headers=KEY), 404)
 
 
 def test_the_same_answer_again_is_kept_once(client: TestClient, store: Store) -> None:

@@ -56,7 +56,7 @@ def test_a_job_whose_driver_and_server_are_killed_asks_nothing_twice(tmp_path: P
     words = ["fill-many", str(tmp_path / "rows.jsonl"), "--out", str(tmp_path / "out"), "--samples", "1", "--yes"]
     commands = {
         "server": [sys.executable, str(SUPPORT / "fake_server.py"), str(port), str(log), "0.03"],
-        "driver": [sys.executable, "-c", DRIVER, *words, "--model", "served:fake", "--batch-size", "32", "--quiet"],
+        "driver": [sys.executable, "-c", DRIVER, *words, "--model", "served:fake", "--quiet"],
     }
 
     def begin(which: str) -> subprocess.Popen[bytes]:

@@ -173,30 +173,12 @@ def test_a_stopped_queue_takes_nothing_and_ends_its_workers() -> None:
         with pytest.raises(RefusedError) as full:
             pool.submit(work)
         assert full.value.status == 429
-        await asyncio.to_thread(pool.close, SECONDS)
+        await asyncio.to_thread(pool.close)
         assert [await job.last() for job in (*running, waiting)] == [None, None, None]
         assert pool.counts == {"running": 0, "waiting": 0, "queue": 1}
         with pytest.raises(RefusedError) as stopped:
             pool.submit(work)
         assert stopped.value.status == 503
-
-    run_alone(main())
-
-
-def test_a_job_has_only_so_much_time() -> None:
-    """Of computing: what it waits for others does not count."""
-
-    def endless() -> Iterator[int]:
-        while True:
-            jobs.check()
-        yield 0
-
-    async def main() -> None:
-        pool = jobs.WorkerPool(workers=1, queue_size=4, limit=0.3)
-        with pytest.raises(RefusedError, match="more than 0 seconds of computing: ask for fewer") as caught:
-            await asyncio.wait_for(pool.submit(endless).last(), SECONDS)
-        assert caught.value.status == 503
-        await asyncio.to_thread(pool.close, SECONDS)
 
     run_alone(main())
 

@@ -9,7 +9,6 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fabula.apps.judge import tasks
 from fabula.apps.judge.pairs import Pair
 from fabula.apps.judge.store import Store
 from fabula.apps.judge.study import StudySettings, lay_out
@@ -44,11 +43,11 @@ class Study:
 
     def shown(self, code: str) -> int | None:
         """The number of the item that this annotator is shown."""
-        task = tasks.next_task(self.store, code).task
+        task = self.store.next_task(code).task
         return None if task is None else task.item
 
     def answer(self, code: str, number: int) -> None:
-        assert tasks.answer(self.store, code, number, [[1, 1, 1], [2, 2, 2]], "left", 5.0)
+        assert self.store.answer(code, number, [[1, 1, 1], [2, 2, 2]], "left", 5.0)
 
     def judge_all(self, code: str, most: int = 1000) -> list[int]:
         """The items that this annotator judges until nothing is left."""

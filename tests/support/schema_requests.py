@@ -18,9 +18,7 @@ CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance,
 CALM = [HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large]
 
 
-def ask_everything(
-    document: Any, examples: int, change: Callable[[Any], Any] = lambda case: case, headers: Any = None
-) -> list[int]:
+def ask_everything(document: Any, examples: int, change: Callable[[Any], Any] = lambda case: case) -> list[int]:
     """The status of every answer, each of which is checked against the document; few examples are always the same."""
     statuses: list[int] = []
     for operation in (result.ok() for result in document.get_all_operations()):
@@ -30,7 +28,7 @@ def ask_everything(
             @settings(max_examples=examples, derandomize=examples < 10, database=None, suppress_health_check=CALM)
             def answered(case: Any) -> None:
                 case = change(case)
-                answer = case.call(timeout=60, headers=headers)
+                answer = case.call(timeout=60)
                 statuses.append(answer.status_code)
                 case.validate_response(answer, checks=CHECKS)
 

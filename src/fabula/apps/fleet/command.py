@@ -20,7 +20,7 @@ and may have "id", "arc", "starts", "people", "notes", "voice", "candidates", "s
 the sentences are columns sentence1, sentence2, ...; an empty cell is missing, and those of ROCStories are known. A
 row without an id is called by its number. A row that is wrong has its "error" in the output, and then the exit code
 is 3. Stopped anywhere and run again, it goes on, and every row is there once. The same seed and id give the same
-story with any number of workers and any batch size.
+story with any number of workers.
 """
 ROWS_FAILED = 3
 """The exit code of a job of which rows failed."""
@@ -28,7 +28,7 @@ ABOUT = "fill in the stories of a file, millions if need be"
 EXAMPLES = """examples:
   fabula fill-many stories.jsonl --out filled
   fabula fill-many stories.jsonl --out filled --workers 2 --samples 16
-  fabula fill-many stories.csv --out filled --id-column name --max-errors 10
+  fabula fill-many stories.csv --out filled --id-column name
   fabula fill-many a.jsonl b.jsonl --out filled --device cuda
 """
 
@@ -40,10 +40,6 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     add("--out", "where the shards go; a job in it goes on", required=True, type=Path, metavar="DIR")
     add("--workers", "processes, each with its model (without it, this process alone)", type=int, metavar="N")
     add("--id-column", "the column of the ids (id or storyid; without one, the row's number)", metavar="NAME")
-    add("--max-errors", "stop when more than N rows have failed; go on by the same command", type=int, metavar="N")
-    about = "rows of a shard, which a worker takes at once (256, of small jobs 4; on a GPU 4096)"
-    add("--batch-size", about, type=int, metavar="N")
-    add("--limit", "read so many rows at most", type=int, metavar="N")
     options.add_sampler(parser)
     options.add_model(parser)
     parser.add_flag("--yes", "do not ask whether a model on a server may cost what it is said to cost")
@@ -78,8 +74,6 @@ def run(args: argparse.Namespace) -> int:
         print(f"{args.out}: {manifest['rows']:,} rows{wrong}; {manifest['rows_per_second']:.2f} rows/s")
     if manifest["first_error"]:
         print(f"fabula fill-many: {manifest['first_error']}", file=sys.stderr)
-    if not manifest["finished"]:
-        print(f"fabula fill-many: stopped, because more than {args.max_errors} rows failed", file=sys.stderr)
     return ROWS_FAILED if errors else 0
 
 

@@ -11,56 +11,47 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from fabula.apps.fleet.shards import Shard, write_shard
 from fabula.errors import UserError
-from fabula.sampling.many import FilledRow, FillsTogether, Item, fill_rows
+from fabula.sampling.many import FillsTogether, Item, fill_rows
 
 MAX_DEATHS = 20
 """Workers that die one after the other, with no chunk done between, stop the job: it needs more memory or fewer."""
 
 
 class Chunk(NamedTuple):
-    """Consecutive rows of the input; `number` is that of their shard: how many rows stand before them."""
+    """Rows that are filled in together; `number` is that of their shard: how many rows stand before them."""
 
     number: int
     items: Sequence[Item]
 
 
-class Filler:
-    """A model, loaded once in each process, that fills in chunks and writes them down."""
+class Work(NamedTuple):
+    """How chunks are done. It is sent to other processes, so all of it can be pickled."""
 
-    def __init__(
-        self, load: Callable[[], FillsTogether], together: int, seed: int, defaults: Mapping[str, Any],
-        path: Callable[[int], Path],
-    ) -> None:  # fmt: skip
-        """`together` rows are filled in as one batch, counted from the beginning of the input; `path` is a shard's."""
-        self.model, self.together, self.seed, self.defaults, self.path = load(), together, seed, defaults, path
-
-    def fill(self, chunk: Chunk) -> Shard:
-        results: list[FilledRow] = []
-        for first in range(0, len(chunk.items), self.together):
-            results += fill_rows(self.model, chunk.items[first : first + self.together], self.seed, self.defaults)
-        return write_shard(self.path(chunk.number), results)
+    load: Callable[[], FillsTogether]
+    seed: int
+    defaults: Mapping[str, Any]
+    path: Callable[[int], Path]  # where the shard of a number goes
 
 
-Start = partial[Filler]
-"""Makes a filler. It is sent to other processes, so that its arguments can be pickled."""
+def fill_chunk(model: FillsTogether, work: Work, chunk: Chunk) -> Shard:
+    return write_shard(work.path(chunk.number), fill_rows(model, chunk.items, work.seed, work.defaults))
 
 
-def run_inline(start: Start, chunks: Iterator[Chunk]) -> Iterator[tuple[Chunk, Shard]]:
+def run_inline(work: Work, chunks: Iterator[Chunk]) -> Iterator[tuple[Chunk, Shard]]:
     """One chunk after the other in this process."""
-    filler = None
+    model = None
     for chunk in chunks:
-        filler = filler or start()  # only when there is something to do: a finished job needs no model
-        yield chunk, filler.fill(chunk)
+        model = model or work.load()  # only when there is something to do: a finished job needs no model
+        yield chunk, fill_chunk(model, work, chunk)
 
 
-def run_workers(start: Start, chunks: Iterator[Chunk], workers: int) -> Iterator[tuple[Chunk, Shard]]:
+def run_workers(work: Work, chunks: Iterator[Chunk], workers: int) -> Iterator[tuple[Chunk, Shard]]:
     """Processes, each with its model. Where one dies all are begun anew, and their chunks are repeated.
 
     They are spawned, so that they inherit no lock or thread of this process. What a worker sends is shorter than what a
@@ -76,7 +67,7 @@ def run_workers(start: Start, chunks: Iterator[Chunk], workers: int) -> Iterator
                 while held:
                     held |= {chunk.number: chunk for chunk in islice(chunks, workers - len(held))}
                     for number in sorted(held.keys() - running.values()):
-                        running[pool.submit(_fill, start, held[number])] = number
+                        running[pool.submit(_fill, work, held[number])] = number
                     for future in wait(running, return_when=FIRST_COMPLETED).done:
                         shard = future.result()
                         deaths = 0
@@ -85,20 +76,20 @@ def run_workers(start: Start, chunks: Iterator[Chunk], workers: int) -> Iterator
                 deaths += 1
                 if deaths >= MAX_DEATHS:
                     message = f"{MAX_DEATHS} workers have died at chunk {min(held)}"
-                    raise UserError(f"{message}; run again with fewer workers or a smaller batch size") from None
+                    raise UserError(f"{message}; run again with fewer workers") from None
             finally:
                 pool.shutdown(wait=False, cancel_futures=True)
 
 
-_fillers: list[Filler] = []
-"""Of this worker: its one filler."""
+_models: list[FillsTogether] = []
+"""Of this worker: its one model."""
 
 
-def _fill(start: Start, chunk: Chunk) -> Shard:
+def _fill(work: Work, chunk: Chunk) -> Shard:
     """The work of a worker, which loads its model for its first chunk."""
-    if not _fillers:
-        _fillers.append(start())
-    return _fillers[0].fill(chunk)
+    if not _models:
+        _models.append(work.load())
+    return fill_chunk(_models[0], work, chunk)
 
 
 def _end_with_parent() -> None:

@@ -16,7 +16,7 @@ from typing import Any
 from tqdm import tqdm
 
 from fabula import __version__
-from fabula.apps.fleet.engines import Chunk, Filler, run_inline, run_workers
+from fabula.apps.fleet.engines import Chunk, Work, run_inline, run_workers
 from fabula.apps.fleet.rows import check_files, estimated_rows, fingerprint, read_items
 from fabula.apps.fleet.shards import Output
 from fabula.errors import UserError
@@ -26,10 +26,8 @@ from fabula.sampling.protocol import DEFAULT, resolve, sampler_named
 from fabula.sampling.settings import whole_number
 from fabula.servers import PREFIX, find_server
 
-BATCHES = 8
-"""Groups of rows in a shard by default: a shard takes about a minute, which is what a kill can cost."""
 SMALL_JOB, SMALL_GROUP = 256, 4
-"""Rows of a small job on a CPU, and of its groups and shards: there a kill costs seconds."""
+"""Rows of a small job on a CPU, and of its groups: there a kill costs seconds, and workers share what there is."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,47 +42,28 @@ class Job:
     seed: int = 0
     defaults: Mapping[str, Any] = field(default_factory=dict)
     """Arguments of `fill` for rows that do not say them."""
-    batch_size: int | None = None
-    """Rows of a shard, a multiple of the rows that are filled in together; it may differ when a job goes on."""
-    limit: int | None = None
-    """Read so many rows at most."""
     id_column: str | None = None
     """The column, or the key, of the rows' ids where it is not `id` or `storyid`."""
-    max_errors: int | None = None
-    """Stop when more rows than this have failed."""
     workers: int | None = None
     """Processes, each with its model; None: this process alone."""
 
     def __post_init__(self) -> None:
-        for name in ("limit", "workers"):
-            if getattr(self, name) is not None:
-                whole_number(name, getattr(self, name), at_least=1)
+        if self.workers is not None:
+            whole_number("workers", self.workers, at_least=1)
         if self.model.startswith(PREFIX) and self.workers is not None:
             raise UserError("a model on a server needs no workers: its requests are parallel anyway", field="workers")
-        if self.max_errors is not None:
-            whole_number("max-errors", self.max_errors, at_least=0)
         check_files(self.files)
-        if self.rows_of_a_shard % self.group or self.rows_of_a_shard < 1:
-            rows = f"{self.group}, the rows of this job that are filled in together on {self.device}"
-            raise UserError(f"batch-size must be a multiple of {rows}, not {self.batch_size}", field="batch_size")
 
     @cached_property
     def rows(self) -> int:
         """About how many rows are to be read."""
-        return min(sum(map(estimated_rows, self.files)), self.limit or sys.maxsize)
-
-    @property
-    def is_small(self) -> bool:
-        return self.rows <= SMALL_JOB and self.device == "cpu"
+        return sum(map(estimated_rows, self.files))
 
     @property
     def group(self) -> int:
         """Rows that are filled in together: by the input and the device alone, so that results never depend on more."""
-        return min(SMALL_GROUP, together(self.device)) if self.is_small else together(self.device)
-
-    @property
-    def rows_of_a_shard(self) -> int:
-        return self.batch_size or self.group * (1 if self.is_small else BATCHES)
+        small = self.rows <= SMALL_JOB and self.device == "cpu"
+        return min(SMALL_GROUP, together(self.device)) if small else together(self.device)
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -99,47 +78,39 @@ def run(job: Job, load: Callable[[], FillsTogether] | None = None, bar: bool = F
     began = time.perf_counter()
     facts = {
         "model": job.model, "model_hash": model_hash(job.model) if load is None else "", "device": job.device,
-        "seed": job.seed, "settings": job.settings, "together": job.group, "limit": job.limit,
+        "seed": job.seed, "settings": job.settings, "together": job.group,
         "id_column": job.id_column, "input": [fingerprint(path) for path in job.files],
     }  # fmt: skip
     output = Output(job.out)
     load = load or partial(load_model, job.model, job.device, job.threads)
-    start = partial(Filler, load, job.group, job.seed, job.defaults, output.path)
+    work = Work(load, job.seed, job.defaults, output.path)
     first_error = ""
     with output.opened(facts):
         already = sum(rows for rows, _ in output.counts.values())
-        total, too_many = job.rows if bar else None, False
-        with tqdm(desc="filling in", unit=" rows", disable=not bar, initial=already, total=total) as progress:
+        with tqdm(desc="filling in", unit=" rows", disable=not bar, initial=already, total=job.rows) as progress:
             to_do = chunks(job, output)
-            done = run_inline(start, to_do) if job.workers is None else run_workers(start, to_do, job.workers)
+            done = run_inline(work, to_do) if job.workers is None else run_workers(work, to_do, job.workers)
             for chunk, shard in done:
                 output.keep(chunk.number, shard)
                 first_error = first_error or shard.first_error
                 progress.update(shard.rows)
-                too_many = job.max_errors is not None and output.errors > job.max_errors
-                if too_many:
-                    break
         seconds = time.perf_counter() - began
         made_with = {"fabula": __version__, "torch": metadata.version("torch"), "python": sys.version.split()[0]}
-        manifest = output.describe(facts, finished=not too_many, made_with=made_with, first_error=first_error)
+        manifest = output.describe(facts, finished=True, made_with=made_with, first_error=first_error)
     took = {"already": already, "seconds": round(seconds, 3)}
     return {**manifest, **took, "rows_per_second": round((manifest["rows"] - already) / seconds, 3)}
 
 
 def chunks(job: Job, output: Output) -> Iterator[Chunk]:
-    """The rows without a result, group by group, in chunks of at most a shard; read when they are needed."""
-    items = islice(read_items(job.files, job.id_column, unique=True), job.limit)
+    """The groups of rows without a result, in their order; rows are read when they are needed."""
+    items = read_items(job.files, job.id_column)
     done = {row for first, (rows, _) in output.counts.items() for row in range(first, first + rows, job.group)}
-    chunk = Chunk(0, [])
     for first in count(0, job.group):
         group = list(islice(items, job.group))
-        if chunk.items and (not group or first in done or len(chunk.items) >= job.rows_of_a_shard):
-            yield chunk
-            chunk = Chunk(first, [])
         if not group:
             return
         if first not in done:
-            chunk = Chunk(chunk.number if chunk.items else first, [*chunk.items, *group])
+            yield Chunk(first, group)
 
 
 def load_model(name: str, device: str, threads: int | None) -> FillsTogether:

@@ -47,18 +47,16 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         'Begin a study of the pairs in a file of JSON lines: {"id": ..., "systems": ["SLDS", "LM"], "given": [0, 4], '
         '"stories": [[...], [...]]}; or of the same stories by two systems, as `fabula fill-many` (a folder or its '
         "files) or `fabula fill --json` writes them: first candidates are compared, and lines that both have count as "
-        "given. Sides and order are drawn from the seed; a study that has answers is never overwritten."
+        "given. Sides and order are drawn from the seed; a study is never overwritten."
     )
     add = command("new", run_new, "begin a study", about)
     add("pairs", type=Path, nargs="+", metavar="FILE", help="pairs, a JSON object a line; or two systems' results")
     add("--seed", type=int, default=0, metavar="N", help="the same seed gives the same study (0)")
     add("--annotators", type=int, default=3, metavar="N", help="different people for each pair (3)")
-    add("--force", action="store_true", help="also where FILE holds a study without answers")
 
-    about = "Serve a study's pages: / for annotators, /errors for its curator."
-    command("serve", run_serve, "let people judge", about)
+    command("serve", run_serve, "let people judge", "Serve a study's page to its annotators.")
 
-    about = "The paper's table with intervals, agreement, times and error counts."
+    about = "The paper's table with intervals, agreement and times."
     add = command("report", run_report, "what people said", about)
     add("--out", type=Path, metavar="DIR", help="write report.txt and report.json there too")
     add("--format", choices=("table", "json"), default="table", help="what to print (default: table)")
@@ -84,7 +82,7 @@ def run_new(args: argparse.Namespace) -> int:
         raise UserError("give one file of pairs, or the results of two systems", field="pairs")
     items = lay_out(read_pairs(*args.pairs) if len(args.pairs) == 1 else pair_results(*args.pairs), settings)
     store = _store(args, create=True)
-    store.create_study(items, settings, force=args.force)
+    store.create_study(items, settings)
     option = f" --db {shlex.quote(str(args.db))}" if args.db else ""
     print(f"{store.path}: {len(items)} pairs, {args.annotators} annotators a pair; now fabula judge serve{option}")
     return 0
@@ -96,10 +94,8 @@ def run_serve(args: argparse.Namespace) -> int:
     from fabula.apps.web.serve import check, serve
 
     check(args.host, args.token)
-    key = store.curator_key()
-    app = create_app(store, curator=key, host=args.host, token=args.token, names=args.allow_host)
-    name = f"Fabula judge (the curator's key, asked for at /errors: {key})"
-    serve(app, args.host, args.port, args.token, name=name)
+    app = create_app(store, host=args.host, token=args.token, names=args.allow_host)
+    serve(app, args.host, args.port, args.token, name="Fabula judge")
     return 0
 
 

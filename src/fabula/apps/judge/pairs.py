@@ -8,17 +8,15 @@
 from __future__ import annotations
 
 import json
-import unicodedata
-from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import (
-    AfterValidator,
     BeforeValidator,
     ConfigDict,
     StrictInt,
+    StringConstraints,
     TypeAdapter,
     ValidationError,
     model_validator,
@@ -28,7 +26,6 @@ from pydantic.dataclasses import dataclass
 from fabula.apps.fleet.shards import read_results
 from fabula.apps.web.errors import explain
 from fabula.corpus.read import check_story
-from fabula.corpus.tokenize import normalise
 from fabula.errors import UserError
 
 MAX_NAME = 80
@@ -37,28 +34,13 @@ MAX_NAME = 80
 Sentences = tuple[str, ...]
 
 
-def _printable(text: str) -> str:
-    """The text, unless it holds control characters or lone surrogates, which JSON and HTML do not preserve."""
-    for character in text:
-        if unicodedata.category(character) in ("Cc", "Cs"):
-            raise ValueError(f"holds the control character U+{ord(character):04X}")
-    return text
-
-
-def _name(text: str) -> str:
-    name = _printable(normalise(text))
-    if not 0 < len(name) <= MAX_NAME:
-        raise ValueError(f"has {len(name)} characters; a name has 1 to {MAX_NAME}")
-    return name
-
-
 def _story(sentences: Any) -> Sentences:
     if not isinstance(sentences, list | tuple):
         raise ValueError("is not a list of sentences")
-    return tuple(map(_printable, check_story(list(sentences), id="").sentences))
+    return tuple(check_story(list(sentences), id="").sentences)
 
 
-Name = Annotated[str, AfterValidator(_name)]
+Name = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=MAX_NAME)]
 Story = Annotated[Sentences, BeforeValidator(_story)]
 
 
@@ -90,17 +72,8 @@ class Pair:
                 raise ValueError(f"sentence {i} is given, and yet differs between the two stories")
         return self
 
-    def written(self, story: int) -> list[int]:
-        """The sentences of one of the two stories that a system wrote."""
-        return [i for i in range(len(self.stories[story])) if i not in self.given]
-
 
 PAIR = TypeAdapter(Pair)
-
-
-def systems_of(pairs: Sequence[Pair]) -> list[str]:
-    """The names of all compared systems, sorted."""
-    return sorted({name for pair in pairs for name in pair.systems})
 
 
 def read_text(path: Path) -> str:

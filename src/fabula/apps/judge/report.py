@@ -1,4 +1,4 @@
-"""The results of a study: the paper's table with intervals, agreement, times, annotators and errors."""
+"""The results of a study: the paper's table with intervals, agreement, times and annotators."""
 
 from __future__ import annotations
 
@@ -9,24 +9,10 @@ from operator import attrgetter
 import numpy as np
 
 from fabula.apps.judge import statistics
-from fabula.apps.judge.judgement import SCALE, ErrorCounts, Judgement, count_errors
 from fabula.apps.judge.statistics import REPEATS, Figure, ratio_figure
-from fabula.apps.judge.store import Store
+from fabula.apps.judge.store import Judgement, Store
+from fabula.apps.judge.study import SCALE
 from fabula.errors import UserError
-
-PAPER = {
-    ("LM", "SLDS"): (
-        {"mean": 1.68, "sd": 1.01, "best": 35.0, "ties": 13.7},
-        {"mean": 1.89, "sd": 0.96, "best": 51.3, "ties": 13.7},
-    ),
-    ("S2S", "SLDS"): (
-        {"mean": 1.67, "sd": 1.00, "best": 35.1, "ties": 13.0},
-        {"mean": 1.87, "sd": 0.97, "best": 51.9, "ties": 13.0},
-    ),
-}
-"""Table 3: mean and standard deviation of ratings, best story and ties in per cent."""
-PAPER_ERRORS = {"ending": (16, 20), "off_topic": (14, 20), "ungrammatical": (9, 60)}
-"""Appendix B: cases, and out of how many."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +24,6 @@ class SystemRow:
     sd: float | None
     ratings: int
     best: Figure
-    paper: dict[str, float] | None
 
 
 @dataclass(frozen=True)
@@ -80,8 +65,6 @@ class Report:
     alpha_preference: Figure
     annotators: list[Annotator]
     seconds: float | None
-    errors: list[ErrorCounts]
-    paper_errors: dict[str, tuple[int, int]]
 
 
 def report(store: Store, *, repeats: int = REPEATS, seed: int = 0) -> Report:
@@ -90,7 +73,7 @@ def report(store: Store, *, repeats: int = REPEATS, seed: int = 0) -> Report:
         raise UserError(f"--bootstrap is 0 to 100,000, not {repeats:,}", field="bootstrap")
     if seed < 0:
         raise UserError(f"--seed is 0 or more, not {seed}", field="seed")
-    wanted, pairs = store.settings().annotators, {item.pair.id: item.pair for item in store.items()}
+    wanted, pairs = store.study()[1].annotators, {item.pair.id: item.pair for item in store.items()}
     judgements = store.judgements()
     by_pair = _grouped(judgements, "pair")
     compared: dict[tuple[str, str], list[list[Judgement]]] = {}
@@ -117,7 +100,6 @@ def report(store: Store, *, repeats: int = REPEATS, seed: int = 0) -> Report:
             for code, given in _grouped(judgements, "annotator").items()
         ],
         seconds=_median(judgements),
-        errors=count_errors(list(pairs.values()), judgements, store.error_sheets()), paper_errors=PAPER_ERRORS,
     )  # fmt: skip
 
 
@@ -142,7 +124,6 @@ def _comparison(
     systems: tuple[str, str], of_pairs: Sequence[Sequence[Judgement]], repeats: int, seed: int
 ) -> Comparison:
     judgements = [len(answers) for answers in of_pairs]
-    paper = PAPER.get((systems[0].upper(), systems[1].upper()), (None, None))
 
     def preferred(story: int | None) -> Figure:
         chosen = [sum(one.better == story for one in answers) for answers in of_pairs]
@@ -153,22 +134,20 @@ def _comparison(
         coherence = ratio_figure(list(map(sum, ratings)), list(map(len, ratings)), repeats, seed)
         every = np.concatenate(ratings)
         sd = float(np.std(every, ddof=1)) if len(every) > 1 else None
-        return SystemRow(systems[story], coherence, sd, len(every), preferred(story), paper[story])
+        return SystemRow(systems[story], coherence, sd, len(every), preferred(story))
 
     return Comparison(systems, len(of_pairs), sum(judgements), (row(0), row(1)), preferred(None))
 
 
 def table(report: Report) -> str:
-    """The report for a person to read, with the paper's figures where the systems are the paper's."""
+    """The report for a person to read."""
     lines = [
         f"{report.pairs} pairs, {report.wanted} annotators each; {report.finished} have them all",
         f"[] are 95 % bootstrap intervals over pairs ({report.repeats:,} resampled studies, seed {report.seed})"
         if report.repeats
         else "no bootstrap intervals were asked for",
     ]
-    lines += ["", *_figures(report)]
-    lines += ["", *_errors(report.errors, report.paper_errors)]
-    return "\n".join(lines)
+    return "\n".join([*lines, "", *_figures(report)])
 
 
 def _figures(report: Report) -> Iterator[str]:
@@ -183,9 +162,6 @@ def _figures(report: Report) -> Iterator[str]:
         for row in one.rows:
             coherence, best = _number(row.coherence, 2, sd=row.sd), _number(row.best, 1, " %")
             yield f"  {row.system:<{width}}{coherence:<32}{best:<26}{_number(one.ties, 1, ' %')}"
-            if (paper := row.paper) is not None:
-                coherence, best = f"{paper['mean']:.2f} ± {paper['sd']:.2f}", f"{paper['best']:.1f} %"
-                yield f"  {'  paper':<{width}}{coherence:<32}{best:<26}{paper['ties']:.1f} %"
         yield f"  {one.pairs} pairs, {one.judgements} judgements"
     yield ""
     yield f"  agreement (Krippendorff's alpha): ratings, ordinal {_number(report.alpha_ratings, 3)};"
@@ -193,18 +169,6 @@ def _figures(report: Report) -> Iterator[str]:
     yield f"  time for a pair: median {report.seconds:.0f} s"
     for person in report.annotators:
         yield f"    {person.code}: {person.judgements} pairs, median {person.seconds:.0f} s"
-
-
-def _errors(errors: list[ErrorCounts], paper: dict[str, tuple[int, int]]) -> Iterator[str]:
-    if not errors:
-        yield "Error sheet (appendix B): not filled in; open /errors of fabula judge serve"
-        return
-    yield "Error sheet (appendix B) of the lowest-rated stories:"
-    text = "ending not connected {} of {}, mildly off topic {} of {}, ungrammatical {} of {} sentences"
-    for one in errors:
-        cases = (one.ending, one.stories, one.off_topic, one.stories, one.ungrammatical, one.sentences)
-        yield f"  {one.system or 'all systems'}: {text.format(*cases)}"
-    yield f"  paper: {text.format(*paper['ending'], *paper['off_topic'], *paper['ungrammatical'])}"
 
 
 def _number(figure: Figure, digits: int, unit: str = "", sd: float | None = None) -> str:

@@ -7,17 +7,16 @@ from __future__ import annotations
 
 import json
 import secrets
-import sqlite3
 import time
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Annotated
 
-from pydantic import TypeAdapter
+from pydantic import Field
 
-from fabula.apps.judge.judgement import ErrorSheet, Judgement, check_code, check_ratings
-from fabula.apps.judge.pairs import PAIR
-from fabula.apps.judge.study import Item, StudySettings
+from fabula.apps.judge.pairs import PAIR, Sentences
+from fabula.apps.judge.study import Choice, Item, StudySettings
 from fabula.apps.web.database import Database
 from fabula.apps.web.errors import RefusedError
 from fabula.errors import UserError
@@ -29,7 +28,6 @@ CREATE TABLE IF NOT EXISTS judge_study (
     one INTEGER PRIMARY KEY CHECK (one = 1), id TEXT NOT NULL, format INTEGER NOT NULL, settings TEXT NOT NULL,
     created INTEGER NOT NULL
 );
-CREATE TABLE IF NOT EXISTS judge_curator (one INTEGER PRIMARY KEY CHECK (one = 1), key TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS judge_items (
     number INTEGER PRIMARY KEY, pair TEXT NOT NULL UNIQUE, content TEXT NOT NULL, swapped INTEGER NOT NULL
 );
@@ -37,21 +35,42 @@ CREATE TABLE IF NOT EXISTS judge_judgements (
     id INTEGER PRIMARY KEY AUTOINCREMENT, number INTEGER NOT NULL REFERENCES judge_items (number), code TEXT NOT NULL,
     ratings TEXT NOT NULL, better INTEGER, seconds REAL NOT NULL, created INTEGER NOT NULL, updated INTEGER NOT NULL,
     UNIQUE (number, code)
-);
-CREATE TABLE IF NOT EXISTS judge_errors (
-    number INTEGER NOT NULL REFERENCES judge_items (number), story INTEGER NOT NULL, ending INTEGER NOT NULL,
-    off_topic INTEGER NOT NULL, ungrammatical TEXT NOT NULL, updated INTEGER NOT NULL, PRIMARY KEY (number, story)
-);
+)
 """
-JUDGEMENTS = """
-SELECT pair, code AS annotator, ratings, better, seconds
-FROM judge_judgements JOIN judge_items USING (number)
-"""
-SHEETS = """
-SELECT pair, story, ending, off_topic, ungrammatical FROM judge_errors JOIN judge_items USING (number)
-ORDER BY number, story
-"""
-SHEET = TypeAdapter(ErrorSheet)
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """An answer, by story of the pair, whichever side the story stood on."""
+
+    pair: str
+    annotator: str
+    ratings: tuple[tuple[int, ...], ...]
+    """For each of the two stories, a rating of every sentence but the first."""
+    better: int | None
+    """The story that connects its beginning and end better, None for a tie."""
+    seconds: float
+    """Time the pair was looked at."""
+
+
+@dataclass(frozen=True)
+class ShownItem:
+    """What an annotator sees of an item."""
+
+    item: int
+    left: Sentences
+    right: Sentences
+
+
+@dataclass(frozen=True)
+class Task:
+    """What an annotator is to do next."""
+
+    task: ShownItem | None
+    answered: Annotated[int, Field(description="What this annotator has judged so far.")]
+    ahead: Annotated[int, Field(description="Pairs that still want a judgement of theirs, this one among them.")]
+    study: Annotated[str, Field(description="The study's own name, for what a browser keeps of it.")]
+    code: Annotated[str, Field(description="The code as the study has it: without capitals.")]
 
 
 class Store:
@@ -60,50 +79,23 @@ class Store:
     def __init__(self, path: str | Path, *, create: bool = True) -> None:
         """Opens the file, making it where `create` allows."""
         self.path = Path(path)
-        self._items: tuple[str, list[Item]] | None = None
+        self._items: list[Item] = []
         if not create and not self.path.is_file():
             raise UserError(f"there is no study at {self.path}: make one with fabula judge new PAIRS.jsonl --db FILE")
         database = Database(self.path, SCHEMA)
         self.read, self.write, self.close = database.read, database.write, database.close
 
-    def count(self, rows: str, *values: object) -> int:
-        """The number of rows of a table, or of what follows FROM in a query."""
-        with self.read() as db:
-            return int(db.execute(f"SELECT count(*) FROM {rows}", values).fetchone()[0])
-
-    # --- the study ---------------------------------------------------------------------------------------------------
-
-    def create_study(self, items: Sequence[Item], settings: StudySettings, *, force: bool = False) -> None:
-        """Begin a study in this file; one with answers is never overwritten.
-
-        `force` replaces a study without answers.
-        """
+    def create_study(self, items: Sequence[Item], settings: StudySettings) -> None:
+        """Begin a study in this file; one that is there is never overwritten."""
         with self.write() as db:
-            if answers := self.count("judge_judgements"):
-                message = f"{self.path} holds a study with {answers:,} answers, which is not overwritten"
-                raise RefusedError(409, f"{message}: name another file", field="db")
-            if not force and self.count("judge_study"):
-                message = f"{self.path} holds a study already: name another file with --db, or replace it with --force"
-                raise RefusedError(409, message, field="db")
-            if self.count("sqlite_master WHERE name = 'story'"):
-                raise RefusedError(
-                    409, f"{self.path} belongs to fabula studio: name another file with --db", field="db"
-                )
-            for table in ("errors", "items", "study"):
-                db.execute(f"DELETE FROM judge_{table}")
+            tables = {name for (name,) in db.execute("SELECT name FROM sqlite_master")}
+            if "story" in tables or db.execute("SELECT 1 FROM judge_study").fetchone():
+                holds = "belongs to fabula studio" if "story" in tables else "holds a study already"
+                raise RefusedError(409, f"{self.path} {holds}: name another file with --db", field="db")
             study = (secrets.token_hex(8), FORMAT, json.dumps(asdict(settings)), int(time.time()))
             db.execute("INSERT INTO judge_study VALUES (1, ?, ?, ?, ?)", study)
             rows = [(item.number, item.pair.id, json.dumps(asdict(item.pair)), item.swapped) for item in items]
             db.executemany("INSERT INTO judge_items VALUES (?, ?, ?, ?)", rows)
-
-    def curator_key(self) -> str:
-        """The key to what annotators must not see; it is made once for a file."""
-        with self.write() as db:
-            db.execute("INSERT OR IGNORE INTO judge_curator VALUES (1, ?)", (secrets.token_urlsafe(24),))
-            return str(db.execute("SELECT key FROM judge_curator").fetchone()["key"])
-
-    def settings(self) -> StudySettings:
-        return self.study()[1]
 
     def study(self) -> tuple[str, StudySettings]:
         """The study's id and settings."""
@@ -114,69 +106,74 @@ class Store:
             raise RefusedError(404, f"{message}, or make one with fabula judge new")
         if row["format"] != FORMAT:
             raise UserError(f"{self.path} was written by another version of Fabula (format {row['format']})")
-        settings = json.loads(row["settings"])
-        return row["id"], StudySettings(seed=settings["seed"], annotators=settings["annotators"])
+        return row["id"], StudySettings(**json.loads(row["settings"]))
 
     def items(self) -> list[Item]:
-        """The study's items in their order."""
-        with self.read() as db:
-            study, _ = self.study()
-            if self._items is None or self._items[0] != study:  # read once for each study
-                rows = db.execute("SELECT number, content, swapped FROM judge_items ORDER BY number").fetchall()
-                items = [Item(number=n, pair=PAIR.validate_json(text), swapped=bool(turn)) for n, text, turn in rows]
-                self._items = (study, items)
-            return self._items[1]
+        """The study's items in their order. They are read once, because a study never changes."""
+        if not self._items:
+            with self.read() as db:
+                self.study()
+                rows = db.execute("SELECT number, content, swapped FROM judge_items ORDER BY number")
+                self._items = [
+                    Item(number=number, pair=PAIR.validate_json(content), swapped=bool(swapped))
+                    for number, content, swapped in rows
+                ]
+        return self._items
 
-    def item_of(self, pair: str) -> Item:
+    def judgements(self, annotator: str | None = None) -> list[Judgement]:
+        """Judgements in the order they came, of all annotators or of one."""
         with self.read() as db:
+            rows = db.execute(
+                "SELECT pair, code, ratings, better, seconds FROM judge_judgements JOIN judge_items USING (number) "
+                "WHERE code = coalesce(?, code) ORDER BY id",
+                (annotator,),
+            )
+            return [
+                Judgement(pair, code, tuple(map(tuple, json.loads(ratings))), better, seconds)
+                for pair, code, ratings, better, seconds in rows
+            ]
+
+    def next_task(self, code: str) -> Task:
+        """The first pair of the study's order that wants a judgement, and has none of this annotator."""
+        code = code.lower()
+        with self.read() as db:
+            (study, settings), items = self.study(), self.items()
+            rows = db.execute("SELECT number FROM judge_judgements WHERE code = ?", (code,))
+            answered = {number for (number,) in rows}
+            judged = dict(db.execute("SELECT number, count(*) FROM judge_judgements GROUP BY number").fetchall())
+        open_items = [item for item in items if judged.get(item.number, 0) < settings.annotators]
+        unanswered = [item for item in open_items if item.number not in answered]
+        task = ShownItem(unanswered[0].number, *unanswered[0].sides()) if unanswered else None
+        return Task(task, len(answered), len(unanswered), study, code)
+
+    def answer(self, code: str, number: int, sides: Sequence[Sequence[int]], choice: Choice, seconds: float) -> bool:
+        """Keep an annotator's answer as the page gives it, by side; returns whether it is new.
+
+        The same answer sent again is kept once. A pair that others have finished meanwhile gets one judgement more.
+        """
+        with self.write():
             items = self.items()
-            row = db.execute("SELECT number FROM judge_items WHERE pair = ?", (pair,)).fetchone()
-        if row is None:
-            raise RefusedError(404, f"the study has no pair {pair[:80]!r}", field="pair")
-        return items[int(row["number"]) - 1]
-
-    # --- judgements --------------------------------------------------------------------------------------------------
-
-    def judgements(self) -> list[Judgement]:
-        """Judgements in the order they came."""
-        with self.read() as db:
-            return [_judgement(row) for row in db.execute(f"{JUDGEMENTS} ORDER BY id")]
-
-    def judgement_of(self, pair: str, code: str) -> Judgement | None:
-        """What this annotator said about the pair."""
-        with self.read() as db:
-            row = db.execute(f"{JUDGEMENTS} WHERE pair = ? AND code = ?", (pair, code)).fetchone()
-        return None if row is None else _judgement(row)
+            if not 1 <= number <= len(items):
+                raise RefusedError(404, f"the study has no item {number}", field="item")
+            item = items[number - 1]
+            for side, (sentences, ratings) in enumerate(zip(item.sides(), sides, strict=True)):
+                if len(ratings) != len(sentences) - 1:
+                    fault = f"{len(ratings)} ratings for {len(sentences) - 1} sentences: all but the first have one"
+                    raise UserError(fault, field=f"ratings[{side}]")
+            first, second = sides[::-1] if item.swapped else sides
+            by_story, better = (tuple(first), tuple(second)), item.better(choice)
+            for previous in self.judgements(code.lower()):
+                if previous.pair == item.pair.id:
+                    if (previous.ratings, previous.better) != (by_story, better):
+                        raise RefusedError(409, "you have judged this pair already, and otherwise", field="item")
+                    return False
+            self.add(item.pair.id, code.lower(), by_story, better, seconds)
+            return True
 
     def add(self, pair: str, code: str, ratings: Sequence[Sequence[int]], better: int | None, seconds: float) -> None:
-        """Keep a judgement of now, by story of the pair, unless this annotator has judged it."""
+        """Write a judgement, by story of the pair."""
+        now = int(time.time())
+        values = (code, json.dumps(ratings), better, round(seconds, 3), now, now, pair)
         with self.write() as db:
-            item, now = self.item_of(pair), int(time.time())
-            if self.judgement_of(pair, code) is not None:
-                raise RefusedError(409, f"{code} has judged pair {pair!r} already", field="annotator")
-            valid = json.dumps(check_ratings(item.pair, ratings))
-            row = (item.number, check_code(code), valid, better, round(seconds, 3), now, now)
-            db.execute("INSERT INTO judge_judgements VALUES (NULL, ?, ?, ?, ?, ?, ?, ?)", row)
-
-    # --- the error sheet ---------------------------------------------------------------------------------------------
-
-    def keep_errors(self, sheet: ErrorSheet) -> None:
-        """Keep a curator's answers about one story, replacing earlier ones."""
-        with self.write() as db:
-            item = self.item_of(sheet.pair)
-            written, given = len(item.pair.written(sheet.story)), len(sheet.ungrammatical)
-            if given != written:
-                raise UserError(f"{given} answers for {written} written sentences", field="ungrammatical")
-            answers = (sheet.ending, sheet.off_topic, json.dumps(sheet.ungrammatical), int(time.time()))
-            values = (item.number, sheet.story, *answers)
-            db.execute("INSERT OR REPLACE INTO judge_errors VALUES (?, ?, ?, ?, ?, ?)", values)
-
-    def error_sheets(self) -> list[ErrorSheet]:
-        with self.read() as db:
-            self.study()
-            rows = [{**row, "ungrammatical": json.loads(row["ungrammatical"])} for row in db.execute(SHEETS)]
-            return [SHEET.validate_python(row) for row in rows]
-
-
-def _judgement(row: sqlite3.Row) -> Judgement:
-    return Judgement(**{**row, "ratings": tuple(map(tuple, json.loads(row["ratings"])))})
+            select = "SELECT NULL, number, ?, ?, ?, ?, ?, ? FROM judge_items WHERE pair = ?"
+            db.execute(f"INSERT INTO judge_judgements {select}", values)

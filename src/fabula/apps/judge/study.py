@@ -15,6 +15,8 @@ from fabula.apps.judge.pairs import Pair, Sentences
 from fabula.errors import UserError
 
 Choice = Literal["left", "right", "tie"]
+SCALE = range(4)
+"""The paper's scale of coherence."""
 MAX_ANNOTATORS, MAX_ITEMS = 100, 10_000
 
 

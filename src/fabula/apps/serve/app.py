@@ -28,7 +28,7 @@ def create_server(
     """
     models = ModelCache(settings.model, settings.device, settings.loaded, settings.threads)
     models.get(None)
-    pool = WorkerPool(settings.workers, settings.queue, lambda: use_threads(settings.threads), settings.limit)
+    pool = WorkerPool(settings.workers, settings.queue, lambda: use_threads(settings.threads))
     resources = ExitStack()
     resources.callback(pool.close)
 

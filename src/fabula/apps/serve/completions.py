@@ -13,7 +13,7 @@ import secrets
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import closing
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from fastapi import APIRouter
 from fastapi import Request as HTTPRequest
@@ -100,54 +100,11 @@ class CompletionBody(Request):
         "", description="How the story begins; a sentence that is not ended is gone on with."
     )
     suffix: Prose | None = Field(None, description="How the story ends.")
-    echo: bool | None = Field(None, description="Whether the prompt comes back before the text.")
-
-    @property
-    def before(self) -> str:
-        """What comes back before the text."""
-        return self.beginning if self.echo else ""
-
-    @property
-    def beginning(self) -> str:
-        return self.prompt if isinstance(self.prompt, str) else self.prompt[0]
 
     def complete(self, model: StoryModel, **options: Any) -> Iterator[Completion]:
-        sentences = self.fabula.sentences
-        return complete_iter(model, self.beginning, self.suffix or "", sentences=sentences, **self.options, **options)
-
-
-class Choice(BaseModel):
-    text: str
-    index: int
-    logprobs: None = None
-    finish_reason: Literal["stop", "length"] | None
-
-
-class Usage(BaseModel):
-    prompt_tokens: int
-    completion_tokens: int
-    total_tokens: int
-
-
-class FabulaFields(BaseModel):
-    """What Fabula adds to an answer."""
-
-    seed: int
-    tags: list[list[str | None]] = Field(description="The moods that the written sentences have, for each choice.")
-    asked: list[list[str | None]] = Field(description="Those that the arc asks for.")
-    met: list[list[bool | None]] = Field(description="Whether they have them; null where the arc is free.")
-    notes: list[str]
-    ignored: list[str] = Field(description="Parameters of the request that mean nothing to this model.")
-
-
-class CompletionAnswer(BaseModel):
-    id: str
-    object: Literal["text_completion"]
-    created: int
-    model: str
-    choices: list[Choice]
-    usage: Usage | None = None
-    fabula: FabulaFields | None = None
+        prompt = self.prompt if isinstance(self.prompt, str) else self.prompt[0]
+        options = {**self.options, **options, "sentences": self.fabula.sentences}
+        return complete_iter(model, prompt, self.suffix or "", **options)
 
 
 REFUSAL: dict[int | str, dict[str, Any]] = {"default": {"description": "A mistake, as OpenAI's clients read it"}}
@@ -175,7 +132,7 @@ class Answer:
 
     def choice(self, text: str, finish: str) -> dict[str, Any]:
         """A whole text."""
-        return {"text": getattr(self.body, "before", "") + text, "finish_reason": finish}
+        return {"text": text, "finish_reason": finish}
 
     def piece(self, text: str, finish: str | None) -> dict[str, Any]:
         """A part of a text, in a stream."""
@@ -203,7 +160,7 @@ class Answer:
 
     async def events(self, job: Job) -> AsyncIterator[ServerSentEvent]:
         """The chosen texts sentence by sentence, then `[DONE]`."""
-        head, before = {**self.head, "object": self.chunk_kind}, getattr(self.body, "before", "")
+        head = {**self.head, "object": self.chunk_kind}
 
         def event(data: Any) -> ServerSentEvent:
             return ServerSentEvent(json.dumps(data, ensure_ascii=False), sep="\n")
@@ -215,7 +172,7 @@ class Answer:
             try:
                 completion: Completion = await job.last()
                 for index, passage in enumerate(completion.passages):
-                    for text in (*([before] if before else []), *passage.pieces):
+                    for text in passage.pieces:
                         yield chunk(text, index)
                     is_last = index == len(completion.passages) - 1
                     yield chunk("", index, passage.finish, **({"fabula": self.extra(completion)} if is_last else {}))
@@ -244,10 +201,7 @@ def router(models: ModelCache, pool: WorkerPool) -> APIRouter:
                 return dict(entry)
         raise RefusedError(404, f"no model is called {name!r} here", field="model")
 
-    @routes.post(
-        "/completions", summary="The text between a prompt and a suffix", response_model=CompletionAnswer,
-        responses={200: STREAMED},
-    )  # fmt: skip
+    @routes.post("/completions", summary="The text between a prompt and a suffix", responses={200: STREAMED})
     async def completions(http: HTTPRequest, body: CompletionBody) -> Response:
         """As OpenAI's legacy completions: `prompt` is the opening, `suffix` the ending, `n` candidates, best first."""
         return await respond(http, Answer(body, models.default if body.model is None else body.model), models, pool)

@@ -16,7 +16,8 @@ from pydantic import Field
 
 from fabula import __version__
 from fabula.api import StoryModel, load
-from fabula.corpus.read import MAX_SENTENCES, MIN_SENTENCES
+from fabula.apps.serve.bodies import Arc, Blanks, Seed, Story
+from fabula.apps.serve.settings import CANDIDATES, SENTENCES
 from fabula.errors import UserError
 
 INSTRUCTIONS = (
@@ -24,22 +25,7 @@ INSTRUCTIONS = (
     "sentences you have and null where one is missing; an arc has a label or null for every sentence of the story."
 )
 
-Blanks = Annotated[
-    list[str | None],
-    Field(min_length=MIN_SENTENCES, max_length=MAX_SENTENCES, description="The sentences, null where one is missing."),
-]
-Story = Annotated[
-    list[str], Field(min_length=1, max_length=MAX_SENTENCES, description="The sentences of a whole story.")
-]
-Arc = Annotated[
-    list[str | None] | str | dict[str, list[str | None]] | None,
-    Field(
-        description="A mood for each sentence (negative, neutral, positive), null where it is free; or a list for each "
-        "factor of the model's state."
-    ),
-]
-Seed = Annotated[int, Field(description="The same seed gives the same answer.")]
-Candidates = Annotated[int, Field(ge=1, le=10, description="How many stories, the best first.")]
+Candidates = Annotated[int, Field(ge=1, le=CANDIDATES, description="How many stories, the best first.")]
 
 
 def create_mcp_server(model: str = "default", device: str = "cpu", threads: int | None = None) -> MCPServer[Any]:
@@ -64,7 +50,7 @@ def create_mcp_server(model: str = "default", device: str = "cpu", threads: int 
 
     @server.tool()
     def write(
-        sentences: Annotated[int | None, Field(ge=MIN_SENTENCES, le=MAX_SENTENCES)] = None,
+        sentences: Annotated[int | None, Field(ge=SENTENCES[0], le=SENTENCES[1])] = None,
         arc: Arc = None,
         candidates: Candidates = 1,
         seed: Seed = 0,

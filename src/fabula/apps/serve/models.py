@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
+from functools import lru_cache
 from typing import Any
 
 from fabula.api import StoryModel, describe, find, installed, load
@@ -16,10 +16,14 @@ class ModelCache:
     """Loaded models; the least recently used one is dropped first."""
 
     def __init__(self, default: str, device: str = "cpu", loaded: int = 2, threads: int | None = None) -> None:
-        self.default, self.device, self.loaded, self.threads = default, device, loaded, threads
-        self._folder = find(default)
-        self._models: OrderedDict[str, StoryModel] = OrderedDict()
+        self.default, self._folder = default, find(default)
         self._lock = threading.Lock()
+
+        @lru_cache(maxsize=loaded)
+        def loaded_model(name: str) -> StoryModel:
+            return load(self._folder if name == default else name, device, threads)
+
+        self._loaded_model = loaded_model
 
     def get(self, name: str | None) -> StoryModel:
         """The loaded model of this name. A request may name an installed model, never a path."""
@@ -28,12 +32,7 @@ class ModelCache:
             names = ", ".join(sorted({self.default, *installed()}))
             raise UserError(f"no model is called {name!r} here; there are {names}", field="model")
         with self._lock:
-            if name not in self._models:
-                self._models[name] = load(self._folder if name == self.default else name, self.device, self.threads)
-                while len(self._models) > self.loaded:
-                    self._models.popitem(last=False)
-            self._models.move_to_end(name)
-            return self._models[name]
+            return self._loaded_model(name)
 
     def listed(self) -> list[dict[str, Any]]:
         """What `fabula models` says of every model that a request may name, without its folder."""
@@ -42,5 +41,5 @@ class ModelCache:
             facts = describe(name, folder)
             facts.pop("folder")
             facts["voice"] = [*VOICES] if name.startswith(PREFIX) else []
-            entries.append({**facts, "loaded": name in self._models, "default": name == self.default})
+            entries.append({**facts, "default": name == self.default})
         return entries

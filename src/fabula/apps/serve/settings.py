@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fabula.apps.web.guard import MAX_BODY
+from fabula.apps.web.options import MAX_BODY
 from fabula.corpus.read import MAX_SENTENCES, MIN_SENTENCES
 from fabula.sampling.settings import MOST_OVER_HTTP
 
@@ -34,8 +34,6 @@ class ServerSettings:
     """Jobs at the same time, one thread each: a short one need not wait for a long one."""
     queue: int = 32
     """Jobs that may wait; a further request is answered with 429."""
-    limit: float = 300.0
-    """Seconds of computing that one job may use."""
     device: str = "cpu"
     threads: int | None = None
     """Of each job; None: OMP_NUM_THREADS, else one."""
@@ -44,5 +42,5 @@ class ServerSettings:
     """Models in memory at the same time."""
 
     def __post_init__(self) -> None:
-        if self.workers < 1 or self.queue < 0 or self.loaded < 1 or self.limit <= 0:
-            raise ValueError("workers and loaded are at least 1, queue at least 0, limit above 0")
+        if self.workers < 1 or self.queue < 0 or self.loaded < 1:
+            raise ValueError("workers and loaded are at least 1, queue at least 0")

@@ -24,7 +24,7 @@ from fabula.apps.web import errors
 from fabula.listening import listening
 
 PING_SECONDS = 15
-PROGRESS_SECONDS = 0.3  # how often a stream tells the progress of its job
+WAITING_SECONDS = 0.3  # how often a stream tells how many jobs come before its own
 REFUSALS = errors.responses(400, 401, 403, 413, 422, 429, 503)
 EVENT = {
     "type": "object",
@@ -175,35 +175,22 @@ def event_stream(job: Job, events: AsyncIterator[ServerSentEvent]) -> EventSourc
 
 
 async def events(job: Job, samples: int) -> AsyncIterator[ServerSentEvent]:
-    """A job's answers as events, the last of them twice: as `candidates` at once, as `done` when it is known to be.
-
-    Between them, how many jobs wait before it, and how far it is: the second round of samples takes about as many
-    operations as the first, whatever their number, and is mostly the last.
-    """
-    last, ahead, drawn, shown, round_checks, round_start = None, 0, 0, 0, 0, 0
+    """A job's answers as events, the last of them twice: as `candidates` at once, as `done` when it is known to be."""
+    last, ahead = None, 0
     with closing(job):
         try:
             yield event("progress", {"drawn": 0, "samples": samples})
-            while (received := await job.next(PROGRESS_SECONDS))[0] != "end":
-                if received[0] == "writing":
-                    if last is None:
-                        yield event("writing", {"lines": received[1]})
-                elif received[0] == "answer":
-                    last, checks = received[1], job.checks
-                    round_checks, round_start = checks - round_start, checks
-                    drawn, samples = last["drawn"], last["samples"]
-                    shown = max(shown, drawn)
-                    yield event("progress", {"drawn": shown, "samples": samples})
+            while (received := await job.next(WAITING_SECONDS))[0] != "end":
+                kind, value = received
+                if kind == "answer":
+                    last = value
+                    yield event("progress", {"drawn": last["drawn"], "samples": last["samples"]})
                     yield event("candidates", last)
-                elif (now_ahead := job.pool.ahead(job) if not job.started else 0) != ahead:
+                elif kind == "writing" and last is None:
+                    yield event("writing", {"lines": value})
+                elif (now_ahead := job.pool.ahead(job)) != ahead:
                     ahead = now_ahead
                     yield event("waiting", {"ahead": ahead})
-                elif round_checks and drawn < samples:
-                    share = min(0.95, (job.checks - round_start) / round_checks)
-                    estimate = drawn + int(share * (samples - drawn))
-                    if estimate > shown:
-                        shown = estimate
-                        yield event("progress", {"drawn": shown, "samples": samples})
             yield event("done", last)
         except Exception as error:
             yield event("error", errors.of(error))

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from fastapi import FastAPI
 
 from fabula.apps.serve.app import create_server
-from fabula.apps.serve.settings import CANDIDATES, CHARACTERS, SAMPLES, SENTENCES, WORDS, ServerSettings
+from fabula.apps.serve.settings import ServerSettings
 from fabula.apps.studio import stories
-from fabula.apps.studio.document import BRANCHES, LINES
 from fabula.apps.studio.store import Store
-from fabula.apps.web import errors, static
+from fabula.apps.web import static
 from fabula.apps.web.database import default_path
 
 PAGE = Path(__file__).parent / "page"
@@ -31,16 +29,6 @@ def create_app(settings: StudioSettings) -> FastAPI:
     app = create_server(settings, "Fabula studio", "Write and fill in short stories along an emotional arc.")
     store = Store(settings.db)  # last: a mistake leaves no new file behind
     app.state.resources.callback(store.close)
-    refusals = errors.responses(401, 403)
-
-    @app.get("/api/limits", tags=["studio"], summary="The limits", responses=refusals)
-    async def limits() -> dict[str, Any]:
-        """Of a sentence its words and characters, of a body its bytes, of a story its lines and branches."""
-        return {
-            "sentences": SENTENCES, "words": WORDS, "characters": CHARACTERS, "candidates": CANDIDATES,
-            "samples": SAMPLES, "body": settings.max_body, "lines": LINES[1], "branches": BRANCHES,
-        }  # fmt: skip
-
     app.include_router(stories.router(store))
     static.mount(app, PAGE)
     return app

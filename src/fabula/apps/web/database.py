@@ -33,7 +33,7 @@ def default_path(name: str) -> Path:
 
 
 class Database:
-    """Two connections that threads share, one writer and one reader at a time: no reader waits for a writer.
+    """One connection that threads share: one transaction at a time.
 
     Before and after each use the file is checked. One that was deleted or replaced while the server runs is refused, so
     that nothing is acknowledged that would not be there after a restart.
@@ -45,14 +45,15 @@ class Database:
         `table` is one that the file has unless it is new: without it, the file is another command's.
         """
         self.path = path
-        self._lock, self._reading = threading.Lock(), threading.Lock()
-        self._open = threading.local()  # `connection` is that of this thread's transaction.
+        self._lock = threading.Lock()
+        self._thread = threading.local()  # `_thread.inside` says whether this thread is in a transaction.
         self._files: dict[Path, int] = {}
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             if not path.exists():
                 os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600))  # stories are nobody else's to read
-            self._connection, self._reader = self._connect(), self._connect()
+            self._connection = sqlite3.connect(path, BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+            self._connection.row_factory = sqlite3.Row
         except (OSError, sqlite3.Error) as error:
             reason = error.strerror if isinstance(error, OSError) and error.strerror else error
             raise UserError(f"cannot open {path}: {reason}; choose another file with --db", field="db") from error
@@ -67,11 +68,6 @@ class Database:
         wal = path.with_name(f"{path.name}-wal")
         self._files = {name: name.stat().st_ino for name in (path, wal)}
 
-    def _connect(self) -> sqlite3.Connection:
-        connection = sqlite3.connect(self.path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
-        connection.row_factory = sqlite3.Row
-        return connection
-
     def _prepare(self, schema: str, table: str | None) -> None:
         run = self._connection.execute
         mark = run("PRAGMA application_id").fetchone()[0]
@@ -81,7 +77,7 @@ class Database:
         if table is not None and tables and table not in tables:
             maker = next((maker for made, maker in MAKERS.items() if made in tables), "another command")
             raise UserError(f"{self.path} belongs to {maker}: choose another file with --db")
-        # WAL: readers never wait. FULL: a commit returns when it is on disk, and survives a cut in power.
+        # WAL: other processes may read. FULL: a commit returns when it is on disk, and survives a cut in power.
         for pragma in ("journal_mode = WAL", "synchronous = FULL", "foreign_keys = ON"):
             run(f"PRAGMA {pragma}")
         with self.write() as connection:
@@ -91,34 +87,31 @@ class Database:
 
     def write(self) -> AbstractContextManager[sqlite3.Connection]:
         """One transaction: all of it is on disk when this ends, or nothing. Inside another it is part of that."""
-        return self._transaction(self._connection, self._lock, "BEGIN IMMEDIATE")
+        return self._transaction("BEGIN IMMEDIATE")
 
     def read(self) -> AbstractContextManager[sqlite3.Connection]:
         """Several reads of one state; inside a write, of its state."""
-        return self._transaction(self._reader, self._reading, "BEGIN")
+        return self._transaction("BEGIN")
 
     @contextmanager
-    def _transaction(
-        self, connection: sqlite3.Connection, lock: threading.Lock, begin: str
-    ) -> Iterator[sqlite3.Connection]:
-        if (outer := getattr(self._open, "connection", None)) is not None:
-            yield outer
+    def _transaction(self, begin: str) -> Iterator[sqlite3.Connection]:
+        if getattr(self._thread, "inside", False):
+            yield self._connection
             return
-        with lock, self._refusals():
+        with self._lock, self._refusals():
             self._check_file()
-            connection.execute(begin)
-            self._open.connection = connection
+            self._connection.execute(begin)
+            self._thread.inside = True
             try:
-                yield connection
-                connection.execute("COMMIT")
-                if connection is self._connection:
-                    self._check_file()
+                yield self._connection
+                self._connection.execute("COMMIT")
+                self._check_file()
             except BaseException:
-                if connection.in_transaction:
-                    connection.execute("ROLLBACK")
+                if self._connection.in_transaction:
+                    self._connection.execute("ROLLBACK")
                 raise
             finally:
-                self._open.connection = None
+                self._thread.inside = False
 
     def _check_file(self) -> None:
         """Refuse if the file is not the one that was opened."""
@@ -128,9 +121,8 @@ class Database:
                 raise RefusedError(503, message, field="db", headers={"Retry-After": "5"})
 
     def close(self) -> None:
-        with self._lock, self._reading:
+        with self._lock:
             self._connection.close()
-            self._reader.close()
 
     @contextmanager
     def _refusals(self) -> Iterator[None]:

@@ -16,7 +16,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import Receive, Scope, Send
 
 from fabula.errors import UserError
 
@@ -129,7 +129,7 @@ def responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
 
 
 def install(app: FastAPI) -> None:
-    """Send every error of this app in the one shape: ours, the framework's and unexpected ones. Before `protect`."""
+    """Send every error that is expected in the one shape, ours and the framework's; `guard.protect` has the others."""
 
     async def user_error(_: Request, error: Exception) -> JSONResponse:
         return ErrorResponse(of(error), getattr(error, "headers", None))
@@ -149,29 +149,6 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(UserError, user_error)
     app.add_exception_handler(RequestValidationError, invalid)
     app.add_exception_handler(HTTPException, http)
-    app.add_middleware(UnexpectedErrors)
-
-
-class UnexpectedErrors:
-    """Logs a fault of ours with its traceback, and answers in the one shape."""
-
-    def __init__(self, app: ASGIApp) -> None:
-        self.app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        started = False
-
-        async def note(message: Message) -> None:
-            nonlocal started
-            started = started or message["type"] == "http.response.start"
-            await send(message)
-
-        try:
-            await self.app(scope, receive, note)
-        except Exception as error:
-            if scope["type"] != "http" or started:
-                raise
-            await ErrorResponse(of(error))(scope, receive, send)
 
 
 def explain(errors: Sequence[Any]) -> tuple[str, str | None]:

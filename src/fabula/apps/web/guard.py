@@ -23,9 +23,9 @@ from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from fabula.apps.web import errors
+from fabula.apps.web.options import MAX_BODY
 
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "[::1]"})
-MAX_BODY = 4 * 2**20
 COOKIE = "fabula_token"
 SAFE = ("GET", "HEAD", "OPTIONS")
 HEADERS = {
@@ -62,7 +62,7 @@ def hosts_of(host: str, allowed: Collection[str] = ()) -> frozenset[str]:
 
 
 def protect(app: FastAPI, **checks: Any) -> None:
-    """Put the checks before every route of `app`, and the security headers on every answer. After `errors.install`."""
+    """Put the checks before every route of `app`, and the security headers on every answer, also to a fault of ours."""
     app.add_middleware(Guard, **checks)
 
 
@@ -84,8 +84,12 @@ class Guard:
             await self.app(scope, receive, send)
             return
 
+        started = False
+
         async def send_with_headers(message: Message) -> None:
+            nonlocal started
             if message["type"] == "http.response.start":
+                started = True
                 headers = MutableHeaders(scope=message)
                 headers.update(HEADERS)
                 headers.setdefault("Cache-Control", "no-store")
@@ -99,7 +103,12 @@ class Guard:
                 refusal = body
             else:
                 receive = replayed(body, receive)
-        await (refusal or self.app)(scope, receive, send_with_headers)
+        try:
+            await (refusal or self.app)(scope, receive, send_with_headers)
+        except Exception as error:
+            if started:
+                raise
+            await errors.ErrorResponse(errors.of(error))(scope, receive, send_with_headers)
 
     def _wrong_site(self, scope: Scope, headers: Headers) -> Response | None:
         """The refusal of a request for another Host or from another site's page."""

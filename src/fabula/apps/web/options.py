@@ -9,6 +9,8 @@ from contextlib import contextmanager
 
 from fabula.errors import UserError
 
+MAX_BODY = 4 * 2**20
+"""Bytes of a request's body, at most."""
 EXTRA = ("fastapi", "uvicorn", "sse_starlette", "krippendorff", "scipy")
 """The packages that `fabula-stories[studio]` installs."""
 

@@ -45,27 +45,17 @@ def bind(host: str, port: int) -> socket.socket:
     """A listening socket; a `UserError` where the address or the port cannot be had."""
     if not 0 <= port <= 65535:
         raise UserError(f"a port is between 0 and 65535, not {port}", field="port")
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        family, kind, protocol, _, address = socket.getaddrinfo(
-            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )[0]
+        return socket.create_server((host, port), family=family, backlog=socket.SOMAXCONN)
     except (OSError, UnicodeError) as error:
-        raise UserError(f"no address is called {host!r}", field="host") from error
-    listening = socket.socket(family, kind, protocol)
-    try:
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listening.bind(address)
-        listening.listen(socket.SOMAXCONN)
-    except OSError as error:
-        listening.close()
-        if error.errno == errno.EADDRINUSE:
+        code = getattr(error, "errno", None)
+        if code == errno.EADDRINUSE:
             message = f"port {port} is taken: choose another with --port, or 0 for any that is free"
             raise UserError(message, field="port") from error
-        if error.errno == errno.EACCES:
+        if code == errno.EACCES:
             raise UserError(f"port {port} is not yours to take: choose one above 1023", field="port") from error
-        raise UserError(f"cannot listen at {host}: {error.strerror or error}", field="host") from error
-    listening.set_inheritable(True)
-    return listening
+        raise UserError(f"cannot listen at {host}: {getattr(error, 'strerror', error)}", field="host") from error
 
 
 def address(listening: socket.socket, host: str, token: str | None) -> str:

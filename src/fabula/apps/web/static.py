@@ -14,13 +14,7 @@ from starlette.types import Scope
 CACHE = {"Cache-Control": "no-cache"}
 """A browser may keep a file, but asks each time whether it has changed (ETag): an upgrade shows at once."""
 SHARED = Path(__file__).parent / "page"  # the files that the pages of all servers share
-for ending, kind in {
-    ".js": "text/javascript",
-    ".css": "text/css",
-    ".svg": "image/svg+xml",
-    ".woff2": "font/woff2",
-}.items():
-    mimetypes.add_type(kind, ending)
+mimetypes.add_type("text/javascript", ".js")  # some systems name another type, which browsers refuse
 
 
 class PageFiles(StaticFiles):

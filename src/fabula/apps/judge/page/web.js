@@ -8,13 +8,13 @@ export class Refusal extends Error {
 }
 
 /** The answer to a request; a Refusal with the server's own words, or with status 0 where nobody answers. */
-export async function ask(method, path, body, headers = {}) {
+export async function ask(method, path, body) {
   let response;
   try {
     response = await fetch(path, {
       method,
-      headers: body === undefined ? headers : { ...headers, "Content-Type": "application/json" },
-      body: body === undefined ? undefined : JSON.stringify(body),
+      headers: { "Content-Type": "application/json" },
+      body: JSON.stringify(body),
     });
   } catch {
     throw new Refusal(0, "The server does not answer. Nothing is lost: try again in a moment.");
