@@ -136,7 +136,7 @@ def _train_on_corpus(recipe: Recipe, folder: Path | None, data: Path, out: Path,
 def evaluate(model: str | Path = "default", **options: Any) -> dict[str, Any]:
     """How probable a model finds stories: the figures of `fabula evaluate likelihood`.
 
-    `stories` is a file, or `data` a prepared folder with its `split`; `samples`, `seed`, `limit` and `device` as there.
+    `data` is a prepared folder; `split`, `samples`, `seed`, `limit` and `device` are as there.
     """
     from fabula.metrics.measure import measure_likelihood
 
