@@ -33,7 +33,7 @@ def prepare(
     """Story files, or so many stories of the toy grammar, into a prepared folder, as `fabula prepare` makes it.
 
     `tagger` is a tagger or the names of some, joined by commas. Other settings: `valid` and `test` (files),
-    `paragraphs`, `format`, `own_tags`, `cutoff`, `smoothing`, `force` (`corpus/prepare.py`).
+    `paragraphs`, `own_tags`, `cutoff`, `smoothing`, `force` (`corpus/prepare.py`).
 
     >>> import tempfile
     >>> report = fabula.prepare(toy=40, out=f"{tempfile.mkdtemp()}/toy")
