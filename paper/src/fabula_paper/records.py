@@ -82,6 +82,7 @@ class Records:
                 record["stories"] = {key: rounded_list(values, 2) for key, values in record["stories"].items()}
         lines = "".join(json.dumps(record, ensure_ascii=False, separators=(",", ":")) + "\n" for record in records)
         self._put(self.archive, lzma.compress(lines.encode(), preset=9 | lzma.PRESET_EXTREME))
+        self.packed.update({record["unit"]: record for record in records})
         for path in (self.folder / "records").glob("*/*.json"):
             path.unlink()
         return len(records)

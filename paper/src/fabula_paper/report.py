@@ -137,7 +137,7 @@ def pack(folder: Path) -> int:
     records = Records(folder)
     scale = scale_of(records)
     count = records.pack(scale.shown)
-    write_pages(Records(folder), scale)
+    write_pages(records, scale)
     return count
 
 
