@@ -33,7 +33,7 @@ def prepare(
     """Story files, or so many stories of the toy grammar, into a prepared folder, as `fabula prepare` makes it.
 
     `tagger` is a tagger or the names of some, joined by commas. Other settings: `valid` and `test` (files),
-    `paragraphs`, `format`, `own_tags`, `cutoff`, `smoothing`, `force` (`corpus/prepare.py`).
+    `paragraphs`, `own_tags`, `cutoff`, `smoothing`, `force` (`corpus/prepare.py`).
 
     >>> import tempfile
     >>> report = fabula.prepare(toy=40, out=f"{tempfile.mkdtemp()}/toy")
@@ -136,7 +136,7 @@ def _train_on_corpus(recipe: Recipe, folder: Path | None, data: Path, out: Path,
 def evaluate(model: str | Path = "default", **options: Any) -> dict[str, Any]:
     """How probable a model finds stories: the figures of `fabula evaluate likelihood`.
 
-    `stories` is a file, or `data` a prepared folder with its `split`; `samples`, `seed`, `limit` and `device` as there.
+    `data` is a prepared folder; `split`, `samples`, `seed`, `limit` and `device` are as there.
     """
     from fabula.metrics.measure import measure_likelihood
 

@@ -5,11 +5,10 @@ import pickle
 
 import pytest
 
-from fabula.corpus.taggers.emotion import EMOTIONS, EmotionTagger
+from fabula.corpus.taggers.emotion import EmotionTagger
 from fabula.corpus.taggers.protocol import Taggers, build_tagger, misses, named, read_values
 from fabula.corpus.taggers.sentiment import VaderTagger
 from fabula.corpus.taggers.verb import MODEL, VerbTagger, keys_of
-from fabula.errors import UserError
 
 needs_parser = pytest.mark.skipif(importlib.util.find_spec(MODEL) is None, reason="no parser is installed")
 
@@ -36,13 +35,10 @@ def test_emotions_are_read_off_words_phrases_and_negations(sentence: str, label:
     assert tagger.labels[tag] == label
 
 
-def test_confidence_grows_with_evidence_and_the_least_decides() -> None:
+def test_confidence_grows_with_evidence() -> None:
     one, two = EmotionTagger().judge("He was glad."), EmotionTagger().judge("He was glad and smiled.")
     assert one[0] == two[0] == 0
     assert one[1] < two[1]
-    assert EmotionTagger(least=0.8).tag(["He was glad."]) == [len(EMOTIONS)]
-    with pytest.raises(UserError, match="between 0 and 1"):
-        EmotionTagger(least=2.0)
 
 
 def test_a_verb_is_looked_up_with_what_stands_beside_it_first() -> None:
@@ -88,7 +84,7 @@ def test_only_taggers_that_are_asked_for_run_and_misses_are_counted_by_factor() 
 
 
 def test_a_tagger_is_made_again_from_its_settings_and_its_name() -> None:
-    for tagger in (EmotionTagger(least=0.5), VerbTagger(least=0.6)):
+    for tagger in (EmotionTagger(), VerbTagger()):
         assert build_tagger(tagger.settings) == tagger
         assert pickle.loads(pickle.dumps(tagger)) == tagger
     several = build_tagger(named("vader,emotion,verb"))

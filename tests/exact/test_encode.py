@@ -1,4 +1,4 @@
-"""A split that came in on disk, block by block, is the arrays that one would make in memory; so are its counts."""
+"""A split's arrays and counts are those that one would make of its stories by hand."""
 
 from pathlib import Path
 
@@ -30,7 +30,7 @@ def stories(n: int) -> list[Story | Rejected]:
 @pytest.mark.parametrize("rows", [1, 7, 1000])
 def test_blocks_make_the_arrays_and_the_transitions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: int) -> None:
     monkeypatch.setattr("fabula.corpus.encode.BLOCK", rows)
-    items, split = stories(80), Split(tmp_path, "train")
+    items, split = stories(80), Split("train")
     split.encode(iter(items), None)
     whole = [item for item in items if isinstance(item, Story)]
     tags = np.asarray([-1 if tag is None else LABELS.index(tag) for story in whole for tag in story.tags or ()])

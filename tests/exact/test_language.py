@@ -139,25 +139,6 @@ def test_reading_known_words_is_the_same_law(
         assert nothing.tolist() == [0]
 
 
-def test_a_weight_that_nobody_trains_is_packed_and_gives_the_same_scores(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In single precision up to the last bits; a weight that is trained is not kept in a second copy."""
-    if gru.PACKED_PRODUCT is None:
-        pytest.skip("this build of torch has no packed products")
-    monkeypatch.setattr(gru, "FEW", 0)
-    batch, made, found = a_batch(), language(2, layers=2).float(), []
-    z = torch.randn(3, 2, generator=torch.Generator().manual_seed(0))
-    for packed in (False, True):
-        made.requires_grad_(not packed)
-        with torch.no_grad():
-            state, log_p = made.read(made.start(3, z), batch.X()[:, 0], batch.lengths[:, 0], z)
-            scores, after = made.step(state, z, torch.zeros(3, dtype=torch.bool))
-        found.append((log_p, scores, *after.hidden))
-        weights = [made.output.weight, *(w for layer in made.layers for w in layer.parameters() if w.dim() == 2)]
-        assert [weight in gru._weights for weight in weights] == [packed] * len(weights)
-    for one, other in zip(*found, strict=True):
-        torch.testing.assert_close(one, other, rtol=0, atol=1e-5)
-
-
 def test_dropout_masks_are_one_per_story() -> None:
     """What is dropped for a story stays dropped along it, and the mean is kept."""
     settings = LanguageSettings(embedding=400, hidden=5, dropout=0.4)

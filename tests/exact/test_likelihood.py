@@ -13,7 +13,7 @@ from fabula.corpus.dataset import Stories
 from fabula.corpus.transitions import Transitions
 from fabula.corpus.vocabulary import EOS
 from fabula.metrics.bound import fit_precision
-from fabula.metrics.latent import lookahead_use, prior_log_p_X
+from fabula.metrics.latent import prior_log_p_X
 from fabula.metrics.likelihood import likelihood, macro_f1
 from fabula.metrics.measure import log_p_of_tags
 from fabula.metrics.record import mean_and_error
@@ -62,17 +62,15 @@ def test_bounds_close_in_on_log_p_X(model: SLDS, posterior: str) -> None:
     """With 200 samples the importance-weighted bound is within 0.03 nats of the enumerated log p(X) (its own
     noise is about 0.005); the ELBO is worse."""
     truth = log_p_X(model)
-    found = likelihood(model, a_shelf(60), characters=60 * 30, samples=200, posterior=posterior, latent_stories=2)
-    assert abs(-found.nll_story - truth) < 0.03
+    found = likelihood(model, a_shelf(60), characters=60 * 30, samples=200, posterior=posterior)
+    assert abs(-found["nll_story"] - truth) < 0.03
     tokens = sum(len(sentence) + 1 for sentence in STORY)
-    assert found.ppl_iw == pytest.approx(np.exp(found.nll_story / tokens))
-    assert found.ppl_elbo is not None
-    assert found.ppl_iw is not None
-    assert found.ppl_elbo > found.ppl_iw + 0.001
-    assert found.bits_per_character == pytest.approx(found.nll_story / 30 / np.log(2))
-    assert found.tokens == 60 * tokens
-    draw = model.evidence(one()).log_q_S.argmax(-1)[0].tolist()
-    assert found.accuracy_s == pytest.approx(np.mean(np.array(draw) == TAGS))
+    assert found["ppl_iw"] == pytest.approx(np.exp(found["nll_story"] / tokens), rel=1e-4)
+    assert found["ppl_elbo"] > found["ppl_iw"] + 0.001
+    assert found["bits_per_character"] == pytest.approx(found["nll_story"] / 30 / np.log(2), rel=1e-3)
+    assert found["tokens"] == 60 * tokens
+    guess = model.evidence(one()).log_q_S.argmax(-1)[0]
+    assert found["f1_s"] == pytest.approx(macro_f1(torch.tensor(TAGS), guess, K), rel=1e-4)
 
 
 @pytest.mark.parametrize("posterior", ["smoothing", "switching"])
@@ -89,51 +87,12 @@ def test_a_calibrated_q_tightens_the_bound_and_keeps_it_one(model: SLDS, posteri
     assert factor < 0.2
     lacks = []
     for precision in (1.0, factor):
-        found = likelihood(
-            sure, shelf, characters=9, samples=8, posterior=posterior, precision=precision, latent_stories=2
-        )
-        assert found.q_precision == precision
-        lacks.append(truth + found.nll_story)
+        found = likelihood(sure, shelf, characters=9, samples=8, posterior=posterior, precision=precision)
+        assert found["q_precision"] == precision
+        lacks.append(truth + found["nll_story"])
     assert min(lacks) > -0.1
     assert lacks[1] < 0.5 * lacks[0]
     assert fit_precision(tiny_model("lm"), shelf, posterior) == 1.0
-
-
-@torch.no_grad()
-def test_lookahead_use_is_the_difference_of_two_integrals(model: SLDS) -> None:
-    """log E p(X_2 | X_1, Z) with Z from the evidence of sentences 1 and 3, minus from 1 alone; S_2 is summed over.
-
-    40 repetitions of 100 draws against a grid; 5 standard errors, plus 0.01 for the bias of a log of a mean.
-    """
-    # A copy that is surer of its evidence, so that the ending says something of the middle.
-    model = copy.deepcopy(model)
-    model.recognition.phi_log_precision.bias.fill_(2.0)
-    model.recognition.phi_mean.weight.mul_(4)
-    model.dynamics.bias.copy_(torch.tensor([1.5, -1.5]).view(K, 1))
-    next(model.language.layers[0].parameters())[:, -1:].mul_(3)  # how Z enters beside each word
-    evidence = model.evidence(one())
-    phi, S = evidence.phi, evidence.log_q_S.argmax(-1)[0].tolist()
-    Z, words = on_the_grid(model)
-
-    def told(heard: tuple[int, ...], n: int) -> Tensor:
-        """log of p(X_2 | X_1, Z) averaged over p(Z_1..n, S_2 | the other tags, evidence of the sentences heard)."""
-        log_weights = []
-        for s in range(K):
-            path = tuple(s if i == 1 else S[i] for i in range(n))
-            potentials = sum(-0.5 * phi.precision[0, i, 0] * (Z[:, i] - phi.mean[0, i, 0]) ** 2 for i in heard)
-            rest = torch.zeros(len(Z), dtype=torch.float64)
-            if n == 2:  # the third coordinate of the grid plays no part: any density of it
-                rest = torch.distributions.Normal(0.0, 1.0).log_prob(Z[:, 2])
-            log_weights.append(log_p_Z(model, Z, path) + potentials + log_p_S(model, path) + rest)
-        weights = torch.stack(log_weights).flatten().softmax(0)
-        return (weights @ words[:, 1].repeat(K).exp()).log()
-
-    expected = float(told((0, 2), 3) - told((0,), 2))
-    batch = a_shelf(40).batch(np.arange(40))
-    value, se = mean_and_error(lookahead_use(model, batch, 100, torch.Generator().manual_seed(0)))
-    assert abs(value - expected) < 5 * se + 0.01
-    assert se < 0.02
-    assert abs(expected) > 0.03
 
 
 @torch.no_grad()
@@ -153,9 +112,9 @@ def test_a_language_model_is_exact() -> None:
     model = tiny_model("lm")
     assert isinstance(model, LM)
     found = likelihood(model, a_shelf(3), characters=90)
-    assert found.nll_story == pytest.approx(-float(model.log_p_X(one()).sum()))
-    assert found.ppl == pytest.approx(np.exp(found.nll_story / 8))
-    assert set(found.kinds.values()) == {"exact"}
+    assert found["nll_story"] == pytest.approx(-float(model.log_p_X(one()).sum()), rel=1e-4)
+    assert found["ppl"] == pytest.approx(np.exp(found["nll_story"] / 8), rel=1e-4)
+    assert set(found["kinds"].values()) == {"exact"}
 
 
 @torch.no_grad()
@@ -171,10 +130,10 @@ def test_s2s_pays_for_its_tags() -> None:
     assert log_p == pytest.approx(np.log(0.7 * 0.2 * 0.7))
     found = likelihood(model, dataset, characters=90, log_p_S=log_p)
     nll = -float(model.log_p_X(one()).sum())
-    assert found.nll_story == pytest.approx(nll)
-    assert found.ppl == pytest.approx(np.exp(nll / 6))
-    assert found.ppl_with_tags == pytest.approx(np.exp((nll - np.log(0.098)) / 6))
-    assert found.kinds["ppl_with_tags"] == "bound"
+    assert found["nll_story"] == pytest.approx(nll, rel=1e-4)
+    assert found["ppl"] == pytest.approx(np.exp(nll / 6), rel=1e-4)
+    assert found["ppl_with_tags"] == pytest.approx(np.exp((nll - np.log(0.098)) / 6), rel=1e-4)
+    assert found["kinds"]["ppl_with_tags"] == "bound"
     assert [word for sentence in STORY for word in sentence].count(EOS) == 0
     partly = Stories.from_sentences([STORY], [[0, None, 1]])
     assert log_p_of_tags(partly, transitions) is None

@@ -61,9 +61,9 @@ def test_a_new_kind_is_trained_measured_and_asked(unigram: str, toy_corpus: Path
     counts = np.bincount(np.asarray(stories.tokens))
     shares = counts[counts > 0] / counts.sum()
     best = -float((shares * np.log(shares)).sum())
-    assert best <= np.log(found.ppl) < best + 0.15 < np.log(len(counts))
-    assert found.ppl_iw is None
-    assert set(found.kinds.values()) == {"exact"}
+    assert best <= np.log(found["ppl"]) < best + 0.15 < np.log(len(counts))
+    assert found["ppl_iw"] is None
+    assert set(found["kinds"].values()) == {"exact"}
     narrator = StoryModel(checkpoint)
     scored = narrator.score(["Mia was glad.", "Tom was sad."])
     assert (scored.kind, scored.samples) == ("exact", 0)

@@ -80,16 +80,12 @@ def test_a_missing_file_or_a_folder_in_its_place(
     (tmp_path / "story.docx").write_text("A.\nB.\n")
     assert "absent.csv does not exist" in refused(good, "--test", tmp_path / "absent.csv", *to)
     assert "Is a directory" in refused(tmp_path, *to)
-    assert "--format" in refused(tmp_path / "story.docx", *to)
+    assert "ends in .csv, .jsonl or .txt" in refused(tmp_path / "story.docx", *to)
     assert not (tmp_path / "out").exists()
-    assert fabula_prepare(tmp_path / "story.docx", "--format", "text", *to)[0] == 0
 
 
 BAD_OPTIONS = [
     "--cutoff 0",
-    "--smoothing 0",
-    "--smoothing nan",
-    "--positive -0.5",
     "--paragraphs",
     "--tagger own",
     "--toy 9",

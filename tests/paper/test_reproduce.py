@@ -170,7 +170,7 @@ def test_a_record_file_goes_before_the_packed_one(tmp_path: Path) -> None:
         records.done("train/lm")
     records.archive.write_bytes(b"no archive")
     with pytest.raises(UserError, match="is damaged"):
-        records.names()
+        Records(tmp_path).names()
 
 
 def command(toy: Path, out: Path, *words: str) -> list[str]:

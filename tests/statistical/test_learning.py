@@ -4,7 +4,7 @@ Everything is seeded; margins are wide all the same, for another machine rounds 
 gave and asks for about half of it.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ import torch
 from fabula.corpus.dataset import Corpus
 from fabula.corpus.prepare import prepare_stories
 from fabula.corpus.toy import toy_stories
-from fabula.metrics.likelihood import Likelihood, likelihood
+from fabula.metrics.likelihood import likelihood
 from fabula.metrics.record import mean_and_error
 from fabula.models.batch import StoryDataset
 from fabula.models.io import load
@@ -39,8 +39,8 @@ RECIPE = {
 
 
 class Learned(NamedTuple):
-    untrained: Likelihood
-    trained: Likelihood
+    untrained: dict[str, Any]
+    trained: dict[str, Any]
     model: SLDS
     dataset: StoryDataset
 
@@ -55,8 +55,8 @@ def learned(tmp_path_factory: pytest.TempPathFactory) -> Learned:
     dataset = StoryDataset(corpus.split("test"), "cpu")
     recipe = recipe_from(RECIPE)
 
-    def figures(model: SLDS) -> Likelihood:
-        return likelihood(model, dataset, characters=1, samples=2, posterior="smoothing", latent_stories=100)
+    def figures(model: SLDS) -> dict[str, Any]:
+        return likelihood(model, dataset, characters=1, samples=2, posterior="smoothing")
 
     start = CorpusLearner(recipe, corpus, torch.device("cpu")).model
     assert isinstance(start, SLDS)
@@ -69,18 +69,13 @@ def learned(tmp_path_factory: pytest.TempPathFactory) -> Learned:
 
 
 def test_words_tags_and_links_are_learnt(learned: Learned) -> None:
-    """One run: from 366 nats a story to 138; all tags; Z worth 5.2 nats (se 0.3), KL 8.5, six units active; the ending
-    tells 0.63 nats (se 0.06) of a middle sentence. Before training tags are a guess, and the ending tells nothing."""
+    """One run: from 366 nats a story to 138; all tags; Z worth 5.2 nats (se 0.3), KL 8.5, six units active. Before
+    training tags are a guess."""
     before, after = learned.untrained, learned.trained
-    assert after.nll_story < before.nll_story - 150
-    assert after.accuracy_s is not None and before.accuracy_s is not None  # noqa: PT018
-    assert after.accuracy_s > 0.95 > 0.7 > before.accuracy_s
-    assert after.z_use is not None and after.kl_z is not None  # noqa: PT018
-    assert after.z_use.value > max(2.0, 5 * after.z_use.se)
-    assert after.kl_z > 4
-    assert after.lookahead_use is not None and before.lookahead_use is not None  # noqa: PT018
-    assert after.lookahead_use.value > max(0.3, 5 * after.lookahead_use.se)
-    assert abs(before.lookahead_use.value) < 0.1
+    assert after["nll_story"] < before["nll_story"] - 150
+    assert after["f1_s"] > 95 > 70 > before["f1_s"]
+    assert after["z_use"] > max(2.0, 5 * after["z_use_se"])
+    assert after["kl_z"] > 4
 
 
 @torch.no_grad()

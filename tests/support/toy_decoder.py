@@ -94,7 +94,7 @@ class ToyDecoder(nn.Module):
         self.mood = nn.Embedding(4, WIDTH)  # the last is "free"
         self.query, self.output = nn.Linear(WIDTH, WIDTH), nn.Linear(2 * WIDTH, len(TEXTS))
 
-    def start(self, rows: int, z: Tensor | None = None, given: Given | None = None, bf16: bool = False) -> Cache:
+    def start(self, rows: int, z: Tensor | None = None, given: Given | None = None) -> Cache:
         none = torch.zeros(rows, dtype=torch.int64)
         state = Cache(torch.zeros(rows, 0, WIDTH), torch.zeros(rows, 0, WIDTH), none, none + END, none - 1)
         if given is not None:

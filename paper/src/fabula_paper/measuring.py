@@ -9,27 +9,21 @@ from collections import defaultdict
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from fabula.corpus.transitions import Transitions
-from fabula.metrics.bound import authors_estimate, independent_draws, weigh
-from fabula.metrics.likelihood import macro_f1
+from fabula.metrics.bound import independent_draws, weigh
+from fabula.metrics.likelihood import story_nats, tag_f1
 from fabula.metrics.measure import calibrated, log_p_of_tags
 from fabula.metrics.record import rounded
 from fabula.models.batch import Batch, StoryDataset
 from fabula.models.protocol import Model
-from fabula.models.slds import SLDS
 from fabula.training.loop import train
-from fabula.training.losses.elbo import kl_of_tags
 from fabula.training.resume import read_log
 from fabula_paper.bench import Bench, weights_of
 from fabula_paper.plan import BY_NAME, Unit
 from fabula_paper.records import rounded_list
 
-FloatArray = NDArray[np.float64]
-STORIES_AT_ONCE = {"cpu": 256, "cuda": 1600}
-"""Batch size by device."""
 KINDS = dict.fromkeys(("with_tags", "iw", "iw_half", "iw_quarter", "elbo"), "bound") | {
     "nll": "exact", "authors": "estimate",
 }  # fmt: skip
@@ -76,11 +70,11 @@ def measure_system(bench: Bench, unit: Unit) -> None:
     log_p_S = log_p_of_tags(stories, bench.corpus.transitions)
     model = checkpoint.model
     precision = calibrated(checkpoint, bench.corpus, bench.device)
-    arrays = story_nlls(model, dataset, samples, bench.job.seed, posterior, precision)
+    arrays = story_nats(model, dataset, samples, bench.job.seed, posterior, precision)
     tokens = model.token_count(dataset.token_counts, dataset.sentences)
     if model.reads_tags and log_p_S is not None:
         arrays["with_tags"] = arrays["nll"] - log_p_S
-    figures = {} if model.latent is None else {"f1_s": tag_f1(model.latent, dataset)}
+    figures = {} if model.latent is None else {"f1_s": rounded(tag_f1(model.latent, dataset))}
     for name in {"kl_z", "kl_s"} & set(arrays):
         figures[name] = rounded(float(arrays.pop(name).mean()))
     record = {
@@ -96,50 +90,6 @@ def measure_system(bench: Bench, unit: Unit) -> None:
         "stories": {name: rounded_list(values) for name, values in arrays.items()},
     }
     bench.records.write(unit.name, record)
-
-
-@torch.no_grad()
-def story_nlls(
-    model: Model, dataset: StoryDataset, samples: int, seed: int, posterior: str, precision: float = 1.0
-) -> dict[str, FloatArray]:
-    """Negative log-likelihood of each story: exact (`nll`), or for a latent model IW bound, ELBO, authors' estimate.
-
-    A latent model also has the bound by half and by a quarter of the samples, which give its slack, its KL of Z with S
-    summed out, and the KL of S under q, which the paper's L has and the authors' estimate has not.
-    """
-    nats: dict[str, FloatArray] = defaultdict(lambda: np.zeros(len(dataset)))
-    generator = torch.Generator(dataset.device).manual_seed(seed)
-    model.eval()
-    for rows in dataset.in_order(STORIES_AT_ONCE.get(dataset.device.type, 256)):
-        batch = dataset.batch(rows)
-        draws = independent_draws(model, batch, samples, posterior, generator)
-        weighed = weigh(model, batch, draws, posterior, precision)
-        figures = {"nll": -weighed.log_p}
-        if model.latent is not None:
-            authors = authors_estimate(model.latent, batch, generator)
-            kl = weighed.kl_Z.mean(1)
-            fewer = {"iw_half": max(1, samples // 2), "iw_quarter": max(1, samples // 4)}
-            figures = {"iw": -weighed.log_p, "elbo": -weighed.elbo, "authors": -authors, "kl_z": kl}
-            figures |= {name: -weighed.log_p_by(few) for name, few in fewer.items()}
-            evidence = model.latent.evidence(batch)
-            figures["kl_s"] = kl_of_tags(model.latent, evidence, evidence.log_q_S.exp(), batch)
-        for name, values in figures.items():
-            nats[name][rows] = values.cpu().numpy()
-    return dict(nats)
-
-
-@torch.no_grad()
-def tag_f1(model: SLDS, dataset: StoryDataset) -> float | None:
-    """Macro-F1 of the most probable tags of q(S | X), in percent; None for a model with one state."""
-    if model.K == 1:
-        return None
-    truth, guess = [], []
-    for rows in dataset.in_order(STORIES_AT_ONCE.get(dataset.device.type, 256)):
-        batch = dataset.batch(rows)
-        tagged = batch.S >= 0
-        truth.append(batch.S[tagged].cpu())
-        guess.append(model.evidence(batch).log_q_S.argmax(-1)[tagged].cpu())
-    return rounded(macro_f1(torch.cat(truth), torch.cat(guess), model.K))
 
 
 def tighten(bench: Bench, unit: Unit) -> None:

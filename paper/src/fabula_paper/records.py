@@ -17,7 +17,7 @@ import lzma
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +48,7 @@ class Records:
         try:
             record = json.loads(path.read_text(encoding="utf-8"))
         except FileNotFoundError:
-            return self.packed().get(name)
+            return self.packed.get(name)
         except (OSError, ValueError) as error:
             raise UserError(f"{path} is damaged: {error}; delete it to do its unit again") from error
         if not isinstance(record, dict) or record.get("unit") != name:
@@ -59,13 +59,16 @@ class Records:
     def archive(self) -> Path:
         return self.folder / "records.jsonl.xz"
 
+    @cached_property
     def packed(self) -> dict[str, dict[str, Any]]:
         """The records of the packed file, by their units."""
-        try:
-            stat = self.archive.stat()
-        except OSError:
+        if not self.archive.exists():
             return {}
-        return unpacked(self.archive, stat.st_mtime_ns, stat.st_size)
+        try:
+            lines = lzma.decompress(self.archive.read_bytes()).decode("utf-8").splitlines()
+            return {record["unit"]: record for record in map(json.loads, lines)}
+        except (OSError, ValueError, KeyError, TypeError, lzma.LZMAError) as error:
+            raise UserError(f"{self.archive} is damaged: {error}") from error
 
     def pack(self, shown: int) -> int:
         """Move every record into the packed file, with the first `shown` texts of the middle-three samples."""
@@ -79,6 +82,7 @@ class Records:
                 record["stories"] = {key: rounded_list(values, 2) for key, values in record["stories"].items()}
         lines = "".join(json.dumps(record, ensure_ascii=False, separators=(",", ":")) + "\n" for record in records)
         self._put(self.archive, lzma.compress(lines.encode(), preset=9 | lzma.PRESET_EXTREME))
+        self.packed.update({record["unit"]: record for record in records})
         for path in (self.folder / "records").glob("*/*.json"):
             path.unlink()
         return len(records)
@@ -117,7 +121,7 @@ class Records:
         """Every unit that has a record."""
         base = self.folder / "records"
         single = {path.relative_to(base).as_posix().removesuffix(".json") for path in base.glob("*/*.json")}
-        return sorted(single | set(self.packed()))
+        return sorted(single | set(self.packed))
 
     def _put(self, path: Path, content: bytes) -> None:
         try:
@@ -125,17 +129,6 @@ class Records:
         except OSError as error:
             raise UserError(f"cannot write into {self.folder}: {error.strerror}", field="out") from error
         write_file(path, content)
-
-
-@lru_cache(maxsize=4)
-def unpacked(path: Path, changed: int, size: int) -> dict[str, dict[str, Any]]:
-    """A packed file's records; read again only when the file has changed."""
-    try:
-        lines = lzma.decompress(path.read_bytes()).decode("utf-8").splitlines()
-        records = [json.loads(line) for line in lines]
-        return {record["unit"]: record for record in records}
-    except (OSError, ValueError, KeyError, TypeError, lzma.LZMAError) as error:
-        raise UserError(f"{path} is damaged: {error}") from error
 
 
 def rounded_list(values: Iterable[float], digits: int = 3) -> list[float]:

@@ -9,15 +9,14 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import time
-import tomllib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import torch
 
 from fabula import api
+from fabula.cli.train import settings
 from fabula.device import pick_device
 from fabula.errors import UserError
 from fabula.models.io import read_config
@@ -104,10 +103,9 @@ def reproduce(args: argparse.Namespace, say: Say = print) -> Outcome:
 def job_of(args: argparse.Namespace) -> Job:
     """The job that the options describe."""
     scale, device = SMALL if args.small else FULL, pick_device(args.device)
-    models = {name: Path(folder) for name, folder in pairs(args.model, "--model").items()}
+    models = given_models(args.model)
     for folder in models.values():
         read_config(folder)  # a folder that is no checkpoint is an error at once
-    changes = {key: toml_value(value) for key, value in pairs(args.set, "--set").items()}
     data = corpus_folder(args.data, args.out, small=args.small)
     return Job(
         data=data,
@@ -116,28 +114,19 @@ def job_of(args: argparse.Namespace) -> Job:
         scale=scale,
         device=str(device),
         models=models,
-        changes=changes,
+        changes=settings(args.set),
         as_it_stands=args.as_it_stands,
         memory_gib=12.0 if device.type == "cuda" else 1.0,
     )
 
 
-def pairs(given: Sequence[str], option: str) -> dict[str, str]:
-    """The values of an option that is given as NAME=VALUE."""
-    form = {"--model": "NAME=RUN", "--set": "KEY=VALUE"}[option]
+def given_models(given: Sequence[str]) -> dict[str, Path]:
+    """The checkpoints that are named as NAME=RUN."""
     split = [pair.partition("=") for pair in given]
-    for pair, (name, _, value) in zip(given, split, strict=True):
-        if not name or not value:
-            raise UserError(f"{option} wants {form}, not {pair!r}", field=option[2:])
-    return {name: value for name, _, value in split}
-
-
-def toml_value(text: str) -> Any:
-    """The value as TOML writes it; a bare word is a string."""
-    try:
-        return tomllib.loads(f"v = {text}")["v"]
-    except tomllib.TOMLDecodeError:
-        return text
+    for pair, (name, _, folder) in zip(given, split, strict=True):
+        if not name or not folder:
+            raise UserError(f"--model wants NAME=RUN, not {pair!r}", field="model")
+    return {name: Path(folder) for name, _, folder in split}
 
 
 def has_scorers() -> bool:

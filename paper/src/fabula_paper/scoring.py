@@ -14,16 +14,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fabula.errors import UserError
+from fabula.metrics.bootstrap import bootstrap
+from fabula.metrics.counting import distinct
 from fabula.metrics.record import rounded
 from fabula_paper.bench import Bench
 from fabula_paper.plan import BY_NAME, HUMAN, MIDDLE, SETTINGS, TABLE_SETTINGS, protocol
 from fabula_paper.records import rounded_list
 from fabula_paper.stories import EnglishStories, english, given_in
-
-METEOR_PAIRS = 6000
-"""Pairs of texts in one call of METEOR, whose Java program starts slowly."""
 
 
 class Scorer:
@@ -36,7 +36,6 @@ class Scorer:
         self.done: list[str] = []
         self.skipped: list[str] = []
         self.failed: dict[str, str] = {}
-        self._meteor: dict[str, Any] = {}
 
     def run(self, only: Sequence[str] = ()) -> None:
         """Make every score that is not there yet; a scorer that is not installed leaves its cells `not run`."""
@@ -80,15 +79,12 @@ class Scorer:
     def overlap(self, name: str) -> dict[str, Any]:
         from fabula_paper.scores.overlap import meteor
 
-        if name not in self._meteor:
-            start = self.names.index(name)
-            batch = self.names[start : start + max(1, METEOR_PAIRS // self.job.scale.stories)]
-            self._meteor = dict(zip(batch, meteor(*(self.pairs(other) for other in batch)), strict=True))
         written, true = self.pairs(name)
+        measured = meteor(written, true)
         # The paper's Perl program scores everything; at the small scale one system is enough.
         record = rouges(written, true, perl=not self.small or name.startswith("slds."))
-        record |= {"n": len(written), "meteor": rounded(100 * self._meteor[name].aggregate)}
-        record["stories"]["meteor"] = rounded_list(100 * self._meteor[name].scores, 2)
+        record |= {"n": len(written), "meteor": rounded(100 * measured.aggregate)}
+        record["stories"]["meteor"] = rounded_list(100 * measured.scores, 2)
         return record
 
     def pairs(self, name: str) -> tuple[list[str], list[str]]:
@@ -99,28 +95,26 @@ class Scorer:
         return written, ["\n".join(story[place] for place in places) for story in true]
 
     def control(self, name: str) -> dict[str, Any]:
-        import torch
-
         from fabula.corpus.taggers.sentiment import VaderTagger
-        from fabula.metrics.control import measure_control
         from fabula_paper.scores.lexicon import LexiconTagger
 
         texts = self.records.texts(f"write/{name}")
-        S = torch.tensor([text["tags"] for text in texts])
+        S = np.array([text["tags"] for text in texts])
         runs = [[text["runs"][run] for text in texts] for run in range(len(texts[0]["runs"]))]
         greedy = [[text["greedy"] for text in texts]]
         record: dict[str, Any] = {"n": len(texts), "runs": len(runs)}
         draws, seed = self.job.scale.resamples, self.job.seed
         taggers: dict[str, Any] = {"vader": VaderTagger(), "afinn": LexiconTagger()}
         for lexicon, tagger in taggers.items():
-            sampled, best = (measure_control(texts, S, tagger) for texts in (runs, greedy))
+            f1, interval = macro_f1(runs, S, tagger, draws, seed)
+            (best,), best_interval = macro_f1(greedy, S, tagger, draws, seed)
             record[lexicon] = {
-                "f1": rounded_list(sampled.f1), "mean": rounded(sampled.mean), "spread": rounded(sampled.spread),
-                "greedy": rounded(best.mean), "interval": f1_interval(runs, S, tagger, draws, seed),
-                "greedy_interval": f1_interval(greedy, S, tagger, draws, seed),
+                "f1": rounded_list(f1), "mean": rounded(float(f1.mean())),
+                "spread": rounded(float(f1.std(ddof=1))) if len(f1) > 1 else None, "greedy": rounded(float(best)),
+                "interval": interval, "greedy_interval": best_interval,
             }  # fmt: skip
-        record["distinct_2"] = rounded(float(sampled.distinct_2.mean()))
-        record["distinct_2_greedy"] = rounded(float(best.distinct_2.mean()))
+        for suffix, written in (("", runs), ("_greedy", greedy)):
+            record[f"distinct_2{suffix}"] = rounded(float(np.mean([distinct(stories, 2) for stories in written])))
         return record
 
     @cached_property
@@ -177,23 +171,24 @@ def rouge_record(means: dict[str, float], stories: dict[str, Any]) -> dict[str, 
     return record | {"stories": {name: rounded_list(100 * values, 2) for name, values in stories.items()}}
 
 
-def f1_interval(runs: Sequence[Any], S: Any, tagger: Any, draws: int, seed: int) -> list[float | None]:
-    """Bootstrap interval over stories of the macro-F1, the mean over runs."""
-    from fabula.metrics.bootstrap import bootstrap
-
-    truth, counts = S.numpy().reshape(len(S), -1), []
+def macro_f1(
+    runs: Sequence[Any], S: NDArray[np.int64], tagger: Any, draws: int, seed: int
+) -> tuple[NDArray[np.float64], list[float | None]]:
+    """The macro-F1 of each run in percent, of the tags S [story, sentence] that the stories were written along against
+    the tagger's; and the bootstrap interval over stories of its mean. A state nobody has or guesses is left out."""
+    counts = []
     for stories in runs:
         tags = [-1 if tag is None else tag for story in stories for tag in tagger.tag(list(story))]
-        guess = np.array(tags).reshape(len(S), -1)
+        truth, guess = S, np.array(tags).reshape(S.shape)
         # Per state and story: hits, and true plus guessed counts; a resample sums them.
         each = [[((truth == k) & (guess == k)).sum(1), (truth == k).sum(1) + (guess == k).sum(1)]
                 for k in range(len(tagger.labels))]  # fmt: skip
         counts.append(np.array(each, dtype=np.float64))
 
-    def macro_f1(rows: Any) -> Any:
+    def of_rows(rows: Any) -> Any:
         sums = [count[:, :, rows].sum(-1) for count in counts]
         with np.errstate(invalid="ignore"):
-            return np.mean([np.nanmean(200 * drawn[:, 0] / drawn[:, 1], axis=0) for drawn in sums], axis=0)
+            return np.array([np.nanmean(200 * drawn[:, 0] / drawn[:, 1], axis=0) for drawn in sums])
 
-    interval = bootstrap(macro_f1, len(S), draws=draws, seed=seed)
-    return [rounded(interval.low), rounded(interval.high)]
+    interval = bootstrap(lambda rows: of_rows(rows).mean(0), len(S), draws=draws, seed=seed)
+    return of_rows(np.arange(len(S))[None])[:, 0], [rounded(interval.low), rounded(interval.high)]

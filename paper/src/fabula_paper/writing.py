@@ -9,14 +9,17 @@ from dataclasses import asdict
 import torch
 from torch import Tensor
 
-from fabula.metrics.control import write_along
-from fabula.sampling.batch import InfillBatch, infill_batch
+from fabula.metrics.latent import draw_given
+from fabula.sampling.batch import infill_batch
 from fabula.sampling.driver import Answer, fill_batch
-from fabula.sampling.noise import seeded
-from fabula.sampling.settings import FillSettings, GibbsSettings, RerankSettings
+from fabula.sampling.noise import Noise, seeded
+from fabula.sampling.rerank import write_left_to_right
+from fabula.sampling.settings import DecodingConfig, FillSettings, GibbsSettings, RerankSettings
+from fabula.sampling.tags import infer_tags
 from fabula.statespace.markov import allowed_states
 from fabula_paper.bench import Bench
 from fabula_paper.plan import BY_NAME, SENTENCES, SETTINGS, Scale, System, Unit
+from fabula_paper.stories import english
 
 WRITTEN_AT_ONCE = 2048
 TOP_K = 15
@@ -28,31 +31,26 @@ def settings_of(sampler: str, scale: Scale) -> FillSettings:
     if sampler == "rerank":
         return RerankSettings.plain(samples=scale.reranked, top_k=TOP_K)
     if sampler == "gibbs-peek":  # the paper's 50 samples are 50 states of one chain, burn-in included
-        return GibbsSettings.plain(samples=scale.samples, chains=1, tags="peek")
+        return GibbsSettings.plain(samples=scale.samples, chains=1)
     # Several chains: what is written into the blanks holds their tags where they are.
-    return GibbsSettings.plain(samples=scale.samples, tags="read")
+    return GibbsSettings.plain(samples=scale.samples)
 
 
-def blanked(
-    bench: Bench, system: System, rows: Sequence[int], missing: Sequence[int]
-) -> tuple[InfillBatch, InfillBatch]:
-    """The stories with blanks, and whole. S2S gets the gold tags, as in the paper; the others get none."""
-    whole = [bench.words(row) for row in rows]
+def fill(bench: Bench, system: System, rows: Sequence[int], setting: str, sampler: str) -> list[Answer]:
+    """The sampler's answers for some test stories. S2S gets the gold tags, as in the paper; the others get none."""
+    model, whole = bench.checkpoint(system).model, [bench.words(row) for row in rows]
+    missing = SETTINGS[setting]
     blank = [[None if i in missing else words for i, words in enumerate(story)] for story in whole]
     allowed = None
     if system.reads_tags:
         allowed = [allowed_states(torch.tensor(bench.tags(row)), bench.corpus.states.K) for row in rows]
-    return infill_batch(blank, allowed, device=bench.device), infill_batch(whole, device=bench.device)
-
-
-def fill(bench: Bench, system: System, rows: Sequence[int], setting: str, sampler: str) -> list[Answer]:
-    """The sampler's answers for some test stories."""
-    blank, gold = blanked(bench, system, rows, SETTINGS[setting])
+    if sampler == "gibbs-peek" and model.latent is not None:
+        # The authors' way: argmax q(S_i | X) with the true missing sentences in X.
+        allowed = list(infer_tags(model.latent, infill_batch(whole, device=bench.device), "read").allowed)
     seeds = [seeded(bench.job.seed, n).initial_seed() for n in range(len(rows))]
     return fill_batch(
-        bench.checkpoint(system).model, bench.rules, blank, settings_of(sampler, bench.job.scale),
-        [seeded(seed) for seed in seeds], gold=gold if sampler == "gibbs-peek" else None,
-        memory_gib=bench.job.memory_gib,
+        model, bench.rules, infill_batch(blank, allowed, device=bench.device),
+        settings_of(sampler, bench.job.scale), [seeded(seed) for seed in seeds], memory_gib=bench.job.memory_gib,
     )  # fmt: skip
 
 
@@ -103,7 +101,18 @@ def write_stories(bench: Bench, unit: Unit) -> None:
     bench.records.write(unit.name, record, texts)
 
 
+@torch.inference_mode()
 def written_stories(bench: Bench, system: System, S: Tensor, top_k: int, run: int) -> list[list[str]]:
-    """One run of stories in English."""
-    model, seed = bench.checkpoint(system).model, bench.job.seed + run
-    return write_along(model, bench.corpus.vocabulary, S, top_k=top_k, seed=seed, piece=WRITTEN_AT_ONCE)
+    """One run of stories in English, one for each row of tags: Z from the dynamics alone (SLDS), or p(X | S) (S2S)."""
+    model, seed, decoding = bench.checkpoint(system).model, bench.job.seed + run, DecodingConfig(top_k=top_k)
+    generator, stories = torch.Generator(bench.device).manual_seed(seed), []
+    for start in range(0, len(S), WRITTEN_AT_ONCE):
+        tags = S[start : start + WRITTEN_AT_ONCE].to(bench.device)
+        blanks = infill_batch([[None] * SENTENCES] * len(tags), device=bench.device)
+        seeds = [seeded(seed * 1_000_003 + start + row) for row in range(len(tags))]
+        uniform = Noise(seeds, blanks.sentences, 1, blanks.device).uniform(decoding.max_words)
+        Z = None if model.latent is None else draw_given(model.latent, tags, tags >= 0, 1, generator)[:, 0]
+        written = write_left_to_right(model, bench.rules, decoding, blanks, tags, Z, uniform)
+        for X, lengths in zip(written.X.cpu(), written.lengths.cpu(), strict=True):
+            stories.append([english(line) for line in bench.text(X, lengths, range(SENTENCES))])
+    return stories

@@ -6,15 +6,14 @@ import argparse
 import signal
 import sys
 from types import FrameType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from fabula.cli import add_command
-from fabula.corpus.read import FORMATS, MAX_SENTENCES, MAX_WORDS, MIN_SENTENCES
+from fabula.corpus.read import MAX_SENTENCES, MAX_WORDS, MIN_SENTENCES
 from fabula.errors import UserError
 
 if TYPE_CHECKING:
     from fabula.corpus.prepare import Report
-    from fabula.corpus.taggers.protocol import Tagger
 
 SHOWN_LABELS = 12
 OWN = "own"
@@ -55,11 +54,6 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         "files' own tags (default: own where the files have any, else vader)"
     )
     add("--tagger", text, metavar="NAMES")
-    add("--positive", "a VADER score of at least X is positive (default: 0.2)", type=float, metavar="X")
-    add("--negative", "a VADER score of at most X is negative (default: -0.2)", type=float, metavar="X")
-    text = "added to each count behind p(S_1) and p(S_i | S_i-1) (default: 0.1)"
-    add("--smoothing", text, type=float, metavar="X")
-    add("--format", "read FILE as this, whatever its name ends in", choices=FORMATS)
     add("--paragraphs", "split plain text into sentences by rule", action="store_true")
     add("--force", "replace a prepared corpus at DIR", action="store_true")
     add("--json", "print the report as JSON", action="store_true")
@@ -70,19 +64,18 @@ def run(args: argparse.Namespace) -> int:
     """Prepare, then print the report."""
     if (args.toy is None) == (not args.files):
         raise UserError("give story files, or --toy N", field="files")
-    if args.toy is not None and (args.valid or args.test or args.paragraphs or args.format or args.tagger == OWN):
+    if args.toy is not None and (args.valid or args.test or args.paragraphs or args.tagger == OWN):
         raise UserError("--toy makes its own splits and tags: leave out the options that are about files", field="toy")
     from fabula.workflow import prepare
 
-    named = {name: getattr(args, name) for name in ("cutoff", "smoothing")}
-    settings = {name: value for name, value in named.items() if value is not None}
-    settings |= {"tagger": tagger(args), "force": args.force, "progress": not args.json and sys.stderr.isatty()}
+    settings: dict[str, Any] = {"force": args.force, "progress": not args.json and sys.stderr.isatty()}
+    settings |= {} if args.cutoff is None else {"cutoff": args.cutoff}
+    settings |= {} if args.tagger in (None, OWN) else {"tagger": args.tagger}
     previous = signal.signal(signal.SIGTERM, _interrupt)
     try:
         if args.toy is None:
             own_tags = None if args.tagger is None else args.tagger == OWN
-            settings |= {"valid": args.valid, "test": args.test, "own_tags": own_tags}
-            settings |= {"paragraphs": args.paragraphs, "format": args.format}
+            settings |= {"valid": args.valid, "test": args.test, "own_tags": own_tags, "paragraphs": args.paragraphs}
         report = prepare(args.files, args.out, toy=args.toy, seed=args.seed, **settings)
     finally:
         signal.signal(signal.SIGTERM, previous)
@@ -93,19 +86,6 @@ def run(args: argparse.Namespace) -> int:
         none = "note: training also needs stories to validate on: name some with --valid"
         print(note if drawn else none, file=sys.stderr)
     return 0
-
-
-def tagger(args: argparse.Namespace) -> Tagger:
-    """The tagger that the arguments name; the thresholds are VADER's."""
-    from fabula.corpus.taggers.protocol import DEFAULT_TAGGER, build_tagger
-
-    names = (DEFAULT_TAGGER if args.tagger in (None, OWN) else args.tagger).split(",")
-    named = {"threshold_positive": args.positive, "threshold_negative": args.negative}
-    thresholds = {name: value for name, value in named.items() if value is not None}
-    if DEFAULT_TAGGER not in names and thresholds:
-        raise UserError(f"--positive and --negative are VADER's, not those of {args.tagger}", field="tagger")
-    parts = [{"tagger": name, **(thresholds if name == DEFAULT_TAGGER else {})} for name in names]
-    return build_tagger({"parts": parts} if len(parts) > 1 else parts[0])
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:

@@ -1,4 +1,4 @@
-"""Story files to a prepared corpus: tokenise, tag, count, write; streamed, and to the same bytes every time."""
+"""Story files to a prepared corpus: tokenise, tag, count, write; to the same bytes every time."""
 
 from __future__ import annotations
 
@@ -99,7 +99,6 @@ def prepare(
     valid: str | Path | None = None,
     test: str | Path | None = None,
     paragraphs: bool = False,
-    format: str | None = None,
     hold_out: float = 0.0,
     seed: int = 0,
     **settings: Any,
@@ -118,7 +117,7 @@ def prepare(
 
     def stories(group: list[Path]) -> Items:
         for path in group:
-            yield from read_stories(path, paragraphs=paragraphs, format=format)
+            yield from read_stories(path, paragraphs=paragraphs)
 
     splits = {split: stories(group) for split, group in paths.items()}
     provenance: dict[str, Any] = {"sources": sources, "paragraphs": paragraphs}
@@ -148,7 +147,7 @@ def _prepare(splits: Mapping[str, Items], out: Path, settings: PrepareSettings, 
         encoded: dict[str, Split] = {}
         own_labels: tuple[str, ...] | None = None
         for name, items in splits.items():
-            split = encoded[name] = Split(work, name)
+            split = encoded[name] = Split(name)
             rows = tqdm(_check_labels(items, own_labels), unit=" stories", desc=name, disable=not settings.progress)
             split.encode(iter(rows), None if settings.own_tags else settings.tagger)
             _check_usable(split, provenance)
@@ -184,7 +183,13 @@ def _write(
         files |= entries
         by_label = dict(zip(labels, tags[1:].tolist(), strict=True))
         reports[name] = SplitReport(
-            split.stories, split.sentences, split.tokens, split.unknown, by_label, int(tags[0]), split.rejections
+            len(split.ids),
+            len(split.columns["characters"]),
+            len(split.columns["tokens"]),
+            split.unknown,
+            by_label,
+            int(tags[0]),
+            split.rejections,
         )
     files = dict(sorted(files.items()))
     manifest: dict[str, Any] = {
@@ -263,7 +268,7 @@ def _check_labels(items: Iterable[Story | Rejected], labels: tuple[str, ...] | N
 
 
 def _check_usable(split: Split, provenance: dict[str, Any]) -> None:
-    if split.stories:
+    if split.ids:
         return
     names = ", ".join(source["name"] for source in provenance.get("sources", {}).get(split.name, ())) or split.name
     first = f"; the first of {split.rejections:,} rejected rows: {split.rejected[0]}" if split.rejected else ""

@@ -23,7 +23,6 @@ MAX_WORDS = 200
 MAX_CHARACTERS = 4_000
 """Characters of one sentence, at most: a longer one is a broken row, even if it has few spaces."""
 
-FORMATS = ("csv", "jsonl", "text")
 Fields = dict[str, Any] | str
 """`sentences` and what else a row says (`tags`, `id`), or what is wrong with it."""
 Row = tuple[int, Fields]
@@ -57,21 +56,15 @@ class Rejected:
         return f"{self.file}, line {self.line}: {self.reason}"
 
 
-def read_stories(
-    file: str | Path, *, paragraphs: bool = False, format: str | None = None
-) -> Iterator[Story | Rejected]:
+def read_stories(file: str | Path, *, paragraphs: bool = False) -> Iterator[Story | Rejected]:
     """The stories of one file in its order, a `Rejected` in the place of each row that holds none.
 
-    `format` is one of `FORMATS`, taken from the file's name where it is None. `paragraphs` splits the sentences of
-    plain text by rule instead of by line.
+    `paragraphs` splits the sentences of plain text by rule instead of by line.
     """
     path = Path(file)
-    chosen = format if format is not None else _SUFFIXES.get(path.suffix.lower())
-    if chosen not in FORMATS:
-        raise UserError(
-            f"{path}: a story file ends in .csv, .jsonl or .txt; otherwise name its format with --format",
-            field="format",
-        )
+    chosen = _SUFFIXES.get(path.suffix.lower())
+    if chosen is None:
+        raise UserError(f"{path}: a story file ends in .csv, .jsonl or .txt", field="files")
     if paragraphs and chosen != "text":
         raise UserError(f"{path}: --paragraphs splits plain text, and this is {chosen}", field="paragraphs")
     try:

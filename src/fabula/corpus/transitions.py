@@ -48,10 +48,6 @@ class Transitions:
         pairs = np.bincount(previous[both] * K + following[both], minlength=K * K)
         return cls(np.bincount(first[first >= 0], minlength=K), pairs.reshape(K, K), smoothing)
 
-    def __add__(self, other: "Transitions") -> "Transitions":
-        """The counts of both together."""
-        return Transitions(self.initial + other.initial, self.following + other.following, self.smoothing)
-
     @property
     def p_initial(self) -> NDArray[np.float64]:
         """p(S_1), [K]."""

@@ -1,4 +1,4 @@
-"""How probable stories are under a model: the authors' estimate, the ELBO, and a tighter bound; the use of Z and q(S).
+"""How probable stories are under a model: the authors' estimate, the ELBO, and a tighter bound; q(S) and the use of Z.
 
 The estimator itself is `bound.weigh`; here its figures are gathered over a dataset.
 """
@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import torch
@@ -18,154 +18,123 @@ from torch import Tensor
 from tqdm import tqdm
 
 from fabula.metrics.bound import FEWEST, authors_estimate, independent_draws, slack, weigh
-from fabula.metrics.latent import lookahead_use, prior_log_p_X
+from fabula.metrics.latent import prior_log_p_X
 from fabula.metrics.record import Figure, Kind, mean_and_error, rounded
-from fabula.models.batch import Batch, StoryDataset
+from fabula.models.batch import IntArray, StoryDataset
 from fabula.models.protocol import Model
 from fabula.models.slds import SLDS
+from fabula.training.losses.elbo import kl_of_tags
 
-
-@dataclass(frozen=True, kw_only=True)
-class Likelihood:
-    """Figures of one model on one set of stories; None where a figure has no meaning for the model."""
-
-    n: int
-    samples: int
-    seed: int
-    tokens: int
-    characters: int
-    nll_story: float
-    """Negative log-likelihood per story: exact for the LM, given S for S2S, the IW bound for latent models."""
-    ppl: float
-    """Of `nll_story`, per token with `<eos>`."""
-    kinds: dict[str, Kind]
-    """Of every figure: exact, bound or estimate."""
-    bits_per_character: float | None = None
-    ppl_iw: float | None = None
-    ppl_elbo: float | None = None
-    ppl_authors: float | None = None
-    ppl_with_tags: float | None = None
-    """S2S including log p(S): a bound on log p(X), since p(X, S) <= p(X)."""
-    q_precision: float | None = None
-    """Factor of phi's precision in q(Z | X) (`metrics/bound.py`); all figures are by that q."""
-    slack: float | None = None
-    """Nats a story that the bound still lacks, estimated from its growth with the samples."""
-    kl_z: float | None = None
-    z_use: Figure | None = None
-    lookahead_use: Figure | None = None
-    accuracy_s: float | None = None
-    f1_s: float | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        uses = {"z_use": self.z_use, "lookahead_use": self.lookahead_use}
-        values = {**vars(self), **{name: figure and figure.value for name, figure in uses.items()}}
-        values |= {f"{name}_se": figure and figure.se for name, figure in uses.items()}
-        return {name: rounded(value) if isinstance(value, float) else value for name, value in values.items()}
+FloatArray = NDArray[np.float64]
+STORIES_AT_ONCE = {"cpu": 256, "cuda": 1600}
+"""Batch size by device."""
+Z_STORIES, Z_DRAWS = 500, 5
+"""Stories that the use of Z is measured on, at most, and draws of Z for each."""
+KINDS: dict[str, Kind] = {
+    "nll_story": "exact", "ppl": "exact", "bits_per_character": "exact", "ppl_iw": "bound", "ppl_elbo": "bound",
+    "ppl_authors": "estimate", "ppl_with_tags": "bound", "slack": "estimate", "q_precision": "exact",
+    "kl_z": "estimate", "z_use": "estimate", "f1_s": "exact",
+}  # fmt: skip
+"""Every figure of `likelihood`, and what it is for a model without latents or where it says nothing else."""
 
 
 @torch.no_grad()
 def likelihood(
-    model: Model,
-    dataset: StoryDataset,
-    *,
-    characters: int,
-    log_p_S: NDArray[np.float64] | None = None,
-    samples: int = 20,
-    seed: int = 0,
-    posterior: str = "filtering",
-    precision: float = 1.0,
-    batch_size: int = 64,
-    latent_stories: int = 500,
-    bar: bool = False,
-) -> Likelihood:
-    """Every figure the model allows, on all stories of the dataset (the use of Z on at most `latent_stories`).
+    model: Model, dataset: StoryDataset, *, characters: int, log_p_S: FloatArray | None = None, samples: int = 20,
+    seed: int = 0, posterior: str = "filtering", precision: float = 1.0, bar: bool = False,
+) -> dict[str, Any]:  # fmt: skip
+    """Every figure of `KINDS` as a record, None where it has no meaning for the model.
 
-    `precision` multiplies that of phi in q(Z | X), as `bound.fit_precision` chose it.
+    `precision` multiplies that of phi in q(Z | X), as `bound.fit_precision` chose it. `nll_story` is the exact figure,
+    for S2S given S, for latent models the importance-weighted bound.
     """
-    model.eval()
-    tokens, n = int(dataset.token_counts.sum()), len(dataset)
-    common: dict[str, Any] = {"n": n, "seed": seed, "tokens": tokens, "characters": characters}
-    batches = tqdm(list(dataset.in_order(batch_size)), disable=not bar, leave=False, unit="batch")
-    if model.latent is not None:
-        q = Proposal(posterior, precision, samples, torch.Generator(dataset.device).manual_seed(seed))
-        chosen = set(np.random.default_rng(seed).permutation(n)[:latent_stories].tolist())
-        parts: dict[str, list[Tensor]] = defaultdict(list)
-        for rows in batches:
-            batch = dataset.batch(rows)
-            looked = torch.tensor([i for i, row in enumerate(rows) if row in chosen], device=dataset.device)
-            for name, values in _batch_figures(model.latent, batch, q, looked).items():
-                parts[name].append(values)
-        return _summary(model.latent, {name: torch.cat(values) for name, values in parts.items()}, q, common)
-    total = -sum(float(weigh(model, dataset.batch(rows), None, posterior).log_p.sum()) for rows in batches)
+    nats = story_nats(model, dataset, samples, seed, posterior, precision, bar)
+    best, n, kinds = nats["iw" if model.has_latent else "nll"], len(dataset), dict(KINDS)
     counted = int(model.token_count(dataset.token_counts, dataset.sentences).sum())
-    joint: float | None = total
-    kinds: dict[str, Kind] = {"nll_story": "exact", "ppl": "exact", "bits_per_character": "exact"}
+    joint: FloatArray | None = best
     if model.reads_tags:  # p(X | S) is no probability of X alone: log p(S) is added where the tags are known
-        joint = None if log_p_S is None else total - float(log_p_S.sum())
-        kinds |= {"ppl_with_tags": "bound", "bits_per_character": "bound"}
-    return Likelihood(
-        **common, samples=0, nll_story=total / n, ppl=math.exp(total / counted), kinds=kinds,
-        ppl_with_tags=None if joint is None or not model.reads_tags else math.exp(joint / counted),
-        bits_per_character=None if joint is None else joint / math.log(2) / characters,
-    )  # fmt: skip
+        joint = None if log_p_S is None else best - log_p_S
+        nats |= {} if joint is None else {"with_tags": joint}
+        kinds["bits_per_character"] = "bound"
+    figures: dict[str, Any] = dict.fromkeys(KINDS)
+    figures |= {"nll_story": best.mean(), "ppl": math.exp(best.sum() / counted)}
+    figures |= {f"ppl_{name}": math.exp(nats[name].sum() / counted) for name in nats if f"ppl_{name}" in KINDS}
+    if joint is not None:
+        figures["bits_per_character"] = joint.sum() / math.log(2) / characters
+    use: Figure | None = None
+    if model.latent is not None:
+        kinds |= dict.fromkeys(("nll_story", "ppl", "bits_per_character"), "bound")
+        lacks = slack(nats["iw_quarter"], nats["iw_half"], best) if samples >= FEWEST else math.inf
+        use = use_of_Z(model.latent, dataset, seed, posterior, precision)
+        figures |= {"slack": lacks, "q_precision": precision, "kl_z": nats["kl_z"].mean(), "z_use": use.value}
+        figures["f1_s"] = tag_f1(model.latent, dataset)
+    values = {name: None if value is None else rounded(float(value)) for name, value in figures.items()}
+    return {
+        "n": n, "samples": samples if model.has_latent else 0, "seed": seed, "tokens": int(dataset.token_counts.sum()),
+        "characters": characters, **values, "z_use_se": None if use is None else rounded(use.se),
+        "kinds": {name: kinds[name] for name, value in values.items() if value is not None},
+    }  # fmt: skip
 
 
-class Proposal(NamedTuple):
-    """How Z is drawn from q(Z | X)."""
+@torch.no_grad()
+def story_nats(
+    model: Model, dataset: StoryDataset, samples: int, seed: int, posterior: str, precision: float = 1.0,
+    bar: bool = False,
+) -> dict[str, FloatArray]:  # fmt: skip
+    """Negative log-likelihood of each story: exact (`nll`), or for a latent model IW bound, ELBO, authors' estimate.
 
-    posterior: str
-    precision: float
-    samples: int
-    generator: torch.Generator
+    A latent model also has the bound by half and by a quarter of the samples, which give its slack, its KL of Z with S
+    summed out, and the KL of S under q, which the paper's L has and the authors' estimate has not.
+    """
+    nats: dict[str, FloatArray] = defaultdict(lambda: np.zeros(len(dataset)))
+    generator = torch.Generator(dataset.device).manual_seed(seed)
+    model.eval()
+    for rows in tqdm(list(batches(dataset)), disable=not bar, leave=False, unit="batch"):
+        batch = dataset.batch(rows)
+        draws = independent_draws(model, batch, samples, posterior, generator)
+        weighed = weigh(model, batch, draws, posterior, precision)
+        figures = {"nll": -weighed.log_p}
+        if model.latent is not None:
+            authors = authors_estimate(model.latent, batch, generator)
+            kl = weighed.kl_Z.mean(1)
+            fewer = {"iw_half": max(1, samples // 2), "iw_quarter": max(1, samples // 4)}
+            figures = {"iw": -weighed.log_p, "elbo": -weighed.elbo, "authors": -authors, "kl_z": kl}
+            figures |= {name: -weighed.log_p_by(few) for name, few in fewer.items()}
+            evidence = model.latent.evidence(batch)
+            figures["kl_s"] = kl_of_tags(model.latent, evidence, evidence.log_q_S.exp(), batch)
+        for name, values in figures.items():
+            nats[name][rows] = values.cpu().numpy()
+    return dict(nats)
 
 
-def _batch_figures(model: SLDS, batch: Batch, q: Proposal, looked: Tensor) -> dict[str, Tensor]:
-    """Figures of each story or sentence; those of the use of Z for the stories at `looked` only."""
-    draws = independent_draws(model, batch, q.samples, q.posterior, q.generator)
-    assert draws is not None
-    weighed = weigh(model, batch, draws, q.posterior, q.precision)
-    figures = {"authors": authors_estimate(model, batch, q.generator)}
-    if len(looked):
-        some, few = batch.rows(looked), min(q.samples, 5)
-        z_use = weighed.log_p_X[looked, :few].mean(1) - prior_log_p_X(model, some, q.generator)
-        figures |= {"z_use": z_use, "lookahead_use": lookahead_use(model, some, few, q.generator)}
-    evidence, known = model.evidence(batch), batch.S >= 0
-    return figures | {
-        "iw": weighed.log_p,
-        "half": weighed.log_p_by(max(1, q.samples // 2)),
-        "quarter": weighed.log_p_by(max(1, q.samples // 4)),
-        "elbo": weighed.elbo,
-        "kl_z": weighed.kl_Z.mean(1),
-        "guess": evidence.log_q_S.argmax(-1)[known],
-        "truth": batch.S[known],
-    }
+def batches(dataset: StoryDataset) -> Iterator[IntArray]:
+    """The rows of every batch."""
+    return dataset.in_order(STORIES_AT_ONCE.get(dataset.device.type, 256))
 
 
-def _summary(model: SLDS, figures: dict[str, Tensor], q: Proposal, common: dict[str, Any]) -> Likelihood:
-    """The figures of all stories as means, perplexities and shares."""
-    n, tokens = common["n"], common["tokens"]
-    nll = {name: -float(figures[name].sum()) for name in ("iw", "elbo", "authors")}
-    ppl = {name: math.exp(nats / tokens) for name, nats in nll.items()}
-    truth, guess = figures["truth"], figures["guess"]
-    use: dict[str, Any] = {
-        name: mean_and_error(figures[name]) for name in ("z_use", "lookahead_use") if len(figures.get(name, ()))
-    }
-    tagged = model.has_tags and truth.numel() > 0
-    lacks = slack(*(-figures[name].cpu() for name in ("quarter", "half", "iw"))) if q.samples >= FEWEST else math.inf
-    has_slack = math.isfinite(lacks)
-    bounds: dict[str, Kind] = dict.fromkeys(("nll_story", "ppl", "ppl_iw", "ppl_elbo", "bits_per_character"), "bound")
-    estimates: dict[str, Kind] = dict.fromkeys(("ppl_authors", "kl_z", "z_use", "lookahead_use"), "estimate")
-    exact: dict[str, Kind] = dict.fromkeys(("q_precision", "accuracy_s", "f1_s"), "exact")
-    return Likelihood(
-        **common, samples=q.samples, nll_story=nll["iw"] / n, ppl=ppl["iw"], ppl_iw=ppl["iw"], ppl_elbo=ppl["elbo"],
-        ppl_authors=ppl["authors"], bits_per_character=nll["iw"] / math.log(2) / common["characters"],
-        q_precision=q.precision,
-        slack=lacks if has_slack else None,
-        kl_z=float(figures["kl_z"].mean()), **use,
-        accuracy_s=float((truth == guess).double().mean()) if tagged else None,
-        f1_s=macro_f1(truth, guess, model.K) if tagged else None,
-        kinds={**bounds, **estimates, **exact, **({"slack": "estimate"} if has_slack else {})},
-    )  # fmt: skip
+def use_of_Z(model: SLDS, dataset: StoryDataset, seed: int, posterior: str, precision: float) -> Figure:
+    """E log p(X | Z ~ q(Z | X)) - E log p(X | Z ~ p(Z | S)) of some random stories, in nats a story."""
+    generator, gains = torch.Generator(dataset.device).manual_seed(seed), []
+    chosen = np.random.default_rng(seed).permutation(len(dataset))[:Z_STORIES]
+    for rows in np.array_split(chosen, -(-len(chosen) // 64)):
+        batch = dataset.batch(rows)
+        draws = independent_draws(model, batch, Z_DRAWS, posterior, generator)
+        known = weigh(model, batch, draws, posterior, precision).log_p_X.mean(1)
+        gains.append(known - prior_log_p_X(model, batch, generator, Z_DRAWS))
+    return mean_and_error(torch.cat(gains))
+
+
+@torch.no_grad()
+def tag_f1(model: SLDS, dataset: StoryDataset) -> float | None:
+    """Macro-F1 of the most probable tags of q(S | X), in percent; None without tags to compare them with."""
+    truth, guess = [], []
+    for rows in batches(dataset):
+        batch = dataset.batch(rows)
+        tagged = batch.S >= 0
+        truth.append(batch.S[tagged].cpu())
+        guess.append(model.evidence(batch).log_q_S.argmax(-1)[tagged].cpu())
+    known = torch.cat(truth)
+    return macro_f1(known, torch.cat(guess), model.K) if model.has_tags and len(known) else None
 
 
 def macro_f1(truth: Int[Tensor, " n"], guess: Int[Tensor, " n"], K: int) -> float:

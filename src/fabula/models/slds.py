@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from fabula.corpus.vocabulary import PAD
 from fabula.errors import UserError
 from fabula.models.batch import Batch, gather_latent
 from fabula.models.decoders.gru import GRUDecoder
@@ -147,16 +146,6 @@ class SLDS(Model):
         """log p(x_t | Z, the words before): words do not depend on S once Z is known."""
         assert Z is not None, "the words of this model depend on Z"
         return self.language.log_prob(self.language(batch.previous, gather_latent(Z, batch.sentence)), batch.tokens)
-
-    def log_p_sentence(self, batch: Batch, Z: Latents, i: int) -> PerStory:
-        """log p(X_i | Z_i, X_:i) of sentence i alone: what follows is not read, only its words are scored."""
-        stop = int((batch.starts[:, i] + batch.lengths[:, i]).max())
-        sentence, tokens = batch.sentence[:, :stop], batch.tokens[:, :stop]
-        features = self.language(batch.previous[:, :stop], gather_latent(Z, sentence))
-        row, place = ((sentence == i) & (tokens != PAD)).nonzero(as_tuple=True)
-        words = tokens[row, place].unsqueeze(1)
-        each = self.language.log_prob(features[row, place].unsqueeze(1), words).squeeze(1)
-        return each.new_zeros(len(tokens)).index_add(0, row, each)
 
 
 @register_model("slds")

@@ -199,7 +199,7 @@ class Writer:
         uniform: Float[Tensor, "batch sent word"] | None = None,
     ) -> Written:  # fmt: skip
         """Every sentence of every story, left to right."""
-        state = self.decoder.start(len(blanks.X), None if Z is None else Z[:, 0], bf16=self.decoding.bf16)
+        state = self.decoder.start(len(blanks.X), None if Z is None else Z[:, 0])
         written: list[Sentences] = []
         for i in range(blanks.X.shape[1]):
             s, z, drawn = (None if each is None else each[:, i] for each in (S, Z, uniform))

@@ -66,34 +66,16 @@ def _of_story(diagnostics: Diagnostics | None, story: int) -> Diagnostics | None
     return None if diagnostics is None else Diagnostics(*(figure[story : story + 1] for figure in diagnostics))
 
 
-@torch.inference_mode()
 def fill_batch(
     model: Model, rules: WordRules, batch: InfillBatch, settings: FillSettings, generators: Sequence[torch.Generator],
-    candidates: int = 1, *, gold: InfillBatch | None = None, cast: Cast | None = None,
-    memory_gib: float = MEMORY_GIB,
+    candidates: int = 1, *, memory_gib: float = MEMORY_GIB,
 ) -> list[Answer]:  # fmt: skip
-    """The best stories for every task of a batch; `generators`: one for each task."""
-    answers: list[Answer] = []
-    settings = replace(settings, at_once=True)
-    for piece in pieces(len(batch.X), settings.rows, rules, memory_gib):
-        part, stories = batch.rows(piece.start, piece.stop), piece.stop - piece.start
-        truth = None if gold is None else gold.rows(piece.start, piece.stop)
-        rounds, movement = [], Diagnostics.none(stories, part.X.shape[1])
-        run = settings.sampler.run(model, part, settings, generators[piece], rules=rules, cast=cast, gold=truth)
-        for drawn, diagnostics in run:
-            rounds.append(drawn.cpu())
-            movement = diagnostics or movement
-        for story in range(stories):
-            best = best_stories(rounds, story, part.missing, candidates)
-            answers.append(Answer(best, _of_story(movement, story), settings.samples))
+    """The best stories for every task of a batch, in pieces whose scores fit the memory; a generator for each task."""
+    per_task = settings.rows * len(rules.anywhere) * 4 * COPIES_OF_SCORES
+    at_once, answers = max(1, int(memory_gib * 2**30 // per_task)), list[Answer]()
+    for start in range(0, len(batch.X), at_once):
+        part = batch.rows(start, min(start + at_once, len(batch.X)))
+        some, wanted = generators[start : start + at_once], [candidates] * len(part.X)
+        *_, last = fill_stories(model, rules, part, replace(settings, at_once=True), some, wanted)
+        answers += last
     return answers
-
-
-def pieces(tasks: int, rows: int, rules: WordRules, memory_gib: float = MEMORY_GIB) -> Iterator[slice]:
-    """The tasks in pieces whose scores fit the memory, where each task has so many rows at once."""
-    if memory_gib <= 0:
-        raise ValueError(f"memory_gib must be above 0, not {memory_gib}")
-    per_task = rows * len(rules.anywhere) * 4 * COPIES_OF_SCORES
-    at_once = max(1, int(memory_gib * 2**30 // per_task))
-    for start in range(0, tasks, at_once):
-        yield slice(start, min(start + at_once, tasks))

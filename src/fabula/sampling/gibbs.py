@@ -1,7 +1,7 @@
 """The paper's sampler (Section 4): sweep every Z_i from Eq. (1), then every missing X_i; for many stories and chains.
 
 The state goes in and a new one comes out; randomness is passed in. Not in the paper: tags that are not given are
-drawn jointly with Z. `tags="peek"` is the authors' code's variant.
+drawn jointly with Z.
 """
 
 from __future__ import annotations
@@ -140,13 +140,13 @@ def sweep(
 
 def run(
     model: Model, blanks: InfillBatch, settings: GibbsSettings, generators: Sequence[torch.Generator], *,
-    rules: WordRules, cast: Cast | None = None, gold: InfillBatch | None = None,
+    rules: WordRules, cast: Cast | None = None,
 ) -> Rounds:  # fmt: skip
     """All states of all chains, as they come, the initial state being a chain's first; with the last state, how the
     chains moved. The last sweep may have more chains than samples are left to draw."""
     slds, chains = model.latent, settings.rows
     assert slds is not None
-    blanks = infer_tags(slds, blanks, settings.tags, gold)
+    blanks = infer_tags(slds, blanks, settings.tags)
     noise = Noise(generators, blanks.sentences, chains, blanks.device)
     wide, conditional = blanks.repeat(chains), LatentConditional(slds.dynamics)
     state = initialise(slds, rules, wide, settings, noise)

@@ -61,12 +61,12 @@ def critic_of(model: Model) -> Critic:
 def start(writer: Writer, blanks: InfillBatch, wide: InfillBatch, S: Tensor, Z: Tensor | None) -> Particles:
     """Before the first sentence. What a decoder reads ahead it reads once for all particles of a story."""
     decoder, decoding, rows, device = writer.decoder, writer.decoding, len(wide.X), wide.device
-    state = decoder.start(rows, None if Z is None else Z[:, 0], bf16=decoding.bf16)
+    state = decoder.start(rows, None if Z is None else Z[:, 0])
     proposal = None
     if decoder.reads_ahead:
         given = Given(blanks.X, blanks.lengths, blanks.present.to(device), blanks.missing.to(device))
         copies = torch.arange(len(blanks.X), device=device).repeat_interleave(rows // len(blanks.X))
-        proposal = decoder.start(len(blanks.X), None, given, decoding.bf16).select(copies)
+        proposal = decoder.start(len(blanks.X), None, given).select(copies)
     X = wide.X.new_zeros(rows, wide.X.shape[1], max(wide.X.shape[2], decoding.max_words))
     log_p, nothing = torch.zeros(wide.lengths.shape, device=device), torch.zeros(rows, device=device)
     return Particles(state, proposal, S, Z, X, torch.zeros_like(wide.lengths), log_p, nothing, nothing)

@@ -69,12 +69,12 @@ class Sampler(Protocol):
 
     def run(
         self, model: Model, batch: InfillBatch, settings: Any, generators: Sequence[torch.Generator], *,
-        rules: WordRules, cast: Cast | None = None, gold: InfillBatch | None = None,
+        rules: WordRules, cast: Cast | None = None,
     ) -> Rounds:  # fmt: skip
         """Rounds of complete stories, `settings.samples` for each task in all; diagnostics come with the last round.
 
         `generators` has one generator for each task, and a task's stories may depend on its own alone. `rules` says
-        which words may stand where, `cast` who is named; `gold` is the true story, for `tags="peek"`.
+        which words may stand where, `cast` who is named.
         """
 
 

@@ -28,7 +28,7 @@ from fabula.shapes import Latents, Tags
 
 def run(
     model: Model, blanks: InfillBatch, settings: RerankSettings, generators: Sequence[torch.Generator], *,
-    rules: WordRules, cast: Cast | None = None, gold: InfillBatch | None = None,
+    rules: WordRules, cast: Cast | None = None,
 ) -> Rounds:  # fmt: skip
     """All samples, a wave at a time, ranked by log p of the given sentences that what was written can change."""
     if cast is not None and not settings.allow_new_names:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import Field, dataclass, field, fields, replace
 from functools import cache
 from types import NoneType
@@ -18,12 +18,11 @@ from typing import Any, ClassVar, Literal, TypeVar, get_args, get_origin, get_ty
 
 from fabula.errors import UserError
 
-TagSource = Literal["read", "free", "peek"]
+TagSource = Literal["read", "free"]
 """How the tags that the user did not give are determined.
 
 `read`: a given sentence's tag is inferred from it, argmax q(S_i | X+); a missing sentence's is drawn.
 `free`: all are drawn.
-`peek`: the authors' way, argmax q(S_i | X) with the true missing sentences in X. For reproduction only.
 """
 Door = Literal["cli", "http", "python"]
 EVERYWHERE: tuple[Door, ...] = ("cli", "http", "python")
@@ -54,8 +53,6 @@ class DecodingConfig:
     """A written sentence's length with its `<eos>`, at most. The authors' code: 30."""
     no_repeat: int = 0
     """Word n-grams of this length occur only once in a story, given sentences included; 0 disables the rule."""
-    bf16: bool = False
-    """Whether the network runs in bf16 (CUDA); scores are summed in single precision all the same."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,8 +71,6 @@ class Declared:
     """The value that leaves the model's distribution and the paper's ranking as they are; None: the default does."""
     shown: str | None = None
     """How the default reads where it is None."""
-    evaluation_only: tuple[str, ...] = ()
-    """Choices that only evaluations have."""
 
 
 def setting(default: Any, help: str, **declared: Any) -> Any:
@@ -129,8 +124,6 @@ class FillSettings:
         at_least=3, doors=("cli", "python"),
     )  # fmt: skip
     """The authors' code: 30."""
-    bf16: bool = setting(False, "whether the decoder's products run in bf16, on CUDA")
-    """Latents and log-probabilities stay in single precision."""
     at_once: bool = setting(False, "whether to skip early answers, so that the last comes sooner", doors=())
 
     def __post_init__(self) -> None:
@@ -155,7 +148,7 @@ class FillSettings:
         """How words are chosen; among 15 where the settings do not say."""
         return DecodingConfig(
             top_k=self.top_k, temperature=self.temperature, max_words=self.max_words,
-            end_temperature=self.end_temperature, no_repeat=getattr(self, "no_repeat", 0), bf16=self.bf16,
+            end_temperature=self.end_temperature, no_repeat=getattr(self, "no_repeat", 0),
         )  # fmt: skip
 
 
@@ -191,7 +184,7 @@ class TaggedSettings(FillSettings):
     """Samplers of models with tags."""
 
     tags: TagSource = setting(  # noqa: RUF009 (a field, which ruff cannot see)
-        "read", "tags that the user did not give: inferred from given sentences, or sampled", evaluation_only=("peek",)
+        "read", "tags that the user did not give: inferred from given sentences, or sampled"
     )
 
 
@@ -255,7 +248,6 @@ class ServedSettings(FillSettings):
     end_temperature: float | None = redefault("end_temperature", None, doors=())
     temperature: float = redefault("temperature", 0.8)
     max_words: int = redefault("max_words", 40)
-    bf16: bool = redefault("bf16", False, doors=())
     arc_weight: float = setting(4.0, "what a tag of the arc that no tagger finds costs in the ranking", at_least=0)
 
 
@@ -281,12 +273,11 @@ def choose(name: str, cls: type[FillSettings], chosen: Mapping[str, Any]) -> Fil
             continue
         if key not in available:
             raise UserError(f"{name} has no setting {key!r}; it has {', '.join(available)}", field=key)
-        rule = declared(available[key])
-        values[key] = checked(key, value, hints[key], rule, barred=rule.evaluation_only)
+        values[key] = checked(key, value, hints[key], declared(available[key]))
     return cls(**values)
 
 
-def checked(name: str, value: Any, hint: Any, rule: Declared, barred: Sequence[str] = ()) -> Any:
+def checked(name: str, value: Any, hint: Any, rule: Declared) -> Any:
     """The value in its declared type, or a `UserError`: numpy's numbers are converted, text is not."""
     options = () if choices(hint) else get_args(hint)
     if NoneType in options:
@@ -294,9 +285,8 @@ def checked(name: str, value: Any, hint: Any, rule: Declared, barred: Sequence[s
             return None
         (hint,) = (option for option in options if option is not NoneType)
     if choices(hint):
-        allowed = [choice for choice in choices(hint) if choice not in barred]
-        if not isinstance(value, str) or value not in allowed:
-            raise UserError(f"{name} must be {' or '.join(allowed)}, not {value!r}", field=name)
+        if not isinstance(value, str) or value not in choices(hint):
+            raise UserError(f"{name} must be {' or '.join(choices(hint))}, not {value!r}", field=name)
         return value
     if hint is bool:
         if type(value).__name__ not in ("bool", "bool_"):

@@ -45,11 +45,9 @@ FIRST = 5
 """Of the particles, one in so many is in the first group."""
 
 
-def observe(
-    model: SLDS, blanks: InfillBatch, tags: TagSource, gold: InfillBatch | None = None
-) -> tuple[InfillBatch, Potential]:
+def observe(model: SLDS, blanks: InfillBatch, tags: TagSource) -> tuple[InfillBatch, Potential]:
     """The batch with its tags inferred, and phi of the given sentences: 1 for the missing ones."""
-    allowed = infer_tags(model, blanks, tags, gold).allowed
+    allowed = infer_tags(model, blanks, tags).allowed
     return replace(blanks, allowed=allowed), evidence(model, blanks.X, blanks.lengths).phi
 
 
@@ -61,7 +59,7 @@ def without_latents(blanks: InfillBatch) -> Potential:
 
 def run(
     model: Model, blanks: InfillBatch, settings: SMCSettings, generators: Sequence[torch.Generator], *,
-    rules: WordRules, cast: Cast | None = None, gold: InfillBatch | None = None,
+    rules: WordRules, cast: Cast | None = None,
 ) -> Rounds:  # fmt: skip
     """The particles' stories, ranked as the settings say.
 
@@ -72,7 +70,7 @@ def run(
         blanks = cast.without_new_names(blanks)
     latent, paths, phi = model.latent, None, without_latents(blanks)
     if latent is not None:
-        blanks, phi = observe(latent, blanks, settings.tags, gold)
+        blanks, phi = observe(latent, blanks, settings.tags)
         paths = find_paths(latent.scaffold, latent.dynamics, blanks.allowed, phi, blanks.present, generators)
     first = settings.samples // FIRST
     sizes = [size for size in (first, settings.samples - first) if size]

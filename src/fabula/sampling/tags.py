@@ -15,19 +15,14 @@ from fabula.shapes import Tags
 from fabula.statespace.markov import MarkovChain, allowed_states, clamp
 
 
-def infer_tags(model: SLDS, blanks: InfillBatch, source: TagSource, gold: InfillBatch | None = None) -> InfillBatch:
+def infer_tags(model: SLDS, blanks: InfillBatch, source: TagSource) -> InfillBatch:
     """The batch with the tags that their source decides, among the allowed states; all else is left open."""
     allowed = blanks.allowed_of(model.K)
     blanks = replace(blanks, allowed=allowed)
-    if model.K == 1 or source == "free":
+    if model.K == 1 or source == "free" or not (blanks.lengths > 0).any():
         return blanks
-    if source == "peek" and gold is None:
-        raise ValueError('tags="peek" needs the true story')
-    seen = blanks if source == "read" or gold is None else gold
-    if not (seen.lengths > 0).any():
-        return blanks
-    likeliest = clamp(evidence(model, seen.X, seen.lengths).log_q_S, allowed).argmax(-1)
-    readable = (seen.lengths > 0).unsqueeze(-1)
+    likeliest = clamp(evidence(model, blanks.X, blanks.lengths).log_q_S, allowed).argmax(-1)
+    readable = (blanks.lengths > 0).unsqueeze(-1)
     return replace(blanks, allowed=torch.where(readable, allowed_states(likeliest, model.K), allowed))
 
 

@@ -6,18 +6,18 @@ and `FILE.TAGGER.tags.json`, which `save_tags` writes beside the stories.
 
 from __future__ import annotations
 
-import itertools
 import json
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import torch
+import numpy as np
 
-from fabula.corpus.dataset import digest
+from fabula.corpus.dataset import digest, offsets
 from fabula.corpus.read import Story, read_stories
 from fabula.corpus.taggers.protocol import DEFAULT_TAGGER, build_tagger
+from fabula.corpus.transitions import Transitions
 from fabula.errors import UserError
 from fabula.models.decoders.tokenizer import SubwordTokenizer
 from fabula.models.decoders.words import COMMON
@@ -82,12 +82,9 @@ def tags_of(file: Path, stories: Sequence[Sequence[str]], name: str = DEFAULT_TA
 
 def chain_of(S: Sequence[Sequence[int]], K: int) -> dict[str, Any]:
     """p(S_1) and p(S_i | S_{i-1}), counted from one, so that nothing is impossible."""
-    first, pairs = torch.ones(K), torch.ones(K, K)
-    for story in S:
-        first[story[0]] += float(story[0] >= 0)
-        for before, after in itertools.pairwise(story):
-            pairs[before, after] += float(before >= 0 and after >= 0)
-    return {"p_initial": (first / first.sum()).tolist(), "p_next": (pairs / pairs.sum(1, keepdim=True)).tolist()}
+    tags, begins = np.asarray([tag for story in S for tag in story]), offsets([len(story) for story in S])
+    counts = Transitions.count(tags, begins, K, smoothing=1.0)
+    return {"p_initial": counts.p_initial.tolist(), "p_next": counts.p_next.tolist()}
 
 
 def save_tags(file: Path, tagger: str = DEFAULT_TAGGER) -> Path:

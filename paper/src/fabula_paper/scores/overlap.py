@@ -87,22 +87,16 @@ def rouge_paper(written: Sequence[str], true: Sequence[str], *, by_lines: bool =
     return Rouge(**average, stories=stories)
 
 
-def meteor(*sets: tuple[Sequence[str], Sequence[str]]) -> list[Meteor]:
-    """The paper's route, for each set of written and true texts: the PTB tokeniser, then the METEOR 1.5 jar with
-    `-l en -norm`, by pycocoevalcap. Several sets cost little more than one: Java starts once for all of them.
-    """
-    for pair in sets:
-        _check_pairs(*pair)
+def meteor(written: Sequence[str], true: Sequence[str]) -> Meteor:
+    """The paper's route: the PTB tokeniser, then the METEOR 1.5 jar with `-l en -norm`, by pycocoevalcap."""
+    _check_pairs(written, true)
     package_file("pycocoevalcap", "meteor")
     if not shutil.which("java"):
         raise UserError("METEOR needs Java: apt-get install default-jre-headless")
-    lines = iter(_ptb([text for pair in sets for texts in pair for text in texts]))
-    results = []
-    for pair in sets:
-        written, true = ({number: [next(lines)] for number in range(len(texts))} for texts in pair)
-        aggregate, scores = _jar().compute_score(true, written)
-        results.append(Meteor(np.array(scores, dtype=np.float64), float(aggregate)))
-    return results
+    words = _ptb([*written, *true])
+    ours, theirs = ({n: [line] for n, line in enumerate(side)} for side in (words[: len(true)], words[len(true) :]))
+    aggregate, scores = _jar().compute_score(theirs, ours)
+    return Meteor(np.array(scores, dtype=np.float64), float(aggregate))
 
 
 def _ptb(texts: Sequence[str]) -> list[str]:

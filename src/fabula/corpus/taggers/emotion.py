@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from fabula.corpus.taggers.protocol import from_settings, register_tagger
-from fabula.errors import UserError
+from fabula.corpus.taggers.protocol import register_tagger
 
 FILE = Path(__file__).with_name("emotion.txt")
 SEED, DERIVED, NEAR = 1.0, 0.7, 0.6
@@ -25,6 +24,8 @@ REACH = 3
 """Words before a word of emotion in which a negation turns it."""
 LONGEST = 4
 """Words of a phrase at most."""
+LEAST = 0.4
+"""Confidence below which there is no emotion; ours, because a derived word alone reaches it."""
 
 
 @lru_cache(maxsize=1)
@@ -43,14 +44,7 @@ def words(text: str) -> list[str]:
 
 @dataclass(frozen=True)
 class EmotionTagger:
-    """Six states; a sentence whose likeliest emotion is less sure than `least` has none."""
-
-    least: float = 0.4
-    """Confidence below which there is no emotion; ours, because a derived word alone reaches it."""
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.least <= 1:
-            raise UserError(f"the least confidence lies between 0 and 1, not {self.least}", field="least")
+    """Six states; a sentence whose likeliest emotion is less sure than `LEAST` has none."""
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -58,7 +52,7 @@ class EmotionTagger:
 
     @property
     def settings(self) -> dict[str, object]:
-        return {"tagger": "emotion", "least": self.least}
+        return {"tagger": "emotion", "least": LEAST}
 
     def tag(self, sentences: list[str]) -> list[int | None]:
         """Every sentence has an answer, `none` more often than not."""
@@ -69,7 +63,7 @@ class EmotionTagger:
         totals = scores(words(sentence))
         best = max(range(len(totals)), key=totals.__getitem__)
         confidence = totals[best] / (0.5 + sum(totals))
-        return (best, confidence) if confidence >= self.least else (len(EMOTIONS), 1 - confidence)
+        return (best, confidence) if confidence >= LEAST else (len(EMOTIONS), 1 - confidence)
 
 
 def scores(tokens: list[str]) -> list[float]:
@@ -90,4 +84,4 @@ def scores(tokens: list[str]) -> list[float]:
     return totals
 
 
-register_tagger("emotion")(from_settings(EmotionTagger))
+register_tagger("emotion")(lambda settings: EmotionTagger())

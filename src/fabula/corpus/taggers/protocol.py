@@ -7,16 +7,13 @@ To add one: a file with the class, and a builder under `@register_tagger("name")
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from inspect import signature
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fabula.corpus.states import UNKNOWN, Factor, StateSpace
 from fabula.registry import Registry
-
-T = TypeVar("T")
 
 
 @runtime_checkable
@@ -46,11 +43,6 @@ class Tagger(Protocol):
 TAGGERS: Registry[Callable[[Mapping[str, Any]], Tagger]] = Registry("fabula.taggers", "tagger")
 """Builders of taggers from their settings; of none, the tagger with its defaults."""
 register_tagger = TAGGERS.register
-
-
-def from_settings(kind: Callable[..., T]) -> Callable[[Mapping[str, Any]], T]:
-    """A builder of a tagger that is a dataclass: its fields are taken from the settings, else they are the defaults."""
-    return lambda settings: kind(**{name: settings[name] for name in signature(kind).parameters if name in settings})
 
 
 DEFAULT_TAGGER = "vader"

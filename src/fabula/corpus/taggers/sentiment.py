@@ -1,12 +1,13 @@
 """Sentiment tags by VADER: negative, neutral, positive (the paper's scaffold)."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from typing import Any
 
 from fabula.corpus.states import SENTIMENT
-from fabula.corpus.taggers.protocol import from_settings, register_tagger
+from fabula.corpus.taggers.protocol import register_tagger
 from fabula.errors import UserError
 
 RATER = 0.9
@@ -81,4 +82,6 @@ def valence(compound: float) -> float:
     return math.copysign(math.inf, compound) if abs(compound) >= 1 else compound * math.sqrt(15 / (1 - compound**2))
 
 
-register_tagger("vader")(from_settings(VaderTagger))
+@register_tagger("vader")
+def build_vader(settings: Mapping[str, Any]) -> VaderTagger:
+    return VaderTagger(**{name: value for name, value in settings.items() if name.startswith("threshold_")})

@@ -14,7 +14,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, ClassVar
 
-from fabula.corpus.taggers.protocol import from_settings, register_tagger
+from fabula.corpus.taggers.protocol import register_tagger
 from fabula.errors import UserError
 
 FILE = Path(__file__).with_name("verb.txt")
@@ -28,6 +28,8 @@ FAULT = f"tagging main verbs needs a parser: {INSTALL}"
 NONE = "none"
 BATCH = 256
 """Sentences that are parsed together."""
+LEAST = 0.5
+"""Confidence below which a verb has no class: seeds have 1, verbs that only lean on them less."""
 _CONTROL = (
     "be decide want try start begin have need use go plan manage continue keep end hope hop wish agree choose vow "
     "attempt get forget seem suppose promise refuse wind intend struggle prepare proceed wait come rush happen"
@@ -62,8 +64,6 @@ def classes() -> tuple[tuple[str, ...], dict[str, tuple[int, float]]]:
 class VerbTagger:
     """A state for each class of verbs, and `none` for a sentence without a verb that the list knows."""
 
-    least: float = 0.5
-    """Confidence below which a verb has no class: seeds have 1, verbs that only lean on them less."""
     slow: ClassVar[bool] = True
     """It loads a parser, so nothing runs it that was not asked for verbs."""
 
@@ -74,17 +74,13 @@ class VerbTagger:
         """What to install where there is no parser; nothing is imported to know."""
         return None if all(importlib.util.find_spec(name) for name in ("spacy", MODEL)) else FAULT
 
-    def __post_init__(self) -> None:
-        if not 0 <= self.least <= 1:
-            raise UserError(f"the least confidence lies between 0 and 1, not {self.least}", field="least")
-
     @property
     def labels(self) -> tuple[str, ...]:
         return (*classes()[0], NONE)
 
     @property
     def settings(self) -> dict[str, object]:
-        return {"tagger": "verb", "least": self.least}
+        return {"tagger": "verb", "least": LEAST}
 
     def tag(self, sentences: list[str]) -> list[int | None]:
         """Parsed in batches."""
@@ -94,7 +90,7 @@ class VerbTagger:
         """The class of the first key that has one, and how sure it is."""
         names, listed = classes()
         label, confidence = next((listed[key] for key in keys if key in listed), (len(names), 0.0))
-        return (label, confidence) if confidence >= self.least else (len(names), 1 - confidence)
+        return (label, confidence) if confidence >= LEAST else (len(names), 1 - confidence)
 
 
 def main_verbs(doc: Any) -> list[str]:
@@ -119,4 +115,4 @@ def keys_of(lemma: str, particle: str | None, relation: str, beside: str) -> lis
     return [f"{lemma}_{word}" for word in (particle, closer) if word] + [lemma]
 
 
-register_tagger("verb")(from_settings(VerbTagger))
+register_tagger("verb")(lambda settings: VerbTagger())

@@ -8,7 +8,6 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
-from torch.utils.weak import WeakTensorKeyDictionary
 
 from fabula.corpus.vocabulary import BOS, EOS, PAD
 from fabula.models.decoders.protocol import Given
@@ -41,7 +40,7 @@ class GRUState(NamedTuple):
 
     def put(self, rows: Rows, other: GRUState) -> GRUState:
         pairs = zip(self.hidden, other.hidden, strict=True)
-        hidden = tuple(h.index_copy(0, rows, new.to(h.dtype)) for h, new in pairs)
+        hidden = tuple(h.index_copy(0, rows, new) for h, new in pairs)
         return GRUState(hidden, self.previous.index_copy(0, rows, other.previous))
 
     def join(self, other: GRUState) -> GRUState:
@@ -105,12 +104,9 @@ class GRUDecoder(nn.Module):
         at_once = LOGITS_AT_ONCE.get(features.device.type, 1 << 27)
         return max(1, at_once // (features.shape[1] * self.output.out_features))
 
-    def start(self, rows: int, z: Latent | None = None, given: Given | None = None, bf16: bool = False) -> GRUState:
+    def start(self, rows: int, z: Latent | None = None, given: Given | None = None) -> GRUState:
         """Before a story's first word; this decoder does not read ahead, and `given` is not for it."""
-        hidden, device = self._start(rows, z), self.output.bias.device
-        if bf16 and device.type == "cuda":
-            hidden = tuple(h.bfloat16() for h in hidden)
-        return GRUState(hidden, torch.full((rows,), BOS, device=device))
+        return GRUState(self._start(rows, z), torch.full((rows,), BOS, device=self.output.bias.device))
 
     def without_history(self, state: GRUState) -> GRUState:
         hidden = tuple(torch.zeros_like(h) for h in state.hidden)
@@ -122,9 +118,8 @@ class GRUDecoder(nn.Module):
     def read(self, state: GRUState, tokens: Words, lengths: Integers, z: Latent | None) -> tuple[GRUState, PerStory]:
         """Over a known sentence, in one pass along its words."""
         after, features, words, row = self._along(state, tokens, lengths, z)
-        with _precision(state):
-            log_p = self.log_prob(features.unsqueeze(1), words.unsqueeze(1)).squeeze(1)
-        return after, log_p.new_zeros(len(tokens)).float().index_add(0, row, log_p.float())
+        log_p = self.log_prob(features.unsqueeze(1), words.unsqueeze(1)).squeeze(1)
+        return after, log_p.new_zeros(len(tokens)).index_add(0, row, log_p)
 
     def _along(
         self, state: GRUState, tokens: Words, lengths: Integers, z: Latent | None
@@ -134,14 +129,13 @@ class GRUDecoder(nn.Module):
         if tokens.device.type == "cpu" and len(tokens) > FEW and not torch.is_grad_enabled():
             return self._along_many(state, tokens, lengths, z)
         some, last, hidden = lengths > 0, (lengths - 1).clamp(min=0), []
-        with _precision(state):
-            x = self.embedding(torch.cat([state.previous[:, None], tokens[:, :-1]], 1))
-            z = None if z is None else z.unsqueeze(1).expand(-1, x.shape[1], -1).to(x.dtype)
-            for layer, h in zip(self.layers, state.hidden, strict=True):
-                x = _gru(torch.cat([x, z], -1) if z is not None and layer is self.layers[0] else x, h, layer)
-                after = x[torch.arange(len(x), device=x.device), last]
-                hidden.append(torch.where(some[:, None], after.to(h.dtype), h))
-            features = self._features(x, z)
+        x = self.embedding(torch.cat([state.previous[:, None], tokens[:, :-1]], 1))
+        z = None if z is None else z.unsqueeze(1).expand(-1, x.shape[1], -1)
+        for layer, h in zip(self.layers, state.hidden, strict=True):
+            x = _gru(torch.cat([x, z], -1) if z is not None and layer is self.layers[0] else x, h, layer)
+            after = x[torch.arange(len(x), device=x.device), last]
+            hidden.append(torch.where(some[:, None], after, h))
+        features = self._features(x, z)
         # Only at the words that are there: the scores of the whole vocabulary are the expensive part.
         there = (tokens != PAD).nonzero(as_tuple=True)
         moved = state._replace(hidden=tuple(hidden), previous=torch.where(some, EOS, state.previous))
@@ -180,16 +174,12 @@ class GRUDecoder(nn.Module):
 
     def step(self, state: GRUState, z: Latent | None, done: Flags) -> tuple[Scores, GRUState]:
         """One word on: the scores of the next word, and the state with `previous` read."""
-        with _precision(state):
-            x = self.embedding(state.previous)
-            after = []
-            for layer, h in zip(self.layers, state.hidden, strict=True):
-                inputs = torch.cat([x, z.to(x.dtype)], -1) if z is not None and layer is self.layers[0] else x
-                x = _gru_cell(inputs, h, layer)
-                after.append(x)
-            scores = _product(self._features(x, z), self.output.weight, self.output.bias)[:, : self.vocabulary]
-        pairs = zip(state.hidden, after, strict=True)
-        hidden = tuple(torch.where(done[:, None], h, new.to(h.dtype)) for h, new in pairs)
+        x, after = self.embedding(state.previous), []
+        for layer, h in zip(self.layers, state.hidden, strict=True):
+            x = _gru_cell(torch.cat([x, z], -1) if z is not None and layer is self.layers[0] else x, h, layer)
+            after.append(x)
+        scores = _product(self._features(x, z), self.output.weight, self.output.bias)[:, : self.vocabulary]
+        hidden = tuple(torch.where(done[:, None], h, new) for h, new in zip(state.hidden, after, strict=True))
         # In the few-rows layout a row's scores lie apart, and whatever reads them row by row would crawl.
         scores = scores.contiguous() if scores.stride(1) != 1 else scores
         return scores, state._replace(hidden=hidden)
@@ -218,11 +208,6 @@ class GRUDecoder(nn.Module):
 
 FEW = 32
 """Up to so many rows the host multiplies faster with the weight on the left: twice at ten rows, equal at fifty."""
-
-
-def _precision(state: GRUState) -> torch.autocast:
-    h = state.hidden[0]
-    return torch.autocast(h.device.type, dtype=torch.bfloat16, enabled=h.dtype == torch.bfloat16)
 
 
 def _gru(x: Tensor, h: Tensor, gru: nn.Module) -> Tensor:
@@ -258,22 +243,4 @@ def _product(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     """weight x + bias for every row, in the layout that is fast for this number of rows."""
     if x.device.type == "cpu" and len(x) <= FEW and x.dim() == 2:
         return torch.addmm(bias.unsqueeze(1), weight, x.t()).t()
-    fixed = not (torch.is_grad_enabled() or weight.requires_grad) and x.dtype == torch.float32
-    if x.device.type != "cpu" or len(x) <= FEW or not fixed or PACKED_PRODUCT is None:
-        return F.linear(x, weight, bias)
-    product: Tensor = PACKED_PRODUCT(x, _packed(weight), bias, "none", [], "")
-    return product
-
-
-PACKED_PRODUCT = getattr(torch.ops.mkldnn, "_linear_pointwise", None) if torch.backends.mkldnn.is_available() else None
-"""A product with a weight that lies as the processor reads it: a sixth faster with many rows, equal up to the last
-bit. None where this build of torch has none."""
-_weights = WeakTensorKeyDictionary()
-
-
-def _packed(weight: Tensor) -> Tensor:
-    """A second copy of a weight that nobody trains, made when it is first needed."""
-    if weight not in _weights:
-        _weights[weight] = torch.ops.mkldnn._reorder_linear_weight(weight, 8 * FEW)
-    packed: Tensor = _weights[weight]
-    return packed
+    return F.linear(x, weight, bias)

@@ -134,10 +134,8 @@ class NarratorDecoder:
         self.tag_tokens = table.to(network.device)
 
     @torch.inference_mode()
-    def start(
-        self, rows: int, z: Tensor | None = None, given: Given | None = None, bf16: bool = False
-    ) -> NarratorState:
-        """Before the first sentence; with `given` lines their header is read. Precision is always the network's own."""
+    def start(self, rows: int, z: Tensor | None = None, given: Given | None = None) -> NarratorState:
+        """Before the first sentence; with `given` lines their header is read."""
         return self._begin(given, torch.zeros(rows, dtype=torch.int64), [[] for _ in range(rows)])
 
     def without_history(self, state: NarratorState) -> NarratorState:

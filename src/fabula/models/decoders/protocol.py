@@ -100,8 +100,8 @@ class Decoder(Protocol[DecoderState]):
     """Whether `start` makes use of given lines: the state then follows r(X_missing | X_given, S), a proposal that knows
     the lines to come, and not p."""
 
-    def start(self, rows: int, z: Latent | None = None, given: Given | None = None, bf16: bool = False) -> DecoderState:
-        """Before the first sentence. The state's precision is that of all that follows from it."""
+    def start(self, rows: int, z: Latent | None = None, given: Given | None = None) -> DecoderState:
+        """Before the first sentence."""
 
     def without_history(self, state: DecoderState) -> DecoderState:
         """As many rows that remember nothing, before a sentence that is not a story's first."""
