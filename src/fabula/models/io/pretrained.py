@@ -15,14 +15,14 @@ import dataclasses
 import json
 import sys
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save, save_file
 from torch import Tensor
 
@@ -37,6 +37,7 @@ from fabula.models.decoders.adapter import Adapter, AdapterConfig
 from fabula.models.decoders.base import Base, read_base, sha256
 from fabula.models.decoders.bases import cache_folder, check_base, need_base
 from fabula.models.decoders.fuse import fuse, fuse_critic
+from fabula.models.decoders.gguf import LazyTensors
 from fabula.models.decoders.narrator import NarratorDecoder
 from fabula.models.decoders.network import Network
 from fabula.models.defaults import with_critic
@@ -83,7 +84,8 @@ def read_adapter_config(folder: Path) -> AdapterConfig:
 def load_adapter(folder: Path) -> Adapter:
     try:
         tensors = unpack(load_file(folder / WEIGHTS))
-        turned = {name.removesuffix(TURNED): t.T if name.endswith(TURNED) else t for name, t in tensors.items()}
+        names = [name.removesuffix(TURNED) for name in tensors]
+        turned = LazyTensors(names, lambda n: tensors[n + TURNED].T if n + TURNED in tensors else tensors[n])
         return Adapter(read_adapter_config(folder), turned)
     except OSError as error:
         raise UserError(f"{folder} holds no adapter: {error.strerror}: {Path(str(error.filename)).name}") from error
@@ -113,20 +115,24 @@ def load_critic(folder: Path, narrator: Path, decoder: NarratorDecoder, base: Pa
             raise ValueError("people")
     except (OSError, *DAMAGED) as error:
         raise UserError(f"{folder} is not a critic's folder, or damaged: {ABOUT_CRITIC}") from error
-    adapter, network = load_adapter(folder), decoder.network
-    adapter.check(network.sizes, folder)
+    adapter, network, rank = load_adapter(folder), decoder.network, 0
+    digests = (adapter.config.base_sha256, sha256(folder / WEIGHTS), sha256(narrator / WEIGHTS))
     if not adapter.config.narrator_sha256:
-        adapter = adapter.less(load_adapter(narrator))
-    elif adapter.config.narrator_sha256 != sha256(narrator / WEIGHTS):
+        rank = read_adapter_config(narrator).rank
+    elif adapter.config.narrator_sha256 != digests[-1]:
         raise UserError(f"{folder} is the critic of another narrator than {narrator}: train it again")
-    pretrained = read_base(base or need_base(adapter.config.base_sha256))
-    fused = partial(fuse_critic, adapter, pretrained.tensors, network.sizes, dtype=network.dtype)
+
+    def fused(eight_bit: bool) -> dict[str, Tensor]:
+        adapter.check(network.sizes, folder)
+        tensors = read_base(base or need_base(adapter.config.base_sha256)).tensors
+        critic = adapter.less(load_adapter(narrator)) if rank else adapter
+        return fuse_critic(critic, tensors, network.sizes, eight_bit=eight_bit, dtype=network.dtype)
+
     if network.scale is None:
-        weights = {name: weight.to(network.device) for name, weight in fused(eight_bit=False).items()}
+        weights: Mapping[str, Tensor] = {name: weight.to(network.device) for name, weight in fused(False).items()}
     else:
-        digests = (adapter.config.base_sha256, sha256(folder / WEIGHTS), sha256(narrator / WEIGHTS))
-        key = f"{'-'.join(digest[:16] for digest in digests)}-{adapter.config.rank}"
-        weights = _cached(key, partial(fused, eight_bit=True))
+        key = f"{'-'.join(digest[:16] for digest in digests)}-{adapter.config.rank + rank}"
+        weights = _cached(key, partial(fused, True))
     return Critic(network.with_critic(weights), decoder.tokenizer, ending, people)
 
 
@@ -191,25 +197,36 @@ def scaffold_of(chains: Sequence[Mapping[str, Any]]) -> MarkovChain:
 
 
 def _network(adapter: Adapter, base: Base, folder: Path, device: torch.device) -> Network:
-    adapter.check(base.sizes, folder)
+    def fused(eight_bit: bool, dtype: torch.dtype = torch.float32) -> Iterator[tuple[str, Tensor]]:
+        adapter.check(base.sizes, folder)
+        return fuse(adapter.merge(base.tensors), base.sizes, eight_bit=eight_bit, dtype=dtype)
+
     if device.type == "cpu" and quantised.available():
         key = f"{base.sha256[:16]}-{sha256(folder / WEIGHTS)[:16]}-{adapter.config.scale:g}"
-        merged = adapter.merge(base.tensors)
-        weights = _cached(key, lambda: dict(fuse(merged, base.sizes, eight_bit=True)))
-        # What is not packed has memory of its own, so that nothing keeps the file mapped.
-        weights |= {name: weights[name].clone() for name in ("embedding", "embedding.scale")}
-    else:
-        dtype = torch.bfloat16 if device.type == "cuda" else torch.float32
-        fused = fuse(adapter.merge(base.tensors), base.sizes, eight_bit=False, dtype=dtype)
-        weights = {name: weight.to(device) for name, weight in fused}
-    return Network(base.sizes, weights)
+        return Network(base.sizes, _cached(key, lambda: dict(fused(True)), _lazy))
+    weights = fused(False, torch.bfloat16 if device.type == "cuda" else torch.float32)
+    return Network(base.sizes, {name: weight.to(device) for name, weight in weights})
 
 
-def _cached(key: str, make: Callable[[], dict[str, Tensor]]) -> dict[str, Tensor]:
+def _lazy(file: Path) -> LazyTensors:
+    """The tensors of a file; each maps the file anew, so that its memory is free again when it is no longer used."""
+
+    def read(name: str) -> Tensor:
+        with safe_open(file, "pt") as opened:
+            tensor: Tensor = opened.get_tensor(name)
+            return tensor
+
+    with safe_open(file, "pt") as opened:
+        return LazyTensors(opened.keys(), read)
+
+
+def _cached(
+    key: str, make: Callable[[], dict[str, Tensor]], load: Callable[[Path], Mapping[str, Tensor]] = load_file
+) -> Mapping[str, Tensor]:
     """Weights from the cache, else made and stored there; where there is no room a note says so."""
     file = cache_folder() / f"narrator-{LAYOUT}-{key}.safetensors"
     try:
-        return load_file(file)
+        return load(file)
     except (OSError, SafetensorError):  # not there, or damaged: made anew
         pass
     weights = make()
@@ -220,6 +237,7 @@ def _cached(key: str, make: Callable[[], dict[str, Tensor]]) -> dict[str, Tensor
             temporary = Path(stream.name)
         save_file(weights, temporary)
         temporary.replace(file)
+        return load(file)
     except (OSError, SafetensorError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         note = f"fabula: no room for the narrator's weights in {file.parent} ({reason}): each start makes them anew"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from torch import Tensor
 
 from fabula.corpus.folder import write
 from fabula.errors import UserError
+from fabula.models.decoders.gguf import LazyTensors
 
 SCALE = ".scale"
 
@@ -69,15 +71,14 @@ def owners(tensors: dict[str, Tensor]) -> dict[str, str]:
     return {name: first.setdefault(tensor.data_ptr(), name) for name, tensor in tensors.items()}
 
 
-def unpack(stored: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Tensors in single precision; a matrix W that is stored in 8 bits has its scales beside it, as `NAME.scale`.
+def unpack(stored: Mapping[str, Tensor]) -> LazyTensors:
+    """Tensors in single precision, each made when it is asked for.
 
-    W = levels * scale, row by row.
+    A matrix W that is stored in 8 bits has its scales beside it, as `NAME.scale`: W = levels * scale, row by row.
     """
-    tensors = {}
-    for name, tensor in stored.items():
-        if name.endswith(SCALE) and name.removesuffix(SCALE) in stored:
-            continue
+
+    def read(name: str) -> Tensor:
         scale = stored.get(name + SCALE)
-        tensors[name] = tensor.float() if scale is None else tensor.float() * scale.float().unsqueeze(-1)
-    return tensors
+        return stored[name].float() if scale is None else stored[name].float() * scale.float().unsqueeze(-1)
+
+    return LazyTensors((n for n in stored if not n.endswith(SCALE) or n.removesuffix(SCALE) not in stored), read)
