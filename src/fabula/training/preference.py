@@ -77,9 +77,9 @@ def version_row(story: Sequence[str], missing: Sequence[int], version: Sequence[
     for i, line in zip(missing, version, strict=True):
         sentences[i] = line
     ids = [tokens[:WORDS] for tokens in encode.encode_all(sentences)]
-    ids, counted = row(ids, [FREE] * len(ids), set(missing), set(missing))
-    end = len(counted) - counted[::-1].index(1)  # what follows the last missing line is in the header
-    return Row(ids[:end], counted[:end])
+    whole = row(ids, [FREE] * len(ids), set(missing), set(missing))
+    end = len(whole.counted) - whole.counted[::-1].index(1)  # what follows the last missing line is in the header
+    return Row(whole.ids[:end], whole.counted[:end])
 
 
 class PreferenceLearner(NarratorLearner):
