@@ -3,6 +3,9 @@
     FABULA_DATA=... python benchmarks/reading.py write OUT --number 40    OUT/stories.txt, OUT/key.json
     python benchmarks/reading.py report OUT ratings.json                  means, standard errors, pairs
     python benchmarks/reading.py unpack DATA                              DATA/readings.jsonl, for training a critic
+    python benchmarks/reading.py frames DATA                              DATA/readings-frames.jsonl, DATA/held.jsonl
+    python benchmarks/reading.py choice judged.jsonl                      a critic's choice among rated samples
+    python benchmarks/reading.py measures DATA                            do measures of words find bad middles?
     python benchmarks/reading.py pack DATA readings.jsonl                 records/readings.json.xz
 
 `write`: the first and last sentence of validation stories are given, three are missing. The systems are people, the
@@ -12,16 +15,21 @@ default model's answer, its first sample, and the small model's answer. `ratings
 records/readings.json.xz holds 9,000 short readings by language models, which did not know the systems: how well a story
 of the training split holds together (0 to 3) and which line breaks it first (0: none). It has the numbers and the
 written lines only; the given lines come from DATA/train.csv by the story's id.
+
+`frames` does the same with docs/readings/frames.jsonl.xz, eight rated samples of 640 stories of DATA/valid.csv. One
+story in ten is held out, for `narrator_gpu.py judge --fills DATA/held.jsonl`, whose output `choice` reads.
 """
 
 from __future__ import annotations
 
 import argparse
 import csv
+import itertools
 import json
 import lzma
 import os
 import random
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -29,6 +37,8 @@ from typing import Any
 import numpy as np
 
 RECORD = Path(__file__).parent / "records" / "readings.json.xz"
+FRAMES = Path(__file__).parents[1] / "docs" / "readings" / "frames.jsonl.xz"
+NAMED_THINGS = r"\b(?:the|his|her|their|my|our|its)\s+([a-z]{3,})"
 FIGURES = ("coherence", "senseless", "interest")
 
 
@@ -99,6 +109,75 @@ def unpacked(data: Path) -> Iterator[dict[str, Any]]:
             yield {"of": of, "sentences": sentences, "coherence": coherence, "line": line}
 
 
+def rated_frames(data: Path) -> list[dict[str, Any]]:
+    """Every story with its eight samples and their mean coherence, in an order of its own."""
+    people = corpus(data / "valid.csv")
+    lines = [json.loads(line) for line in lzma.decompress(FRAMES.read_bytes()).decode().splitlines()]
+    random.Random(3).shuffle(lines)
+    by_start = {name[: len(lines[0]["story"])]: sentences for name, sentences in people.items()}
+    return [
+        {
+            "story": n, "sentences": by_start[line["story"]], "missing": [1, 2, 3], "samples": line["written"],
+            "coherence": np.mean([[c for c, *_ in reader] for reader in line["readings"]], 0).tolist(),
+            "lines": [first_wrong for _, first_wrong, _ in line["readings"][0]],
+        }
+        for n, line in enumerate(lines)
+    ]  # fmt: skip
+
+
+def frames(data: Path) -> None:
+    """What teaches a critic (of each story the three best and the three worst samples), and the stories held out."""
+    taught, held = [], []
+    for frame in rated_frames(data):
+        first, *_, last = frame["sentences"]
+        order = sorted(range(len(frame["samples"])), key=frame["coherence"].__getitem__)
+        for k in [*order[:3], *order[-3:]]:
+            entry = {"of": 100_000 + frame["story"], "sentences": [first, *frame["samples"][k], last]}
+            taught.append({**entry, "coherence": frame["coherence"][k], "line": frame["lines"][k]})
+        held += [frame] if frame["story"] % 10 == 0 else []
+    for name, lines in (("readings-frames", taught), ("held", held)):
+        (data / f"{name}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    print(f"{len(taught)} readings, {len(held)} stories held out")
+
+
+def within(x: Any, y: Any) -> float:
+    """Correlation among the samples of one story: both less their story's mean."""
+    a, b = (np.asarray(v) - np.mean(v, 1, keepdims=True) for v in (x, y))
+    return float(np.corrcoef(a.ravel(), b.ravel())[0, 1])
+
+
+def choice(judged: Path) -> None:
+    """How a critic's values agree with coherence, and what its choice among all samples of a story is worth."""
+    lines = [json.loads(line) for line in judged.read_text(encoding="utf-8").splitlines()]
+    values = np.array([[v[-1] for v in line["critic"]] for line in lines])
+    coherence = np.array([line["coherence"] for line in lines])
+    words = [[np.mean([len(s.split()) for s in sample]) for sample in line["samples"]] for line in lines]
+    chosen = coherence[np.arange(len(lines)), values.argmax(1)]
+    print(f"r within a story {within(values, coherence):.3f}, with words a line {within(values, words):.2f}")
+    print(f"coherence: a sample {coherence.mean():.2f}, the critic's choice {chosen.mean():.2f}", end=" ")
+    print(f"(se {chosen.std(ddof=1) / len(lines) ** 0.5:.2f}), the reader's {coherence.max(1).mean():.2f}")
+
+
+def measures(data: Path) -> None:
+    """Readers' commonest complaints as measures of words, and their correlation with coherence within a story."""
+    from narrator_gpu import content, echo
+
+    rated, figures = rated_frames(data), {}
+    figures["line 4 says the ending"] = [[echo(s[-1], f["sentences"][4:]) for s in f["samples"]] for f in rated]
+    unmet = figures["the ending's things that were not met"] = []
+    for f in rated:
+        things = {thing[:5] for thing in re.findall(NAMED_THINGS, f["sentences"][4].lower())}
+        texts = [" ".join([f["sentences"][0], *s]).lower() for s in f["samples"]]
+        unmet.append([sum(thing not in text for thing in things) / max(1, len(things)) for text in texts])
+    stems = [[[content(line) for line in s] for s in f["samples"]] for f in rated]
+    figures["lines that say the same"] = [
+        [max(len(a & b) / max(1, len(a | b)) for a, b in itertools.pairwise(s)) for s in samples] for samples in stems
+    ]
+    figures["words a line"] = [[np.mean([len(x.split()) for x in s]) for s in f["samples"]] for f in rated]
+    for name, values in figures.items():
+        print(f"{name:40} mean {np.mean(values):.3f}, r {within(values, [f['coherence'] for f in rated]):+.3f}")
+
+
 def pack(data: Path, file: Path) -> None:
     """Keeps lines {"id", "missing", "sentences", "coherence", "line"} whose written lines are not in the corpus."""
     known = {sentence for story in corpus(data / "train.csv").values() for sentence in story}
@@ -113,7 +192,7 @@ def pack(data: Path, file: Path) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("action", choices=("write", "report", "unpack", "pack"))
+    parser.add_argument("action", choices=("write", "report", "unpack", "frames", "choice", "measures", "pack"))
     parser.add_argument("folder", type=Path)
     parser.add_argument("file", type=Path, nargs="?", help="the ratings of report, the readings of pack")
     parser.add_argument("--number", type=int, default=40)
@@ -125,6 +204,8 @@ def main() -> None:
         report(args.folder, args.file)
     elif args.action == "pack":
         pack(args.folder, args.file)
+    elif args.action != "unpack":
+        {"frames": frames, "choice": choice, "measures": measures}[args.action](args.folder)
     else:
         lines = [json.dumps(entry, ensure_ascii=False) + "\n" for entry in unpacked(args.folder)]
         (args.folder / "readings.jsonl").write_text("".join(lines), encoding="utf-8")

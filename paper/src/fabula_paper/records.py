@@ -17,7 +17,7 @@ import lzma
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,16 @@ from fabula_paper.plan import MIDDLE
 
 COMMIT_VARIABLE = "FABULA_COMMIT"
 """Names the commit on a machine that has the code but no repository."""
+
+
+@lru_cache(maxsize=1)
+def _unpacked(archive: Path, written: int) -> dict[str, dict[str, Any]]:
+    """The records of a packed file as it was `written` (nanoseconds)."""
+    try:
+        lines = lzma.decompress(archive.read_bytes()).decode("utf-8").splitlines()
+        return {record["unit"]: record for record in map(json.loads, lines)}
+    except (OSError, ValueError, KeyError, TypeError, lzma.LZMAError) as error:
+        raise UserError(f"{archive} is damaged: {error}") from error
 
 
 @dataclass(frozen=True)
@@ -59,16 +69,11 @@ class Records:
     def archive(self) -> Path:
         return self.folder / "records.jsonl.xz"
 
-    @cached_property
+    @property
     def packed(self) -> dict[str, dict[str, Any]]:
-        """The records of the packed file, by their units."""
-        if not self.archive.exists():
-            return {}
-        try:
-            lines = lzma.decompress(self.archive.read_bytes()).decode("utf-8").splitlines()
-            return {record["unit"]: record for record in map(json.loads, lines)}
-        except (OSError, ValueError, KeyError, TypeError, lzma.LZMAError) as error:
-            raise UserError(f"{self.archive} is damaged: {error}") from error
+        """The records of the packed file, by their units; read again where another call has packed."""
+        written = self.archive.stat().st_mtime_ns if self.archive.exists() else 0
+        return _unpacked(self.archive, written) if written else {}
 
     def pack(self, shown: int) -> int:
         """Move every record into the packed file, with the first `shown` texts of the middle-three samples."""
@@ -82,7 +87,6 @@ class Records:
                 record["stories"] = {key: rounded_list(values, 2) for key, values in record["stories"].items()}
         lines = "".join(json.dumps(record, ensure_ascii=False, separators=(",", ":")) + "\n" for record in records)
         self._put(self.archive, lzma.compress(lines.encode(), preset=9 | lzma.PRESET_EXTREME))
-        self.packed.update({record["unit"]: record for record in records})
         for path in (self.folder / "records").glob("*/*.json"):
             path.unlink()
         return len(records)

@@ -24,7 +24,7 @@ MAX_DEATHS = 20
 
 
 class Chunk(NamedTuple):
-    """Rows that are filled in together; `number` is that of their shard: how many rows stand before them."""
+    """The rows of a shard; `number` is the shard's: how many rows stand before them."""
 
     number: int
     items: Sequence[Item]
@@ -36,11 +36,14 @@ class Work(NamedTuple):
     load: Callable[[], FillsTogether]
     seed: int
     defaults: Mapping[str, Any]
+    group: int  # rows that are filled in together
     path: Callable[[int], Path]  # where the shard of a number goes
 
 
 def fill_chunk(model: FillsTogether, work: Work, chunk: Chunk) -> Shard:
-    return write_shard(work.path(chunk.number), fill_rows(model, chunk.items, work.seed, work.defaults))
+    groups = (chunk.items[i : i + work.group] for i in range(0, len(chunk.items), work.group))
+    results = [result for group in groups for result in fill_rows(model, group, work.seed, work.defaults)]
+    return write_shard(work.path(chunk.number), results)
 
 
 def run_inline(work: Work, chunks: Iterator[Chunk]) -> Iterator[tuple[Chunk, Shard]]:

@@ -28,6 +28,8 @@ from fabula.servers import PREFIX, find_server
 
 SMALL_JOB, SMALL_GROUP = 256, 4
 """Rows of a small job on a CPU, and of its groups: there a kill costs seconds, and workers share what there is."""
+SHARD = 256
+"""Rows of a shard of other jobs, where a group has fewer: millions of rows should not be a hundred thousand files."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,6 +68,11 @@ class Job:
         return min(SMALL_GROUP, together(self.device)) if small else together(self.device)
 
     @property
+    def shard(self) -> int:
+        """Rows of a shard: whole groups."""
+        return self.group if self.group == SMALL_GROUP else max(self.group, SHARD)
+
+    @property
     def settings(self) -> dict[str, Any]:
         """Every setting that applies to rows which choose none: those given, the model's, the sampler's."""
         sampler = sampler_named(self.defaults.get("sampler", DEFAULT))
@@ -83,7 +90,7 @@ def run(job: Job, load: Callable[[], FillsTogether] | None = None, bar: bool = F
     }  # fmt: skip
     output = Output(job.out)
     load = load or partial(load_model, job.model, job.device, job.threads)
-    work = Work(load, job.seed, job.defaults, output.path)
+    work = Work(load, job.seed, job.defaults, job.group, output.path)
     first_error = ""
     with output.opened(facts):
         already = sum(rows for rows, _ in output.counts.values())
@@ -102,15 +109,15 @@ def run(job: Job, load: Callable[[], FillsTogether] | None = None, bar: bool = F
 
 
 def chunks(job: Job, output: Output) -> Iterator[Chunk]:
-    """The groups of rows without a result, in their order; rows are read when they are needed."""
+    """The shards of rows without a result, in their order; rows are read when they are needed."""
     items = read_items(job.files, job.id_column)
     done = {row for first, (rows, _) in output.counts.items() for row in range(first, first + rows, job.group)}
-    for first in count(0, job.group):
-        group = list(islice(items, job.group))
-        if not group:
+    for first in count(0, job.shard):
+        rows = list(islice(items, job.shard))
+        if not rows:
             return
         if first not in done:
-            yield Chunk(first, group)
+            yield Chunk(first, rows)
 
 
 def load_model(name: str, device: str, threads: int | None) -> FillsTogether:

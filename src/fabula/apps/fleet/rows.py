@@ -17,8 +17,8 @@ from typing import Any
 from fabula.errors import UserError
 from fabula.sampling.many import Item, checked
 
-LONGEST_CELL = 2 << 20
-"""Characters of a cell of CSV. The longest story that is accepted has about one million bytes."""
+LONGEST = 2 << 20
+"""Characters of a line. The longest story that is accepted has about one million bytes; the rest is another line."""
 
 
 def check_files(files: Sequence[Path]) -> None:
@@ -50,14 +50,17 @@ def estimated_rows(path: Path) -> int:
 def read_items(files: Sequence[Path], id_column: str | None = None) -> Iterator[Item]:
     """Every row of the files, numbered through from 1; a row without an id is called by its number."""
     rows = (row for path in files for row in READERS[path.suffix.lower()](path))
-    names = {"storyid": "id", id_column: "id"}
     for number, row in enumerate(rows, start=1):
         if isinstance(row, UserError):
             yield Item(number, None, None, str(row))
         elif isinstance(row, dict) and id_column is not None and id_column not in row:
             yield Item(number, None, None, f"no column {id_column!r} for the id")
         elif isinstance(row, dict):  # the columns of ROCStories are storyid and storytitle
-            yield checked(number, {names.get(name, name): row[name] for name in row if name != "storytitle"})
+            known = {"id" if name == "storyid" else name: row[name] for name in row if name != "storytitle"}
+            if id_column is not None:
+                known.pop(id_column, None)
+                known["id"] = row[id_column]
+            yield checked(number, known)
         else:
             yield checked(number, row)
 
@@ -65,7 +68,8 @@ def read_items(files: Sequence[Path], id_column: str | None = None) -> Iterator[
 def _lines(path: Path) -> Iterator[str]:
     """The lines of a file. A byte that is not UTF-8 becomes half a character, which `str.encode` refuses."""
     with path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as stream:
-        yield from stream
+        while line := stream.readline(LONGEST):
+            yield line
 
 
 def _read_jsonl(path: Path) -> Iterator[Any]:
@@ -85,11 +89,15 @@ def _read_csv(path: Path) -> Iterator[dict[str, Any] | UserError]:
 
     Between commas, semicolons or tabs, whichever the header has most of.
     """
-    csv.field_size_limit(LONGEST_CELL)
+    csv.field_size_limit(LONGEST)
     lines = _lines(path)
     header = next(lines, "")
     delimiter = max(",;\t", key=header.count)  # of equal counts the comma
     reader = csv.DictReader(chain([header], lines), strict=True, delimiter=delimiter)
+    names = [name.strip() for name in reader.fieldnames or ()]
+    if len(set(names)) < len(names):
+        yield UserError("the header names a column twice")
+        return
     while True:
         try:
             cells = next(reader)

@@ -31,6 +31,7 @@ from fabula.errors import UserError
 MAX_NAME = 80
 """Characters of a pair's id or a system's name, which are headings in the report."""
 
+NO_CONTROLS = r"^[^\x00-\x1f]*$"
 Sentences = tuple[str, ...]
 
 
@@ -40,7 +41,7 @@ def _story(sentences: Any) -> Sentences:
     return tuple(check_story(list(sentences), id="").sentences)
 
 
-Name = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=MAX_NAME)]
+Name = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=MAX_NAME, pattern=NO_CONTROLS)]
 Story = Annotated[Sentences, BeforeValidator(_story)]
 
 
@@ -119,8 +120,10 @@ def _results(path: Path) -> dict[str, list[str]]:
     stories = {}
     for number, row in enumerate(rows, start=1):
         with suppress(LookupError, TypeError, AttributeError):
-            story = row["candidates"][0]["sentences"]
-            stories[str(row.get("id", number))] = [s if isinstance(s, str) else s["text"] for s in story]
+            story, id = row["candidates"][0]["sentences"], str(row.get("id", number))
+            if id in stories:
+                raise UserError(f"{path}: the id {id!r} stands twice")
+            stories[id] = [s if isinstance(s, str) else s["text"] for s in story]
     if not stories:
         raise UserError(f"{path} has no story: neither results of `fabula fill-many` nor of `fabula fill --json`")
     return stories

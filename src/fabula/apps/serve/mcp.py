@@ -16,7 +16,7 @@ from pydantic import Field
 
 from fabula import __version__
 from fabula.api import StoryModel, load
-from fabula.apps.serve.bodies import Arc, Blanks, Seed, Story
+from fabula.apps.serve.bodies import Arc, Blanks, Seed, Story, Text
 from fabula.apps.serve.settings import CANDIDATES, SENTENCES
 from fabula.errors import UserError
 
@@ -59,7 +59,7 @@ def create_mcp_server(model: str = "default", device: str = "cpu", threads: int 
         return answer(lambda model: model.write(sentences, arc=arc, candidates=candidates, seed=seed))
 
     @server.tool()
-    def tag(sentences: Story) -> dict[str, Any]:
+    def tag(sentences: Annotated[list[Text], Field(min_length=1, max_length=SENTENCES[1])]) -> dict[str, Any]:
         """Say the mood of every sentence."""
         return answer(lambda model: model.tag(sentences))
 

@@ -47,7 +47,8 @@ def bind(host: str, port: int) -> socket.socket:
         raise UserError(f"a port is between 0 and 65535, not {port}", field="port")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        return socket.create_server((host, port), family=family, backlog=socket.SOMAXCONN)
+        both = host == "::" and socket.has_dualstack_ipv6()
+        return socket.create_server((host, port), family=family, backlog=socket.SOMAXCONN, dualstack_ipv6=both)
     except (OSError, UnicodeError) as error:
         code = getattr(error, "errno", None)
         if code == errno.EADDRINUSE:

@@ -19,6 +19,8 @@ from torch.nn import functional as F
 
 from fabula.shapes import Tokens
 
+KEPT_TOKENS = 400_000
+"""Of which the fixed layers' features are kept at most: 1.6 GB of a base of 1.1 B. The oldest rows go first."""
 LINEARS = ("attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate", "ffn_up", "ffn_down")
 
 
@@ -131,6 +133,8 @@ class Transformer(nn.Module):
                 x = block(x, rotation)
             self.kept |= {rows[n]: each[: lengths[n]].to(self.embedding.dtype) for n, each in zip(new, x, strict=True)}
         features = nn.utils.rnn.pad_sequence([self.kept[row] for row in rows], batch_first=True).float()
+        for row in list(self.kept)[: max(0, len(self.kept) - KEPT_TOKENS // ids.shape[1])]:
+            del self.kept[row]
         return F.pad(features, (0, 0, 0, ids.shape[1] - features.shape[1]))
 
     def embed(self, ids: Tokens) -> Float[Tensor, "batch token width"]:
