@@ -173,7 +173,7 @@ def measures(data: Path) -> None:
     figures["lines that say the same"] = [
         [max(len(a & b) / max(1, len(a | b)) for a, b in itertools.pairwise(s)) for s in samples] for samples in stems
     ]
-    figures["words a line"] = [[np.mean([len(x.split()) for x in s]) for s in f["samples"]] for f in rated]
+    figures["words a line"] = [[float(np.mean([len(x.split()) for x in s])) for s in f["samples"]] for f in rated]
     for name, values in figures.items():
         print(f"{name:40} mean {np.mean(values):.3f}, r {within(values, [f['coherence'] for f in rated]):+.3f}")
 
