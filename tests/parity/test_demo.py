@@ -39,10 +39,11 @@ def test_twenty_seeds_are_fit_for_a_newcomer() -> None:
 
 @pytest.mark.system
 def test_the_shipped_model_gives_the_story_the_same_probability(capsys: pytest.CaptureFixture[str]) -> None:
-    """Computed here, with room for the rounding of another processor; and the demo's live answer is fit too."""
+    """Computed here, with room for another processor's 8-bit rounding, which moved this story by 1.9 of its 82 nats on
+    one of two machines; and the demo's live answer is fit too."""
     stated = RECORD["answer"]["candidates"][0]["sentences"]
     score = fabula.load("default").score([sentence["text"] for sentence in stated])
-    assert sum(score.log_p_sentences) == pytest.approx(sum(s["log_p"] for s in stated), abs=0.5)
+    assert sum(score.log_p_sentences) == pytest.approx(sum(s["log_p"] for s in stated), abs=4)
     for seed in ("0", "1", "2"):
         story = [sentence or "_" for sentence in PICTURE["STORY"]]
         assert cli.main(["fill", *story, "--candidates", "1", "--seed", seed]) == 0
