@@ -10,13 +10,12 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 from fabula.apps.web.errors import RefusedError
 from fabula.interrupt import Interruptible
 
-STOP_SECONDS = 5  # how long jobs that run may delay the end of the server
 RETRY_SECONDS = 5  # when a client that was refused may try again
 _thread = threading.local()  # `_thread.job` is the job that this thread runs.
 
@@ -137,5 +136,4 @@ class WorkerPool:
         self._closed = True
         for job in self.jobs:
             job.client_left.set()
-        self.executor.shutdown(wait=False, cancel_futures=True)
-        wait([job.future for job in self.jobs], timeout=STOP_SECONDS)
+        self.executor.shutdown()
