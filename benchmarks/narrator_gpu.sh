@@ -9,9 +9,9 @@
 # union_roc.txt and readings.jsonl (benchmarks/reading.py unpack). BASES is where `fabula bases add` noted SmolLM2 and
 # TinyLlama. A stage whose output lies in RUNS is not run again; RUNS/log says what each one printed. DEVICE=cpu NUMBER=2
 # tries it out on a few stories. RUNS/default and RUNS/large are then narrators, RUNS/default-critic and RUNS/large-critic
-# their critics. `preferences` begins from these four; DATA then has prompts1.csv, prompts2.csv (training stories), pref.csv (validation
-# stories), rated.jsonl (samples of those with readers' ratings), choose.csv and final.csv (other validation stories). It leaves RUNS/ready-large and RUNS/ready-default; MODELS=large
-# makes the first alone.
+# their critics. `preferences` begins from RUNS/large and RUNS/large-critic; DATA then has prompts1.csv, rated.jsonl (samples
+# with readers' ratings), held.jsonl and readings-frames.jsonl (benchmarks/reading.py frames) and choose.csv. It leaves
+# RUNS/critic-a, a better critic of large, RUNS/preferred, which learnt from preferences, and RUNS/critic-b, its critic.
 set -u
 data=$FABULA_DATA runs=$1 device=${DEVICE:-cuda}
 here=$(cd "$(dirname "$0")/.." && pwd)
@@ -75,64 +75,34 @@ critics)
     done
     ;;
 preferences)
-    number=${NUMBER:-1500}
-    judged() { # NAME: large's second critic values samples, whoever wrote them
-        gpu "judge-$1" "$runs/judged-$1.jsonl" judge --narrator "$runs/large" --critic "$runs/large-critic2" --fills "$runs/fills-$1.jsonl" \
-            --out "$runs/judged-$1.jsonl"
-    }
     rank_of() { python3 -c "import json; print(json.load(open('$runs/$1/config.json'))['rank'])"; }
-    prefer() { # NAME START ROUND MORE-FILLS...: pairs of samples, then a training
-        local name=$1 start=$2 round=$3; shift 3
-        mkdir -p "$runs/data-$name-$round" && ln -sf "$data"/*.csv "$data"/*.tags.json "$runs/data-$name-$round/"
-        gpu "pairs-$name-$round" "$runs/data-$name-$round/pairs.jsonl" pairs --fills "$runs/judged-$name-$round.jsonl" "$@" --stories "$data/train.csv" \
-            --each 2 --margin "${MARGIN:-1.0}" --out "$runs/data-$name-$round/pairs.jsonl"
-        sed "s|^start.*|start = \"$runs/$start\"|; s|^rank.*|rank = $(rank_of "$start")|" "$here/recipes/preference.toml" > "$runs/$name-$round.toml"
-        stage "$name-$round" "$runs/$name-$round/config.json" python3 -m fabula train "$runs/$name-$round.toml" --data "$runs/data-$name-$round" \
-            --out "$runs/$name-$round" --device "$device" --quiet
-    }
     critic() { # NAME NARRATOR START
-        train "$1" critic "start = \"$runs/$3\"\n" "s|^narrator.*|narrator = \"$runs/$2\"|; s|^rank.*|rank = $(rank_of "$3")|; s|^share.*|share = 0.35|
-            s|^readings.*|readings = 192|; s|^learning_rate.*|learning_rate = 3e-4|"
+        train "$1" critic "start = \"$runs/$3\"\n" "s|^narrator.*|narrator = \"$runs/$2\"|; s|^rank.*|rank = $(rank_of "$3")|; s|^share.*|share = 0.4|
+            s|^batch.*|batch = 16|; s|^readings.*|readings = ${READINGS:-192}|; s|^learning_rate.*|learning_rate = 3e-4|"
     }
-    ready() { # NAME ROUND CRITIC: a model's folder, as it ships
-        mkdir -p "$runs/ready-$1" && cp "$runs/$1-$2"/{config.json,adapter.safetensors,stories.json} "$runs/ready-$1/" && cp -r "$runs/$3" "$runs/ready-$1/critic"
-        rm -rf "$runs/ready-$1/critic/resume"
-        gpu "answers-$1" "$runs/answers-$1.jsonl" answers --narrator "$runs/ready-$1" --stories "$data/final.csv" --out "$runs/answers-$1.jsonl"
-        for t in 0.45 0.6 0.7; do # of the words; the choice to end a sentence at 1
-            gpu "answers-$1-$t" "$runs/answers-$1-$t.jsonl" answers --narrator "$runs/ready-$1" --stories "$data/choose.csv" --out "$runs/answers-$1-$t.jsonl" \
-                --temperature $t --end-temperature 1
-        done
-        gpu "nats-$1" "$runs/none" nats --narrator "$runs/$1-$2" --stories "$data/valid.csv"
-        gpu "held-$1" "$runs/judged-held-$1.jsonl" judge --narrator "$runs/$1-$2" --critic "$runs/$3" --fills "$data/held-$1.jsonl" --out "$runs/judged-held-$1.jsonl"
-        gpu "ratings-$1" "$runs/none" ratings --narrator "$runs/$1-$2" --critic "$runs/$3" --stories "$data/union_roc.txt"
+    judge() { # NAME NARRATOR CRITIC FILLS
+        gpu "judge-$1" "$runs/judged-$1.jsonl" judge --narrator "$runs/$2" --critic "$runs/$3" --fills "$4" --out "$runs/judged-$1.jsonl"
     }
-    second_critic() { until [ -e "$runs/large-critic2/config.json" ]; do sleep 2; [ $SECONDS -gt 900 ] && return; done; }
-    more() { [ ! -e "$runs/data-$1/pairs.jsonl" ]; } # pairs that lie there are not made again
-    of_large() {
-        critic large-critic2 large large-critic &
-        if more large-1; then fills large-1 large prompts1 0 $number 12 0.8; second_critic; judged large-1; fi
-        prefer large large 1 "$data/rated.jsonl"
-        fills large-2 large-1 prompts2 0 $number 12 0.8
-        second_critic
-        judged large-2
-        prefer large large-1 2
-        critic large-critic3 large-2 large-critic2
-        ready large 2 large-critic3
-    }
-    of_default() {
-        if more default-1; then fills default-1 default prompts2 0 $((number * 4 / 3)) 12 0.8; second_critic; judged default-1; fi
-        prefer default default 1
-        fills default-2 default-1 prompts1 0 $((number * 4 / 3)) 12 0.8
-        second_critic
-        judged default-2
-        prefer default default-1 2
-        fills default-3 default-2 prompts2 2000 $((number * 4 / 3)) 12 0.8
-        judged default-3
-        gpu values "$data/readings-values.jsonl" values --fills "$runs"/judged-default-{2,3}.jsonl --out "$data/readings-values.jsonl"
-        train default-critic2 critic "" "s|^narrator.*|narrator = \"$runs/default-2\"|; s|^rank.*|rank = 8|; s|^readings.*|readings = 256|"
-        ready default 2 default-critic2
-    }
-    for name in ${MODELS:-large default}; do of_$name & done
+    critic critic-a large large-critic &
+    fills prompts large prompts1 0 1200 12 0.8
+    wait $!
+    judge prompts large critic-a "$runs/fills-prompts.jsonl"
+    mkdir -p "$runs/data" && ln -sf "$data"/{train,valid}* "$runs/data/"
+    gpu pairs "$runs/data/pairs.jsonl" pairs --fills "$runs/judged-prompts.jsonl" "$data/rated.jsonl" --stories "$data/train.csv" \
+        --each 2 --margin "${MARGIN:-1.0}" --out "$runs/data/pairs.jsonl"
+    { fills choose-large large choose 0 100 16 0.7; judge choose-large large critic-a "$runs/fills-choose-large.jsonl"
+      judge held large critic-a "$data/held.jsonl"; } &
+    sed "s|^start.*|start = \"$runs/large\"|; s|^rank.*|rank = $(rank_of large)|" "$here/recipes/preference.toml" > "$runs/preferred.toml"
+    stage preferred "$runs/preferred/config.json" python3 -m fabula train "$runs/preferred.toml" --data "$runs/data" --out "$runs/preferred" \
+        --device "$device" --quiet
     wait
+    critic critic-b preferred critic-a &
+    fills choose-preferred preferred choose 0 100 16 0.7
+    judge choose-preferred large critic-a "$runs/fills-choose-preferred.jsonl"
+    gpu nats "$runs/none" nats --narrator "$runs/preferred" --stories "$data/valid.csv"
+    wait
+    judge own preferred critic-b "$runs/fills-choose-preferred.jsonl"
+    judge held-preferred preferred critic-b "$data/held.jsonl"
+    gpu ratings "$runs/none" ratings --narrator "$runs/preferred" --critic "$runs/critic-b" --stories "$data/union_roc.txt"
     ;;
 esac
