@@ -159,7 +159,7 @@ class Driver:
             self.start(job)
 
     def note(self) -> None:
-        """Stop the trainings that are left and note them as they stand."""
+        """Stop the trainings that are left; those of the tables' rows are noted as they stand, further seeds are not."""
         stopped = [job for job in self.running if job.label == "train"]
         self.say(f"stops {len(stopped)} trainings, {len(self.trainings)} not begun")
         self.stop(stopped)
@@ -167,7 +167,8 @@ class Driver:
         left = {job.system: job for job in stopped + self.trainings if not self.trained(job.system)}
         self.trainings = []
         for job in left.values():
-            if (self.report / "runs" / job.system / "config.json").exists():  # an epoch has ended
+            begun = (self.report / "runs" / job.system / "config.json").exists()  # an epoch has ended
+            if begun and not BY_NAME[job.system].repeats:
                 job.label, job.tries = "note", 0
                 self.start(job, "--as-it-stands")
 
