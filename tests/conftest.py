@@ -2,8 +2,8 @@
 
 import json
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,8 @@ import pytest
 import torch
 from hypothesis import settings
 
+from doors import Refused, Serving, Toml
+from fabula.cli import main
 from fabula.corpus.prepare import prepare_stories
 from fabula.corpus.toy import toy_splits
 from fabula.models.decoders.adapter import Adapter, AdapterConfig, shapes
@@ -62,7 +64,7 @@ def tiny_recipe() -> dict[str, Any]:
 
 
 @pytest.fixture(scope="session")
-def to_toml() -> Callable[[dict[str, Any]], str]:
+def to_toml() -> Toml:
     """Writes nested tables of numbers, strings and booleans as TOML."""
 
     def table(content: dict[str, Any], path: str = "") -> str:
@@ -86,6 +88,23 @@ def random_models(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
+def refused(capsys: pytest.CaptureFixture[str]) -> Refused:
+    """Runs a command that must fail: exit 2, nothing on stdout and one line on stderr, which is returned."""
+
+    def run(*words: object) -> str:
+        capsys.readouterr()
+        assert main([str(word) for word in words]) == 2
+        said = capsys.readouterr()
+        assert (said.out, said.err.count("\n")) == ("", 1)
+        assert said.err.startswith(f"fabula {words[0]}: ")
+        assert len(said.err) < 400
+        assert "Traceback" not in said.err
+        return said.err
+
+    return run
+
+
+@pytest.fixture
 def tiny_base(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A random base of two layers, with a cache of its own."""
     monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path / "cache"))
@@ -104,7 +123,7 @@ def tiny_narrator(tiny_base: Path, tmp_path: Path) -> Path:
 
 
 @pytest.fixture(scope="session")
-def serving() -> Callable[..., AbstractContextManager[str]]:
+def serving() -> Serving:
     """Serves an app on a port of its own, by the real server in a thread: `with serving(app) as url`."""
     import uvicorn
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import fabula
+from doors import Refused
 from fabula.apps.fleet.shards import read_results
 from fabula.cli import main
 from fabula.sampling.many import TOGETHER, row_seed
@@ -151,14 +152,11 @@ def test_a_job_goes_on_with_the_shards_that_are_missing(
     ],
 )
 def test_another_job_in_the_same_folder_is_refused_in_one_line(
-    words: list[str], told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    words: list[str], told: str, tmp_path: Path, refused: Refused
 ) -> None:
     source = write(tmp_path / "in.jsonl", rows(2))
     assert run(source, "--out", tmp_path / "out") == 0
-    arguments = ["fill-many", str(source), "--out", str(tmp_path / "out"), "--model", "./default", *FEW, *words]
-    assert main(arguments) == 2
-    (line,) = capsys.readouterr().err.splitlines()
-    assert told in line
+    assert told in refused("fill-many", source, "--out", tmp_path / "out", "--model", "./default", *FEW, *words)
 
 
 def test_a_small_job_has_small_shards(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from typing import Any
 import httpx
 import pytest
 
+from doors import Refused
 from fabula import cli
 from fabula.apps.judge.pairs import PAIR
 from fabula.apps.judge.store import Store
@@ -51,17 +52,9 @@ def db(tmp_path: Path, pairs: Path) -> Path:
     return db
 
 
-def told(capsys: pytest.CaptureFixture[str], *words: str | Path) -> str:
-    """The one line that a mistaken call is answered with."""
-    assert cli.main(["judge", *map(str, words)]) == 2
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    assert captured.err.startswith("fabula judge: ")
-    assert captured.err.count("\n") == 1
-    return captured.err
-
-
-def test_two_systems_files_go_in_as_they_are(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_two_systems_files_go_in_as_they_are(
+    tmp_path: Path, refused: Refused, capsys: pytest.CaptureFixture[str]
+) -> None:
     """The folders of `fabula fill-many`, one of its files, and what `fabula fill --json` prints."""
     rows = [{"id": f"s{n}", "sentences": ["Tom was sad.", None, "Tom smiled."]} for n in range(3)] + [{"id": "bad"}]
     stories = written(tmp_path / "stories.jsonl", *rows)
@@ -83,10 +76,9 @@ def test_two_systems_files_go_in_as_they_are(tmp_path: Path, capsys: pytest.Capt
     files = [tmp_path / "seed1.json", tmp_path / "seed2.json"]
     assert cli.main(["judge", "new", *map(str, files), "--db", str(tmp_path / "fill.db")]) == 0
     assert Store(tmp_path / "fill.db").items()[0].pair.given == (0, 2)
-    capsys.readouterr()
-    assert "no two different stories" in told(capsys, "new", files[0], files[0], "--db", tmp_path / "x.db")
-    assert "neither results" in told(capsys, "new", stories, files[0], "--db", tmp_path / "x.db")
-    assert "one file of pairs" in told(capsys, "new", *files, stories, "--db", tmp_path / "x.db")
+    assert "no two different stories" in refused("judge", "new", files[0], files[0], "--db", tmp_path / "x.db")
+    assert "neither results" in refused("judge", "new", stories, files[0], "--db", tmp_path / "x.db")
+    assert "one file of pairs" in refused("judge", "new", *files, stories, "--db", tmp_path / "x.db")
 
 
 BAD_LINES = [
@@ -111,10 +103,10 @@ BAD_LINES = [
 ]
 
 
-def test_a_bad_line_is_told_with_its_number(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_bad_line_is_told_with_its_number(tmp_path: Path, refused: Refused) -> None:
     for bad, reason in BAD_LINES:
         file = written(tmp_path / "bad.jsonl", line(0), "", bad)
-        message = told(capsys, "new", file, "--db", tmp_path / "new.db")
+        message = refused("judge", "new", file, "--db", tmp_path / "new.db")
         assert "bad.jsonl, line 3: " in message
         assert reason in message
     assert not (tmp_path / "new.db").exists()
@@ -126,43 +118,41 @@ def test_the_pair_of_the_documentation_is_one() -> None:
     assert PAIR.validate_python(json.loads(example)).systems == ("SLDS", "LM")
 
 
-def test_what_is_wrong_with_a_call_is_one_line(
-    tmp_path: Path, pairs: Path, db: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_is_wrong_with_a_call_is_one_line(tmp_path: Path, pairs: Path, db: Path, refused: Refused) -> None:
     new: list[str | Path] = ["new", pairs, "--db", tmp_path / "other.db"]
-    assert "No such file" in told(capsys, "new", tmp_path / "none.jsonl", "--db", tmp_path / "other.db")
-    assert "holds no pair" in told(capsys, "new", written(tmp_path / "empty.jsonl"), "--db", tmp_path / "other.db")
-    assert "--annotators is 1 to" in told(capsys, *new, "--annotators", "0")
+    assert "No such file" in refused("judge", "new", tmp_path / "none.jsonl", "--db", tmp_path / "other.db")
+    assert "holds no pair" in refused("judge", "new", written(tmp_path / "empty.jsonl"), "--db", tmp_path / "other.db")
+    assert "--annotators is 1 to" in refused("judge", *new, "--annotators", "0")
     for word in ("serve", "report"):
-        assert "fabula judge new" in told(capsys, word, "--db", tmp_path / "none.db")
+        assert "fabula judge new" in refused("judge", word, "--db", tmp_path / "none.db")
     assert not (tmp_path / "none.db").exists()
     noise = tmp_path / "noise.db"
     noise.write_bytes(b"This is no database, however long it goes on. " * 40)
-    assert "not a database" in told(capsys, "report", "--db", noise)
-    assert "--bootstrap" in told(capsys, "report", "--db", db, "--bootstrap", "-1")
-    assert "--seed" in told(capsys, "report", "--db", db, "--seed", "-1")
-    assert "cannot write" in told(capsys, "report", "--db", db, "--bootstrap", "0", "--out", pairs)
-    assert "token" in told(capsys, "serve", "--db", db, "--host", "0.0.0.0")
-    assert "port" in told(capsys, "serve", "--db", db, "--port", "70000")
+    assert "not a database" in refused("judge", "report", "--db", noise)
+    assert "--bootstrap" in refused("judge", "report", "--db", db, "--bootstrap", "-1")
+    assert "--seed" in refused("judge", "report", "--db", db, "--seed", "-1")
+    assert "cannot write" in refused("judge", "report", "--db", db, "--bootstrap", "0", "--out", pairs)
+    assert "token" in refused("judge", "serve", "--db", db, "--host", "0.0.0.0")
+    assert "port" in refused("judge", "serve", "--db", db, "--port", "70000")
 
 
 def test_a_file_that_holds_something_is_not_overwritten(
-    db: Path, pairs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    db: Path, pairs: Path, tmp_path: Path, refused: Refused
 ) -> None:
-    assert f"{db} holds a study already: name another file with --db" in told(capsys, "new", pairs, "--db", db)
+    assert f"{db} holds a study already: name another file with --db" in refused("judge", "new", pairs, "--db", db)
     assert len(Store(db).judgements()) == 4
     studio = tmp_path / "studio.db"
     Studio(studio)
     for word in ("serve", "report"):
-        assert "there is no study in studio.db: name its file with --db" in told(capsys, word, "--db", studio)
-    assert f"{studio} belongs to fabula studio" in told(capsys, "new", pairs, "--db", studio)
+        assert "there is no study in studio.db: name its file with --db" in refused("judge", word, "--db", studio)
+    assert f"{studio} belongs to fabula studio" in refused("judge", "new", pairs, "--db", studio)
 
 
-def test_a_study_of_another_version_is_refused(db: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_study_of_another_version_is_refused(db: Path, refused: Refused) -> None:
     store = Store(db)
     with store.write() as connection:
         connection.execute("UPDATE judge_study SET format = 9")
-    assert "written by another version of Fabula (format 9)" in told(capsys, "report", "--db", db)
+    assert "written by another version of Fabula (format 9)" in refused("judge", "report", "--db", db)
 
 
 def test_the_report_is_printed_and_written(db: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

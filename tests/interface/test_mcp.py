@@ -11,8 +11,8 @@ import pytest
 from mcp import Client, StdioServerParameters
 
 import fabula
+from doors import Refused
 from fabula.apps.serve.mcp import create_mcp_server
-from fabula.cli import main
 from own_loop import run_alone
 
 STORY = ["Tom was sad.", None, "Tom was glad."]
@@ -58,9 +58,7 @@ def test_the_command_speaks_over_standard_input_and_output(random_models: Path) 
     assert run_alone(work()) == 5
 
 
-def test_what_is_missing_is_told_in_a_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["mcp", "--model", "nowhere"]) == 2
-    assert "no model and no folder is called 'nowhere'" in capsys.readouterr().err
+def test_what_is_missing_is_told_in_a_line(monkeypatch: pytest.MonkeyPatch, refused: Refused) -> None:
+    assert "no model and no folder is called 'nowhere'" in refused("mcp", "--model", "nowhere")
     monkeypatch.setitem(sys.modules, "mcp", None)
-    assert main(["mcp"]) == 2
-    assert "pip install 'fabula-stories[mcp]'" in capsys.readouterr().err
+    assert "pip install 'fabula-stories[mcp]'" in refused("mcp")

@@ -17,8 +17,8 @@ from typing import Any
 import httpx
 import pytest
 
+from doors import Refused
 from fabula.apps.web.serve import bind
-from fabula.cli import main
 
 SECONDS = 120.0
 STATE = {"lines": [{"text": "A."}, {"text": "B."}]}
@@ -54,7 +54,7 @@ def started() -> Iterator[list[Studio]]:
             studio.stop()
 
 
-def test_mistakes_are_one_line(tmp_path: Path, random_models: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_mistakes_are_one_line(tmp_path: Path, random_models: Path, refused: Refused) -> None:
     text = tmp_path / "notes.txt"
     text.write_text("notes " * 1000, encoding="utf-8")
     db, model = ["--db", str(tmp_path / "new" / "s.db")], ["--model", str(random_models / "default")]
@@ -67,20 +67,15 @@ def test_mistakes_are_one_line(tmp_path: Path, random_models: Path, capsys: pyte
             (["--port", "0", *db, "--model", "nothing"], "no model and no folder is called 'nothing'"),
             (["--port", "0", *db, "--model", str(tmp_path)], "is not a checkpoint"),
         ):
-            assert main(["studio", *words]) == 2
-            told = capsys.readouterr().err
-            assert told.startswith("fabula studio: ")
-            assert says in told
-            assert told.count("\n") == 1
+            assert says in refused("studio", *words)
     assert not (tmp_path / "new").exists()
 
 
-def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch, refused: Refused) -> None:
     monkeypatch.setitem(sys.modules, "fastapi", None)
     monkeypatch.delitem(sys.modules, "fabula.apps.studio.app", raising=False)
-    assert main(["studio", "--port", "0"]) == 2
     needed = "fabula studio: the studio needs fastapi: pip install 'fabula-stories[studio]'\n"
-    assert capsys.readouterr().err == needed
+    assert refused("studio", "--port", "0") == needed
 
 
 @pytest.mark.system

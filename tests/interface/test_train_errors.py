@@ -14,6 +14,7 @@ import pytest
 import torch
 
 import fabula
+from doors import Refused, Toml
 from fabula.cli import main
 from fabula.corpus.dataset import Corpus
 from fabula.corpus.prepare import prepare
@@ -24,26 +25,6 @@ from fabula.training.corpus_model import CorpusLearner
 from fabula.training.loop import train
 from fabula.training.recipe import recipe_from
 from small import SIZES
-
-Refused = Callable[..., str]
-
-
-@pytest.fixture
-def refused(capsys: pytest.CaptureFixture[str]) -> Refused:
-    """Run a command that must fail: exit 2, nothing on stdout, one line on stderr, which is returned."""
-
-    def run(*arguments: object) -> str:
-        capsys.readouterr()
-        assert main([str(argument) for argument in arguments]) == 2
-        said = capsys.readouterr()
-        assert said.out == ""
-        assert said.err.startswith(f"fabula {arguments[0]}: ")
-        assert said.err.count("\n") == 1
-        assert len(said.err) < 400
-        assert "Traceback" not in said.err
-        return said.err
-
-    return run
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +48,7 @@ def copied(trained: Path, tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def written(recipe: dict[str, Any], to_toml: Any, tmp_path: Path) -> Path:
+def written(recipe: dict[str, Any], to_toml: Toml, tmp_path: Path) -> Path:
     path = tmp_path / "least.toml"
     path.write_text(to_toml(recipe))
     return path
@@ -159,7 +140,7 @@ def test_a_mistake_leaves_no_empty_folder(refused: Refused, written: Path, tmp_p
 
 
 def test_resuming_another_run(
-    refused: Refused, recipe: dict[str, Any], to_toml: Any, written: Path, copied: Path, tmp_path: Path,
+    refused: Refused, recipe: dict[str, Any], to_toml: Toml, written: Path, copied: Path, tmp_path: Path,
     toy_corpus: Path, other_labels: Path,
 ) -> None:  # fmt: skip
     """Another recipe, another corpus, nothing there, or damage."""
@@ -180,7 +161,7 @@ def test_resuming_another_run(
 @pytest.mark.parametrize("epoch", [1, 2])
 def test_nan_loss_stops_and_keeps_the_last_good_checkpoint(
     epoch: int, refused: Refused, written: Path, tmp_path: Path, toy_corpus: Path, monkeypatch: pytest.MonkeyPatch,
-    recipe: dict[str, Any], to_toml: Any,
+    recipe: dict[str, Any], to_toml: Toml,
 ) -> None:  # fmt: skip
     """Step 1 of the first or of the second epoch turns NaN: the step is said, epoch 1's checkpoint can be read."""
     written.write_text(to_toml({**recipe, "train": {"epochs": 2, "batch": 64}}))
@@ -223,7 +204,7 @@ class FullDisk:
 @pytest.mark.parametrize("at", [1, 3, 4, 6])
 def test_a_disk_that_fills_during_a_save(
     at: int, refused: Refused, written: Path, copied: Path, toy_corpus: Path, monkeypatch: pytest.MonkeyPatch,
-    recipe: dict[str, Any], to_toml: Any,
+    recipe: dict[str, Any], to_toml: Toml,
 ) -> None:  # fmt: skip
     """Whichever file does not fit: one line, and the folder still holds a whole checkpoint, the old or the new."""
     before = load(copied)
@@ -355,7 +336,7 @@ def test_json_is_null_where_a_figure_has_no_meaning(
 
 
 def test_a_recipe_for_more_stories_is_refused_with_what_to_set(
-    recipe: dict[str, Any], toy_corpus: Path, refused: Refused, tmp_path: Path, to_toml: Callable[[Any], str]
+    recipe: dict[str, Any], toy_corpus: Path, refused: Refused, tmp_path: Path, to_toml: Toml
 ) -> None:
     """216 stories in batches of 512 are a step an epoch, and the warm-up would never end; the advice is enough."""
     file = tmp_path / "large.toml"
@@ -371,9 +352,7 @@ def test_a_recipe_for_more_stories_is_refused_with_what_to_set(
     assert "--set wants KEY=VALUE" in refused(*words, tmp_path / "x", "--set", "train.batch")
 
 
-def test_prepare_train_and_evaluate_are_functions_too(
-    recipe: dict[str, Any], tmp_path: Path, to_toml: Callable[[Any], str]
-) -> None:
+def test_prepare_train_and_evaluate_are_functions_too(recipe: dict[str, Any], tmp_path: Path, to_toml: Toml) -> None:
     (tmp_path / "least.toml").write_text(to_toml(recipe))
     report = fabula.prepare(toy=40, out=tmp_path / "toy", seed=1)
     figures = fabula.train(tmp_path / "least.toml", tmp_path / "toy", tmp_path / "run", settings={"train.batch": 16})

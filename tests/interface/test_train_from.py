@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +11,13 @@ import numpy as np
 import pytest
 import torch
 
+from doors import Refused, Toml
 from fabula.cli import main
 from fabula.corpus.dataset import Corpus
 from fabula.corpus.prepare import prepare_stories
 from fabula.corpus.toy import toy_splits
 from fabula.models.io import load
 from fabula.training import loop
-
-Toml = Callable[[dict[str, Any]], str]
 
 
 @pytest.fixture(scope="module")
@@ -61,21 +59,18 @@ def test_words_are_matched_by_spelling_and_training_goes_on(
 
 
 def test_what_does_not_fit_is_said(
-    toy_corpus: Path, random_models: Path, tiny_recipe: dict[str, Any], to_toml: Toml, tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
+    toy_corpus: Path, random_models: Path, tiny_recipe: dict[str, Any], to_toml: Toml, tmp_path: Path, refused: Refused
+) -> None:
     (tmp_path / "tiny.toml").write_text(to_toml(tiny_recipe))
-    words = ["train", str(tmp_path / "tiny.toml"), "--data", str(toy_corpus), "--out", str(tmp_path / "run"), "--quiet"]
-    assert main([*words, "--from", str(random_models / "default")]) == 2
-    assert "of other sizes than the one to begin from" in capsys.readouterr().err
-    assert main([*words, "--from", "default"]) == 2
-    assert "a narrator is trained by a narrator's recipe" in capsys.readouterr().err
+    words = ["train", tmp_path / "tiny.toml", "--data", toy_corpus, "--out", tmp_path / "run", "--quiet"]
+    assert "of other sizes than the one to begin from" in refused(*words, "--from", random_models / "default")
+    assert "a narrator is trained by a narrator's recipe" in refused(*words, "--from", "default")
     assert not (tmp_path / "run").exists()
 
 
 def test_a_run_stopped_in_its_first_epoch_is_not_begun_again(
     toy_corpus: Path, tiny_recipe: dict[str, Any], to_toml: Toml, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    refused: Refused,
 ) -> None:  # fmt: skip
     (tmp_path / "tiny.toml").write_text(to_toml(tiny_recipe))
     words = ["train", str(tmp_path / "tiny.toml"), "--data", str(toy_corpus), "--out", str(tmp_path / "run"), "--quiet"]
@@ -90,8 +85,6 @@ def test_a_run_stopped_in_its_first_epoch_is_not_begun_again(
         assert main(words) == 130
     assert not (tmp_path / "run" / "config.json").exists(), "the first epoch was not ended"
     kept = (tmp_path / "run" / "resume" / "state.json").read_bytes()
-    capsys.readouterr()
-    assert main(words) == 2
-    assert "holds a run that was stopped; go on with --resume" in capsys.readouterr().err
+    assert "holds a run that was stopped; go on with --resume" in refused(*words)
     assert (tmp_path / "run" / "resume" / "state.json").read_bytes() == kept
     assert main([*words, "--resume"]) == 0
