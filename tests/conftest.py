@@ -87,6 +87,16 @@ def random_models(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
+@pytest.fixture(scope="module")
+def installed(random_models: Path) -> Iterator[Path]:
+    """The untrained models are installed, and no others."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("FABULA_MODELS", str(random_models))
+        patch.setattr("fabula.catalogue.PACKAGED", random_models / "none")
+        patch.setattr("fabula.models.defaults.PACKAGED", random_models / "none")
+        yield random_models
+
+
 @pytest.fixture
 def refused(capsys: pytest.CaptureFixture[str]) -> Refused:
     """Runs a command that must fail: exit 2, nothing on stdout and one line on stderr, which is returned."""

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,13 +11,13 @@ from desk import WAIT_MS, Desk
 from machinery import Watch
 from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
 
+from doors import Serving
 from fabula.apps.studio.app import StudioSettings, create_app
 from fabula.corpus.dataset import Corpus
 from fabula.models.io import save
 from fabula.training.loop import train
 from fabula.training.recipe import recipe_from
 
-Serving = Callable[..., AbstractContextManager[str]]
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 # For a machine without a network, where nothing may be asked for and nobody watches.
 FLAGS = [

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe  # type: ignore[import-untyped]
 from machinery import Watch
 from playwright.sync_api import Browser, Page, Route, expect
 
+from doors import Serving
 from fabula import cli
 from fabula.apps.judge.pairs import Pair
 from fabula.apps.judge.routes import create_app
@@ -41,7 +41,7 @@ class Judge(NamedTuple):
 
 
 @pytest.fixture
-def judge(tmp_path: Path, serving: Callable[[Any], AbstractContextManager[str]]) -> Iterator[Judge]:
+def judge(tmp_path: Path, serving: Serving) -> Iterator[Judge]:
     settings = StudySettings(annotators=2, seed=4)
     store, server_store = Store(tmp_path / "study.db"), Store(tmp_path / "study.db")
     store.create_study(lay_out([pair(n) for n in range(PAIRS)], settings), settings)

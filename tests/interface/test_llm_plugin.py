@@ -21,10 +21,8 @@ STORY = ["Tom was sad.", None, None, "Tom was glad."]
 
 
 @pytest.fixture
-def models(random_models: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+def models(installed: Path) -> dict[str, Any]:
     """The plugin's models by name, as it registers them."""
-    monkeypatch.setenv("FABULA_MODELS", str(random_models))
-    monkeypatch.setattr("fabula.catalogue.PACKAGED", random_models / "none")
     registered: dict[str, Any] = {}
     plugin = runpy.run_path(str(ROOT / "llm_fabula.py"))
     plugin["register_models"](lambda model, aliases: registered.update({model.model_id: model}))

@@ -7,18 +7,16 @@ import asyncio
 import socket
 import sys
 import threading
-from collections.abc import Callable
-from contextlib import AbstractContextManager
 from typing import Any
 
 import httpx
 import pytest
 from fastapi import FastAPI
 
+from doors import Serving
 from fabula.apps.web import errors, guard, serve
 from fabula.apps.web.options import add_server
 
-Serving = Callable[..., AbstractContextManager[str]]
 TOKEN = "a-long-secret"
 SECONDS = 60.0
 

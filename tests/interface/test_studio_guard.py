@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import re
 import socket
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +14,10 @@ import pytest
 from fastapi import FastAPI
 from pydantic import BaseModel
 
+from doors import Serving
 from fabula.apps.web import errors, guard, serve, static
 from fabula.errors import UserError
 
-Serving = Callable[[Any], AbstractContextManager[str]]
 TOKEN = "a-long-secret"
 
 

@@ -11,7 +11,6 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ import httpx
 import pytest
 
 import fabula
+from doors import Serving
 from fabula.api import StoryModel
 from fabula.apps.serve import jobs
 from fabula.apps.studio.app import StudioSettings, create_app
@@ -26,7 +26,6 @@ from fabula.apps.web.errors import RefusedError
 from gates import SECONDS, Gate, until
 from own_loop import run_alone
 
-Serving = Callable[[Any], AbstractContextManager[str]]
 STORY = ["Mia's car would not start.", None, "Mia made it to work on time."]
 TOLD = ["Tom was sad.", "Tom was glad."]
 

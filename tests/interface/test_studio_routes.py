@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ import httpx
 import pytest
 
 import fabula
+from doors import Serving
 from fabula.apps.studio.app import StudioSettings, create_app
 
 STORY = ["Mia's car would not start.", None, "Mia made it to work on time."]
@@ -20,20 +20,10 @@ TOLD = ["Tom was sad.", "Tom was glad."]
 
 
 @pytest.fixture(scope="module")
-def client(
-    serving: Callable[[Any], AbstractContextManager[str]],
-    random_models: Path,
-    tmp_path_factory: pytest.TempPathFactory,
-) -> Iterator[httpx.Client]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("FABULA_MODELS", str(random_models))
-        patch.setattr("fabula.catalogue.PACKAGED", random_models / "none")
-        db = tmp_path_factory.mktemp("studio") / "deep" / "studio.db"
-        with (
-            serving(create_app(StudioSettings(db=db, max_body=200_000))) as url,
-            httpx.Client(base_url=url, timeout=60) as client,
-        ):
-            yield client
+def client(serving: Serving, installed: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
+    settings = StudioSettings(db=tmp_path_factory.mktemp("studio") / "deep" / "studio.db", max_body=200_000)
+    with serving(create_app(settings)) as url, httpx.Client(base_url=url, timeout=60) as client:
+        yield client
 
 
 def lines(*texts: str) -> dict[str, Any]:

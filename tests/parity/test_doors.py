@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +9,7 @@ import httpx
 import pytest
 
 import fabula
+from doors import Serving
 from fabula.apps.studio.app import StudioSettings, create_app
 from fabula.cli import main
 
@@ -19,15 +19,10 @@ TOLD = ["Tom was sad.", "Zorblax went home.", "Tom was glad."]
 
 
 @pytest.fixture(scope="module")
-def client(
-    serving: Callable[[Any], AbstractContextManager[str]], random_models: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[httpx.Client]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("FABULA_MODELS", str(random_models))
-        patch.setattr("fabula.catalogue.PACKAGED", random_models / "none")
-        settings = StudioSettings(db=tmp_path_factory.mktemp("doors") / "studio.db")
-        with serving(create_app(settings)) as url, httpx.Client(base_url=url, timeout=60) as client:
-            yield client
+def client(serving: Serving, installed: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
+    settings = StudioSettings(db=tmp_path_factory.mktemp("doors") / "studio.db")
+    with serving(create_app(settings)) as url, httpx.Client(base_url=url, timeout=60) as client:
+        yield client
 
 
 @pytest.mark.parametrize(
@@ -88,11 +83,12 @@ def test_command_line_python_and_http_agree(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert main([*words, "--json"]) == 0
-    printed = json.loads(capsys.readouterr().out)
-    python = json.loads(call(fabula.load("default")).to_json())
+    printed = capsys.readouterr().out.strip()
+    python = call(fabula.load("default"))
+    assert printed == python.to_json()
     http = client.post(f"/api/{path}", json=body)
     assert http.status_code == 200
-    assert printed == python == http.json()
+    assert json.loads(printed) == python.to_dict(4) == http.json()
 
 
 def test_what_only_python_and_http_have_agrees(client: httpx.Client) -> None:

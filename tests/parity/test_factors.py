@@ -1,8 +1,7 @@
 """A state of two factors through every door: one factor fixed, the other free, by command line, Python and HTTP."""
 
 import json
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +10,7 @@ import pytest
 import torch
 
 import fabula
+from doors import Serving
 from fabula.api import StoryModel
 from fabula.apps.studio.app import StudioSettings, create_app
 from fabula.cli import main
@@ -44,7 +44,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 @pytest.fixture(scope="module")
-def client(serving: Callable[[Any], AbstractContextManager[str]], models: Path) -> Iterator[httpx.Client]:
+def client(serving: Serving, models: Path) -> Iterator[httpx.Client]:
     settings = StudioSettings(db=models / "studio.db")
     with serving(create_app(settings)) as url, httpx.Client(base_url=url, timeout=60) as client:
         yield client

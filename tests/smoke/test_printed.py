@@ -8,14 +8,13 @@ import json
 import runpy
 import shlex
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 import fabula
+from doors import Serving
 from fabula.apps.serve.app import create_server
 from fabula.apps.serve.settings import ServerSettings
 from fabula.cli import main
@@ -95,7 +94,7 @@ def test_a_command_runs(
 @pytest.mark.system
 @pytest.mark.parametrize(("page", "example"), PYTHON)
 def test_an_example_runs(
-    page: str, example: str, place: Path, serving: Callable[[Any], AbstractContextManager[str]],
+    page: str, example: str, place: Path, serving: Serving,
     capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
     """Each by itself. Those of programs.md ask a server."""
