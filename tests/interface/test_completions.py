@@ -1,32 +1,38 @@
-"""The completions that OpenAI's clients ask for: with the real `openai` client, and as a page in a browser asks."""
+"""Completions and chats as others ask for them: the real `openai` client, llm's own, a page in a browser."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import httpx
+import llm
 import openai
 import pytest
+from fastapi.testclient import TestClient
+from llm.default_plugins.openai_models import Chat
 
+import fabula
+from doors import Serving
+from fabula.apps.serve import command
 from fabula.apps.serve.app import create_server
-from fabula.apps.serve.settings import ServerSettings
+from fabula.apps.serve.settings import USUAL_SAMPLES, ServerSettings
+from fabula.cli import main
 
+STORY = "Tom was sad. _ _ Tom was glad."
+LINES = ["Tom was sad.", None, None, "Tom was glad."]
+USER = {"role": "user", "content": STORY}
 PAGE = "http://localhost:3000"
 TOKEN = "a-long-secret"
 SAMPLES = 6
 """Enough for two candidates, and drawn soon."""
-Serving = Callable[[Any], AbstractContextManager[str]]
 
 
 @pytest.fixture(scope="module")
-def url(serving: Serving, random_models: Path) -> Iterator[str]:
+def url(serving: Serving, installed: Path) -> Iterator[str]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("FABULA_MODELS", str(random_models))
-        patch.setattr("fabula.catalogue.PACKAGED", random_models / "none")
         patch.setattr("fabula.apps.serve.completions.USUAL_SAMPLES", SAMPLES)
         with serving(create_server(ServerSettings(token=TOKEN, origins=frozenset({PAGE})))) as address:
             yield address
@@ -66,10 +72,7 @@ def test_a_fill_between_prompt_and_suffix(client: openai.OpenAI) -> None:
 
 
 def test_it_is_what_fill_answers_for_the_same_seed(client: openai.OpenAI, random_models: Path) -> None:
-    import fabula
-
-    story = ["Tom was sad.", None, None, "Tom was glad."]
-    filled = fabula.load(random_models / "default").fill(story, candidates=1, seed=7, samples=SAMPLES)
+    filled = fabula.load(random_models / "default").fill(LINES, candidates=1, seed=7, samples=SAMPLES)
     answer = client.completions.create(
         model="default",
         prompt="Tom was sad. ",
@@ -168,3 +171,73 @@ def test_a_page_like_mikupad(url: str) -> None:
     assert "logit_bias" not in parts[-1]["fabula"]["ignored"], "null is as good as nothing"
     foreign = httpx.post(f"{url}/v1/completions", json=body, headers={**bearer, "Origin": "http://evil.example"})
     assert (foreign.status_code, foreign.json()["error"]["type"]) == (403, "permission_error")
+
+
+# --- chats ----------------------------------------------------------------------------------------------------------
+
+
+def ask(client: openai.OpenAI, messages: Any, **more: Any) -> Any:
+    return client.chat.completions.create(model="default", messages=messages, seed=7, **more)
+
+
+def test_the_answer_is_the_story_that_fill_gives(client: openai.OpenAI, random_models: Path) -> None:
+    filling = fabula.load(random_models / "default").fill(LINES, candidates=2, seed=7, samples=SAMPLES)
+    answer = ask(client, [{"role": "system", "content": "Be brief."}, USER], n=2, top_p=0.5)
+    assert [choice.message.content for choice in answer.choices] == [story.text for story in filling.candidates]
+    assert (answer.object, answer.choices[0].message.role) == ("chat.completion", "assistant")
+    assert answer.fabula["ignored"] == ["top_p", "messages.system"]
+    streamed = list(ask(client, [USER], n=2, stream=True, stream_options={"include_usage": True}))
+    texts = ["".join(c.delta.content or "" for e in streamed for c in e.choices if c.index == i) for i in (0, 1)]
+    assert texts == [story.text for story in filling.candidates]
+    assert streamed[-1].usage.completion_tokens > 0
+    structured = '{"sentences": ["Tom was sad.", null, null, "Tom was glad."], "arc": "- ? ? +"}'
+    told = ask(client, [{"role": "user", "content": [{"type": "text", "text": structured}]}])
+    assert told.fabula["asked"] == [["negative", None, None, "positive"]]
+    begun = ask(client, [{"role": "user", "content": "Tom was sad. He was"}], extra_body={"fabula": {"sentences": 2}})
+    assert begun.choices[0].message.content.startswith("Tom was sad. He was")
+    cut = ask(client, [USER], max_completion_tokens=3)
+    assert (cut.choices[0].message.content, cut.choices[0].finish_reason) == ("Tom was", "length")
+
+
+@pytest.mark.parametrize(
+    ("content", "complaint"),
+    [
+        ("", "no message of the user has a text"),
+        ("_ _", "every sentence is missing"),
+        ('{"a": 1}', "sentences: is missing"),
+    ],
+)
+def test_mistakes_of_chats_come_in_that_apis_shape(client: openai.OpenAI, content: str, complaint: str) -> None:
+    with pytest.raises(openai.BadRequestError, match=complaint):
+        ask(client, [{"role": "user", "content": content}])
+
+
+@pytest.fixture
+def usual(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As many samples as there are where nothing is patched."""
+    monkeypatch.setattr("fabula.apps.serve.completions.USUAL_SAMPLES", USUAL_SAMPLES)
+
+
+@pytest.mark.usefixtures("usual")
+def test_llm_speaks_with_it(url: str, random_models: Path) -> None:
+    """As `extra-openai-models.yaml` sets up such a server."""
+    model = Chat("fabula-served", model_name="default", api_base=f"{url}/v1")  # type: ignore[no-untyped-call]
+    reply = model.prompt(STORY, stream=True, seed=7, key=TOKEN)
+    assert isinstance(reply, llm.Response)
+    assert reply.text() == fabula.load(random_models / "default").fill(LINES, candidates=1, seed=7).candidates[0].text
+
+
+@pytest.mark.usefixtures("usual")
+def test_what_serve_prints_and_the_docs_name_is_there(
+    url: str, client: openai.OpenAI, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listed = httpx.get(f"{url}/api/models", headers={"Authorization": f"Bearer {TOKEN}"}).json()["models"]
+    assert [model["name"] for model in listed] == ["default", "lds", "lm", "s2s"]
+    served: list[Any] = []
+    monkeypatch.setattr("fabula.apps.web.serve.serve", lambda app, *_, **__: served.append(app))
+    assert main(["serve"]) == 0
+    assert command.ABOUT
+    root = TestClient(served[0], base_url="http://127.0.0.1").get("/")
+    assert (root.status_code, root.json()["models"]) == (200, "/v1/models")
+    answer = client.completions.create(model="default", prompt="Tom was sad.", suffix="Tom was glad.", n=9, seed=1)
+    assert len(answer.choices) == 9
