@@ -179,6 +179,14 @@ def test_a_fault_of_ours_in_one_story_does_not_touch_the_others(monkeypatch: pyt
     assert [result.error for result in results] == [None, None, "RuntimeError: a bug", None]
 
 
+def test_a_row_of_many_is_a_record_with_a_filling() -> None:
+    model = fabula.load("./default")
+    good, bad = model.fill_many([{"id": "a", "sentences": STORY}, {"id": "b"}], samples=2)
+    assert isinstance(good, fabula.FilledRow)
+    assert isinstance(good.filling, fabula.Filling)
+    assert (bad.filling, bad.error, bad.candidates) == (None, "no list `sentences`", ())
+
+
 def test_rows_that_fail_show_in_the_exit_code(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     source = write(tmp_path / "in.jsonl", [{"sentence": "?"}] * 20)
     assert run(source, "--out", tmp_path / "all") == 3

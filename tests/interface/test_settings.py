@@ -19,10 +19,7 @@ from fabula.sampling.settings import GibbsSettings, RerankSettings, SMCSettings,
 STORY = ["Mia's car would not start.", None, None, "Mia made it to work on time."]
 
 
-@pytest.fixture(autouse=True)
-def installed(random_models: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("FABULA_MODELS", str(random_models))
-    monkeypatch.setattr("fabula.catalogue.PACKAGED", random_models / "none")
+pytestmark = pytest.mark.usefixtures("installed")
 
 
 def test_a_sampler_that_cannot_be_loaded_is_a_warning_and_all_others_stay(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -133,3 +130,13 @@ def test_numbers_of_numpy_are_numbers() -> None:
     assert plain.to_json() == model.fill(MISSING, **arrays).to_json()
     answers = (model.write(arc="+ - +", samples=2), model.write(samples=2))
     assert [len(answer.candidates[0].sentences) for answer in answers] == [3, 5]
+
+
+def test_as_many_samples_as_the_candidates_need() -> None:
+    model = fabula.load("lm")
+    assert model.usual_samples("rerank") == 1000
+    assert model.usual_samples("rerank", candidates=800) == 1600
+    assert fabula.load().fill(MISSING, candidates=30).samples == 60
+    assert fabula.load().write(2, candidates=8).samples == 16
+    few = fabula.load().fill(MISSING, candidates=30, samples=3)
+    assert any(note.startswith(f"only {len(few.candidates)} of the 30 candidates") for note in few.notes)
