@@ -1,10 +1,14 @@
-"""Who gets into a server of Fabula's: Host, Origin, token, sizes, headers; and how one starts."""
+"""Who gets into a server of Fabula's: Host, Origin, token, a proxy, sizes, headers; how one starts and is opened."""
 
 from __future__ import annotations
 
+import argparse
+import asyncio
 import json
 import re
 import socket
+import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,9 +20,11 @@ from pydantic import BaseModel
 
 from doors import Serving
 from fabula.apps.web import errors, guard, serve, static
+from fabula.apps.web.options import add_server
 from fabula.errors import UserError
 
 TOKEN = "a-long-secret"
+INDEX = "<!doctype html><title>page</title>"
 
 
 class Said(BaseModel):
@@ -37,7 +43,7 @@ def small_app(folder: Path, **guarding: Any) -> FastAPI:
         raise RuntimeError("a secret of the source")
 
     folder.mkdir(exist_ok=True)
-    (folder / "index.html").write_text("<!doctype html><title>page</title>", encoding="utf-8")
+    (folder / "index.html").write_text(INDEX, encoding="utf-8")
     (folder / "main.js").write_text("export {};", encoding="utf-8")
     (folder.parent / "outside.txt").write_text("not yours", encoding="utf-8")
     static.mount(app, folder)
@@ -56,6 +62,10 @@ def url(serving: Serving, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 def guarded(serving: Serving, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     with serving(small_app(tmp_path_factory.mktemp("guarded") / "page", token=TOKEN)) as url:
         yield url
+
+
+def echo(url: str, headers: dict[str, str]) -> httpx.Response:
+    return httpx.post(f"{url}/echo", json={"text": "x"}, headers=headers)
 
 
 def is_refused(answer: httpx.Response, status: int, field: str | None) -> bool:
@@ -90,23 +100,31 @@ def test_own_names_are_let_in(url: str, host: str) -> None:
     ],
 )
 def test_other_sites_cannot_post(url: str, headers: dict[str, str]) -> None:
-    assert is_refused(httpx.post(f"{url}/echo", json={"text": "x"}, headers=headers), 403, "Origin")
+    assert is_refused(echo(url, headers), 403, "Origin")
+
+
+@pytest.mark.parametrize("origin", ["http://[::1", "http://[zz]/", "\x00", "http://%zz"])
+def test_a_malformed_origin_is_another_site(url: str, origin: str) -> None:
+    body = '{"text": "x"}'
+    head = f"POST /echo HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nOrigin: {origin}\r\n"
+    with socket.create_connection(("127.0.0.1", int(url[17:])), timeout=60) as line:
+        line.sendall(f"{head}Content-Length: {len(body)}\r\n\r\n{body}".encode())
+        assert line.recv(100).split()[1] in (b"403", b"400")  # what no header may hold is refused before us
 
 
 def test_our_page_and_programs_can_post(url: str) -> None:
     for headers in ({"Origin": url, "Sec-Fetch-Site": "same-origin"}, {"Sec-Fetch-Site": "none"}, {}):
-        assert httpx.post(f"{url}/echo", json={"text": "x"}, headers=headers).json() == {"text": "x"}
+        assert echo(url, headers).json() == {"text": "x"}
 
 
 def test_the_token_opens(guarded: str) -> None:
     assert is_refused(httpx.get(f"{guarded}/"), 401, "Authorization")
     for headers in ({"Authorization": "Bearer wrong"}, {"Cookie": "fabula_token_8000=wrong"}, {"Authorization": TOKEN}):
-        answer = httpx.post(f"{guarded}/echo", json={"text": "x"}, headers=headers)
+        answer = echo(guarded, headers)
         assert is_refused(answer, 401, "Authorization")
         assert answer.headers["WWW-Authenticate"] == "Bearer"
     assert is_refused(httpx.get(f"{guarded}/?token=wrong"), 401, "Authorization")
-    answer = httpx.post(f"{guarded}/echo", json={"text": "x"}, headers={"Authorization": f"Bearer {TOKEN}"})
-    assert answer.json() == {"text": "x"}
+    assert echo(guarded, {"Authorization": f"Bearer {TOKEN}"}).json() == {"text": "x"}
 
 
 def test_the_address_with_the_token_is_traded_for_a_cookie(guarded: str) -> None:
@@ -116,6 +134,12 @@ def test_the_address_with_the_token_is_traded_for_a_cookie(guarded: str) -> None
         assert "HttpOnly" in welcome.headers["set-cookie"]
         assert "SameSite=strict" in welcome.headers["set-cookie"]
         assert client.get("/page/main.js").status_code == 200
+    name, _, value = welcome.headers["set-cookie"].partition(";")[0].partition("=")
+    assert name == f"fabula_token_{guarded.rsplit(':', 1)[1]}"  # two servers of a machine share cookies otherwise
+    assert TOKEN not in value
+    assert len(value) >= 32
+    assert httpx.get(f"{guarded}/", headers={"Cookie": f"{name}={value}"}).status_code == 200
+    assert httpx.get(f"{guarded}/", headers={"Cookie": f"{name}={TOKEN}"}).status_code == 401
 
 
 def test_with_a_token_any_address_is_a_host_but_no_name(guarded: str) -> None:
@@ -197,3 +221,47 @@ def test_only_loopback_needs_no_token() -> None:
     for token in ("", "short", "with a blank", "tökentöken"):
         with pytest.raises(UserError, match="a token has"):
             serve.check("127.0.0.1", token)
+
+
+def test_a_token_comes_from_the_command_line_or_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FABULA_TOKEN", "from-the-environment")
+    parser = argparse.ArgumentParser()
+    add_server(parser, 8000)
+    tokens = [parser.parse_args(words).token for words in ([], ["--token", "typed-in"])]
+    assert tokens == ["from-the-environment", "typed-in"]
+
+
+def test_the_page_is_opened_in_a_browser(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once the server answers, and only where it is wanted and there is a screen."""
+    opened: list[str] = []
+    ready = threading.Event()
+
+    def look(url: str) -> None:
+        opened.append(httpx.get(url).text)
+        ready.set()
+
+    monkeypatch.setattr("webbrowser.open", look)
+
+    class Once(serve.AnnouncingServer):
+        async def main_loop(self) -> None:
+            await asyncio.to_thread(ready.wait, 5 if self.page else 0)
+
+    monkeypatch.setattr(serve, "AnnouncingServer", Once)
+    serve.serve(small_app(tmp_path / "page"), "127.0.0.1", 0)
+    assert not opened
+    serve.serve(small_app(tmp_path / "page"), "127.0.0.1", 0, show=True)
+    assert opened == [INDEX]
+    for name in ("DISPLAY", "WAYLAND_DISPLAY"):
+        monkeypatch.delenv(name, raising=False)
+    assert serve.has_screen() == (sys.platform in ("darwin", "win32"))
+
+
+def test_the_public_name_of_a_proxy_is_let_in_where_it_was_allowed(serving: Serving, tmp_path: Path) -> None:
+    """From a page of that name only; TLS ends at the proxy, so that its scheme may be another."""
+    hosts = guard.hosts_of("127.0.0.1", ["Stories.example"])
+    with serving(small_app(tmp_path / "page", hosts=hosts, token=TOKEN)) as url:
+        public = {"Host": "stories.example", "Authorization": f"Bearer {TOKEN}"}
+        for scheme in ("http", "https"):
+            assert echo(url, {**public, "Origin": f"{scheme}://stories.example"}).status_code == 200
+        assert echo(url, {**public, "Origin": "http://evil.example"}).status_code == 403
+        assert httpx.get(url, headers={**public, "Host": "evil.example"}).status_code == 403
