@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import random
-import signal
-import socket
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +11,8 @@ import pytest
 from desk import Desk
 from machinery import Watch
 from playwright.sync_api import Page, expect
+
+from started import Started, free_port
 
 EDITS = {
     "lines": [
@@ -59,28 +57,6 @@ STORED = """async () => {
 }"""
 
 
-class Server:
-    """A studio in a process of its own, which can be killed and started again over the same file."""
-
-    def __init__(self, model: Path, db: Path) -> None:
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = free.getsockname()[1]
-        options = ["--model", str(model), "--db", str(db), "--port", str(self.port), "--no-open"]
-        self.command = [sys.executable, "-m", "fabula", "studio", *options]
-        self.url = f"http://127.0.0.1:{self.port}"
-        self.start()
-
-    def start(self) -> None:
-        self.process = subprocess.Popen(self.command, stdout=subprocess.PIPE, text=True)
-        assert self.process.stdout is not None
-        assert "Fabula studio" in self.process.stdout.readline()
-
-    def kill(self) -> None:
-        self.process.send_signal(signal.SIGKILL)
-        self.process.wait()
-
-
 def state_of(page: Page) -> dict[str, Any]:
     state = page.evaluate(STORED)
     assert isinstance(state, dict)
@@ -106,7 +82,7 @@ def at_rest(desk: Desk) -> Desk:
     return desk.saved()
 
 
-def run(page: Page, server: Server, edits: int, seed: int) -> None:
+def run(page: Page, server: Started, edits: int, seed: int) -> None:
     chance = random.Random(seed)
     desk = Desk(page, server.url).open()
     desk.put(1, "It began.").saved()
@@ -114,7 +90,7 @@ def run(page: Page, server: Server, edits: int, seed: int) -> None:
         edit(page, chance)
         what = chance.random()
         if what < 0.01:
-            server.kill()
+            server.stop()
             edit(page, chance)
             server.start()
             if page.locator(".bar").get_by_role("button", name="Try now").is_visible():
@@ -149,11 +125,12 @@ def test_nothing_acknowledged_is_lost(
 ) -> None:
     watch.allow("Failed to load resource")
     page.on("dialog", lambda dialog: dialog.accept())
-    server = Server(random_models / "default", tmp_path / "studio.db")
+    words = ["--model", random_models / "default", "--db", tmp_path / "studio.db", "--port", free_port(), "--no-open"]
+    server = Started("studio", *words)
     try:
         run(page, server, edits, seed=edits)
     finally:
-        server.kill()
+        server.stop()
 
 
 def test_every_field_of_the_story_is_edited() -> None:

@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import signal
-import subprocess
-import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -20,6 +16,7 @@ from fabula import cli
 from fabula.apps.judge.pairs import PAIR
 from fabula.apps.judge.store import Store
 from fabula.apps.studio.store import Store as Studio
+from started import Started
 
 TEXTS = ["Kim found a box.", "It was red.", "Kim smiled.", "Kim kept the box."]
 
@@ -165,18 +162,6 @@ def test_the_report_is_printed_and_written(db: Path, tmp_path: Path, capsys: pyt
     assert (one["judgements"], one["ties"]["value"]) == (4, 50)
 
 
-def serving(db: Path) -> tuple[subprocess.Popen[str], str]:
-    words = [sys.executable, "-m", "fabula", "judge", "serve", "--db", str(db), "--port", "0"]
-    process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    assert process.stdout is not None
-    said = ""
-    for line in process.stdout:
-        said += line
-        if "http://" in line:
-            return process, line.split("http://")[1].split("/")[0]
-    pytest.fail(f"the server ended: {said}")
-
-
 @pytest.mark.system
 def test_what_was_acknowledged_is_there_after_the_server_is_killed(tmp_path: Path) -> None:
     """Four people answer at once; the server is killed in the middle (SIGKILL), and started again."""
@@ -186,9 +171,9 @@ def test_what_was_acknowledged_is_there_after_the_server_is_killed(tmp_path: Pat
     acknowledged: set[tuple[str, int]] = set()
     enough = threading.Event()
 
-    def annotate(code: str, host: str, want: int) -> None:
+    def annotate(code: str, url: str, want: int) -> None:
         try:
-            with httpx.Client(base_url=f"http://{host}/api/judge") as client:
+            with httpx.Client(base_url=f"{url}/api/judge") as client:
                 while (task := client.post("/tasks", json={"code": code}).json()["task"]) is not None:
                     answer = {"ratings": [[1, 1, 1], [2, 2, 2]], "choice": "tie", "seconds": 1}
                     kept = client.post("/answers", json={"code": code, "item": task["item"], **answer})
@@ -200,15 +185,14 @@ def test_what_was_acknowledged_is_there_after_the_server_is_killed(tmp_path: Pat
             pass  # the server is gone
 
     for _ in range(2):
-        process, host = serving(db)
+        server = Started("judge", "serve", "--db", db, "--port", 0)
         enough.clear()
         want = len(acknowledged) + 12
-        people = [threading.Thread(target=annotate, args=(f"p{n}", host, want)) for n in range(4)]
+        people = [threading.Thread(target=annotate, args=(f"p{n}", server.url, want)) for n in range(4)]
         for one in people:
             one.start()
         assert enough.wait(60)
-        os.kill(process.pid, signal.SIGKILL)
-        process.wait()
+        server.stop()
         for one in people:
             one.join()
     store = Store(db)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import random
-import socket
 import subprocess
 import sys
 import time
@@ -24,6 +23,7 @@ from fabula.apps.studio.app import StudioSettings, create_app
 from fabula.cli import main
 from own_loop import run_alone
 from smol_folder import make
+from started import free_port
 
 pytestmark = pytest.mark.system
 SUPPORT = Path(__file__).parents[1] / "support"
@@ -35,12 +35,6 @@ from fabula.cli import main
 sys.exit(main(sys.argv[1:]))
 """
 ROWS, KILLS, AT_ONCE = 200, 20, 4
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def test_a_job_whose_driver_and_server_are_killed_asks_nothing_twice(tmp_path: Path) -> None:

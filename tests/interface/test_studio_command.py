@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import signal
 import socket
-import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,39 +17,24 @@ import pytest
 
 from doors import Refused
 from fabula.apps.web.serve import bind
+from started import SECONDS, Started
 
-SECONDS = 120.0
 STATE = {"lines": [{"text": "A."}, {"text": "B."}]}
 
 
-class Studio:
-    """A studio in a process of its own."""
-
-    def __init__(self, models: Path, *words: str) -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "fabula", "studio", "--port", "0", "--model", str(models / "default"), *words],
-            stdout=subprocess.PIPE,
-            text=True,
-            env={**os.environ, "OMP_NUM_THREADS": "1"},
-        )
-        assert self.process.stdout is not None
-        self.line = self.process.stdout.readline()
-        self.url = re.findall(r"http://\S+", self.line)[0]
-        self.client = httpx.Client(base_url=self.url.partition("?")[0], timeout=SECONDS)
-
-    def stop(self, how: int = signal.SIGKILL) -> int:
-        self.client.close()
-        self.process.send_signal(how)
-        return self.process.wait(SECONDS)
-
-
 @pytest.fixture
-def started() -> Iterator[list[Studio]]:
-    studios: list[Studio] = []
-    yield studios
-    for studio in studios:
-        if studio.process.poll() is None:
-            studio.stop()
+def studio(random_models: Path) -> Iterator[Callable[..., Started]]:
+    """Starts a studio; what a test leaves running is stopped."""
+    studios: list[Started] = []
+
+    def start(*words: object) -> Started:
+        studios.append(Started("studio", "--port", 0, "--model", random_models / "default", *words))
+        return studios[-1]
+
+    yield start
+    for each in studios:
+        if each.process.poll() is None:
+            each.stop()
 
 
 def test_mistakes_are_one_line(tmp_path: Path, random_models: Path, refused: Refused) -> None:
@@ -79,14 +62,12 @@ def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch, refused: Refu
 
 
 @pytest.mark.system
-def test_it_says_where_it_is_and_ends_when_told(random_models: Path, tmp_path: Path, started: list[Studio]) -> None:
+def test_it_says_where_it_is_and_ends_when_told(tmp_path: Path, studio: Callable[..., Started]) -> None:
     """With a token, on all addresses; an open stream does not hold up the end."""
-    words = ["--host", "0.0.0.0", "--token", "a-long-secret", "--db", str(tmp_path / "s.db")]
-    studio = Studio(random_models, *words)
-    started.append(studio)
-    assert studio.line.startswith("Fabula studio: http://")
-    assert studio.url.endswith("/?token=a-long-secret")
-    port = int(re.findall(r":(\d+)/", studio.url)[0])
+    one = studio("--host", "0.0.0.0", "--token", "a-long-secret", "--db", tmp_path / "s.db")
+    assert one.line.startswith("Fabula studio: http://")
+    assert re.findall(r"http://\S+", one.line)[0].endswith("/?token=a-long-secret")
+    port = int(one.url.rpartition(":")[2])
     assert httpx.get(f"http://127.0.0.1:{port}/api/health").status_code == 401
     welcome = httpx.get(f"http://127.0.0.1:{port}/?token=a-long-secret")
     cookie = {"Cookie": welcome.headers["set-cookie"].partition(";")[0]}
@@ -96,22 +77,20 @@ def test_it_says_where_it_is_and_ends_when_told(random_models: Path, tmp_path: P
         head = "POST /api/fill/stream HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer a-long-secret\r\n"
         line.sendall(f"{head}Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode())
         assert b" 200 " in line.recv(100)
-        assert studio.stop(signal.SIGINT) in (0, 130)
+        assert one.stop(signal.SIGINT) in (0, 130)
 
 
 @pytest.mark.system
-def test_what_was_acknowledged_survives_a_kill(random_models: Path, tmp_path: Path, started: list[Studio]) -> None:
+def test_what_was_acknowledged_survives_a_kill(tmp_path: Path, studio: Callable[..., Started]) -> None:
     """Killed in the middle of saves and of a fill: every revision that a client was told of is there, whole."""
-    words = ["--db", str(tmp_path / "s.db")]
-    studio = Studio(random_models, *words)
-    started.append(studio)
-    made = [studio.client.post("/api/stories", json={"title": f"{n}", "state": STATE}).json() for n in range(4)]
+    one = studio("--db", tmp_path / "s.db")
+    made = [httpx.post(f"{one.url}/api/stories", json={"title": f"{n}", "state": STATE}).json() for n in range(4)]
     acknowledged: dict[int, dict[str, Any]] = {}
     enough = threading.Barrier(5)
 
     def write(story: dict[str, Any]) -> None:
         """Save without end; remember what was acknowledged."""
-        at = f"{studio.url}api/stories/{story['id']}/branches/{story['branch']['id']}"
+        at = f"{one.url}/api/stories/{story['id']}/branches/{story['branch']['id']}"
         branch = story["branch"]
         with httpx.Client(timeout=SECONDS) as client:
             while True:
@@ -131,7 +110,7 @@ def test_what_was_acknowledged_survives_a_kill(random_models: Path, tmp_path: Pa
                     enough.wait(SECONDS)
 
     def fill() -> None:
-        with httpx.Client(base_url=studio.url, timeout=SECONDS) as client:
+        with httpx.Client(base_url=one.url, timeout=SECONDS) as client:
             body = {"sentences": ["Tom was sad."] + [None] * 63, "samples": 200}
             with pytest.raises(httpx.TransportError):
                 client.post("/api/fill", json=body)
@@ -140,17 +119,16 @@ def test_what_was_acknowledged_survives_a_kill(random_models: Path, tmp_path: Pa
     for thread in threads:
         thread.start()
     enough.wait(SECONDS)
-    assert studio.client.get("/api/health").json()["jobs"]["running"] >= 1
-    studio.stop(signal.SIGKILL)
+    assert httpx.get(f"{one.url}/api/health", timeout=SECONDS).json()["jobs"]["running"] >= 1
+    one.stop()
     for thread in threads:
         thread.join(SECONDS)
 
-    again = Studio(random_models, *words)
-    started.append(again)
-    assert len(again.client.get("/api/stories").json()["stories"]) == 4
+    one.start()
+    assert len(httpx.get(f"{one.url}/api/stories").json()["stories"]) == 4
     for story in made:
         told = acknowledged[story["id"]]
-        found = again.client.get(f"/api/stories/{story['id']}/branches/{story['branch']['id']}").json()
+        found = httpx.get(f"{one.url}/api/stories/{story['id']}/branches/{story['branch']['id']}").json()
         # One more may have reached the disk than its client heard of.
         assert found["revision"] - told["revision"] in (0, 1)
         assert found["state"]["seed"] == found["revision"] - 1
