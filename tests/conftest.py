@@ -8,20 +8,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 from hypothesis import settings
 
 from doors import Refused, Serving, Toml
 from fabula.cli import main
 from fabula.corpus.prepare import prepare_stories
 from fabula.corpus.toy import toy_splits
-from fabula.models.decoders.adapter import Adapter, AdapterConfig, shapes
-from fabula.models.decoders.base import read_base
 from fabula.models.decoders.bases import CACHE_VARIABLE
 from fabula.models.io import save
 from fabula.models.io.pretrained import save_adapter
 from gguf_writer import write_tiny_base
-from small import small_checkpoint
+from small import random_adapter, small_checkpoint
 
 # A busy machine makes the first example slow (18 s instead of 0.1 were seen); time is not what these tests are about.
 settings.register_profile("fabula", deadline=None)
@@ -124,11 +121,7 @@ def tiny_base(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def tiny_narrator(tiny_base: Path, tmp_path: Path) -> Path:
     """The folder of a random narrator on the tiny base."""
-    base = read_base(tiny_base)
-    config = AdapterConfig(base_sha256=base.sha256, rank=2, scale=2.0, labels=("bad", "good"), tagger="none")
-    generator = torch.Generator().manual_seed(4)
-    tensors = {name: torch.randn(*shape, generator=generator) / 5 for name, shape in shapes(base.sizes, 2).items()}
-    save_adapter(Adapter(config, tensors), tmp_path / "narrator")
+    save_adapter(random_adapter(tiny_base, rank=2, seed=4, size=0.2), tmp_path / "narrator")
     return tmp_path / "narrator"
 
 

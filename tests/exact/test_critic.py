@@ -21,6 +21,7 @@ from fabula.training.critic import CriticLearner, CriticNetwork, cloze_pairs, pa
 from fabula.training.loop import train_adapter
 from fabula.training.losses.critic import Pair, pair_loss
 from fabula.training.recipe import CriticRecipe
+from raw_stories import write_csv
 
 GOOD = ["Tom was sad.", "Tom lost a hat.", "He saw the hat.", "He took the hat.", "Tom was glad."]
 BAD = ["Tom was sad.", "Tom lost a hat.", "the the the the", "the was the was", "the the was the"]
@@ -35,11 +36,7 @@ def recipe(tiny_base: Path, tiny_narrator: Path) -> CriticRecipe:
 
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
-    lines = [
-        "storyid,storytitle,sentence1,sentence2,sentence3,sentence4,sentence5",
-        *[f"{i},t,{','.join(GOOD)}" for i in range(8)],
-    ]
-    (tmp_path / "train.csv").write_text("\n".join(lines) + "\n")
+    write_csv(tmp_path / "train.csv", [GOOD] * 8)
     told = [{"of": i, "first": 2, "kind": "toy", "sentences": BAD} for i in range(8)]
     (tmp_path / "negatives-toy.jsonl").write_text("".join(json.dumps(line) + "\n" for line in told))
     return tmp_path

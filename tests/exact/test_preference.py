@@ -16,6 +16,7 @@ from fabula.training.losses.lm import log_p_of
 from fabula.training.losses.preference import divergence, log_probabilities, preference_loss, row_means
 from fabula.training.preference import PreferenceLearner, read_pairs
 from fabula.training.recipe import NarratorRecipe, PreferenceRecipe
+from raw_stories import write_csv
 
 STORY = ["Tom was sad.", "Tom lost a hat.", "He saw the hat.", "He took the hat.", "Tom was glad."]
 BETTER, WORSE = (
@@ -25,10 +26,8 @@ BETTER, WORSE = (
 
 
 def write(folder: Path, *pairs: tuple[list[str], list[str]]) -> Path:
-    csv = ["storyid,storytitle,sentence1,sentence2,sentence3,sentence4,sentence5"]
-    csv += [f"{i},t,{','.join(STORY)}" for i in range(8)]
     for split in ("train", "valid"):
-        (folder / f"{split}.csv").write_text("\n".join(csv) + "\n")
+        write_csv(folder / f"{split}.csv", [STORY] * 8)
     lines = [{"sentences": STORY, "missing": [1, 2, 3], "better": x, "worse": y} for x, y in pairs]
     (folder / "pairs.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     return folder / "pairs.jsonl"

@@ -17,6 +17,7 @@ from fabula.training.critic import CriticNetwork, endless, read_readings, withou
 from fabula.training.loop import train_adapter
 from fabula.training.losses.critic import Reading, plain_row, reading_loss
 from fabula.training.recipe import CriticRecipe
+from raw_stories import write_csv
 
 LIKED = ["Tom was sad.", "Tom lost a hat.", "He saw the hat.", "He took the hat.", "Tom was glad."]
 BROKEN = ["Tom was sad.", "Tom lost a hat.", "the the was", "He took the hat.", "Tom was glad."]
@@ -79,9 +80,7 @@ def test_a_critic_learns_the_readers_order_against_its_pairs(
     tiny_base: Path, tiny_narrator: Path, tmp_path: Path
 ) -> None:
     """The pairs say nothing of these two samples; begun from a critic, readings decide between them."""
-    csv = ["storyid,storytitle,sentence1,sentence2,sentence3,sentence4,sentence5"]
-    csv += [f"{i},t,{','.join(LIKED)}" for i in range(8)]
-    (tmp_path / "train.csv").write_text("\n".join(csv) + "\n")
+    write_csv(tmp_path / "train.csv", [LIKED] * 8)
     told = [{"of": i, "first": 1, "kind": "toy", "sentences": [LIKED[0], *["glad glad sad"] * 4]} for i in range(8)]
     (tmp_path / "negatives-toy.jsonl").write_text("".join(json.dumps(line) + "\n" for line in told))
     how: dict[str, Any] = {"base": str(tiny_base), "rank": 2, "batch": 4, "learning_rate": 1e-2, "without": "corrupted"}

@@ -14,34 +14,18 @@ import torch
 
 from fabula.errors import UserError
 from fabula.models.decoders import bases
-from fabula.models.decoders.adapter import Adapter, AdapterConfig, shapes
-from fabula.models.decoders.base import read_base
+from fabula.models.decoders.adapter import Adapter
 from fabula.models.decoders.narrator import NarratorDecoder
 from fabula.models.io import load, pretrained
 from fabula.models.io.pretrained import load_adapter, save_adapter
 from fabula.sampling.batch import flatten, infill_batch
 from gguf_writer import write_tiny_base
-
-
-def random_adapter(base: Path, rank: int = 4) -> Adapter:
-    sizes = read_base(base).sizes
-    config = AdapterConfig(
-        base_sha256=read_base(base).sha256, rank=rank, scale=2.0, labels=("bad", "good"), tagger="none"
-    )
-    generator = torch.Generator().manual_seed(0)
-    tensors = {name: torch.randn(*shape, generator=generator) / 10 for name, shape in shapes(sizes, rank).items()}
-    return Adapter(config, tensors)
+from small import random_adapter
 
 
 @pytest.fixture
-def base(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv(bases.CACHE_VARIABLE, str(tmp_path / "cache"))
-    return write_tiny_base(tmp_path / "tiny.gguf")
-
-
-@pytest.fixture
-def folder(tmp_path: Path, base: Path) -> Path:
-    save_adapter(random_adapter(base), tmp_path / "adapter")
+def folder(tmp_path: Path, tiny_base: Path) -> Path:
+    save_adapter(random_adapter(tiny_base), tmp_path / "adapter")
     return tmp_path / "adapter"
 
 
@@ -51,8 +35,8 @@ def log_p(decoder: NarratorDecoder) -> float:
     return float(decoder.read(state, torch.tensor([tokens]), torch.tensor([len(tokens)]))[1])
 
 
-def test_an_adapter_comes_back_within_half_a_level(folder: Path, base: Path) -> None:
-    written, found = random_adapter(base), load_adapter(folder)
+def test_an_adapter_comes_back_within_half_a_level(folder: Path, tiny_base: Path) -> None:
+    written, found = random_adapter(tiny_base), load_adapter(folder)
     assert found.config == written.config
     for name, tensor in written.tensors.items():
         ranks = 0 if name.endswith(".b") else 1  # scales are of ranks, and rounded
@@ -61,32 +45,32 @@ def test_an_adapter_comes_back_within_half_a_level(folder: Path, base: Path) -> 
 
 
 def test_weights_are_kept_for_an_adapter_and_its_scale_and_made_again_if_damaged(
-    folder: Path, base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    folder: Path, tiny_base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first = log_p(pretrained.load_decoder(folder, base=base))
+    first = log_p(pretrained.load_decoder(folder, base=tiny_base))
     (kept,) = (tmp_path / "cache").iterdir()
     content = kept.read_bytes()
     kept.write_bytes(content[: len(content) // 2])
-    assert log_p(pretrained.load_decoder(folder, base=base)) == first
+    assert log_p(pretrained.load_decoder(folder, base=tiny_base)) == first
     assert kept.read_bytes() == content
     config = folder / "config.json"
     same = config.read_text(encoding="utf-8")
     config.write_text(same.replace('"scale": 2.0', '"scale": 1.0'), encoding="utf-8")
-    assert abs(log_p(pretrained.load_decoder(folder, base=base)) - first) > 1e-3
+    assert abs(log_p(pretrained.load_decoder(folder, base=tiny_base)) - first) > 1e-3
     config.write_text(same, encoding="utf-8")
     monkeypatch.setattr(pretrained, "fuse", None)  # would fail if weights were made again
-    assert log_p(pretrained.load_decoder(folder, base=base)) == first
+    assert log_p(pretrained.load_decoder(folder, base=tiny_base)) == first
 
 
 def test_without_room_in_the_cache_there_is_one_note_and_nothing_half_written(
-    folder: Path, base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    folder: Path, tiny_base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def full(weights: Any, path: Path) -> None:
         Path(path).write_bytes(b"half")
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(pretrained, "save_file", full)
-    assert log_p(pretrained.load_decoder(folder, base=base)) < 0
+    assert log_p(pretrained.load_decoder(folder, base=tiny_base)) < 0
     said = capsys.readouterr().err.splitlines()
     assert len(said) == 1
     assert "no room for the narrator's weights" in said[0]
@@ -128,11 +112,11 @@ def without_a_tensor(folder: Path, adapter: Adapter) -> None:
     ],
 )
 def test_an_adapter_that_does_not_fit_is_refused_in_one_line(
-    folder: Path, base: Path, damage: Callable[[Path, Adapter], None]
+    folder: Path, tiny_base: Path, damage: Callable[[Path, Adapter], None]
 ) -> None:
-    damage(folder, random_adapter(base))
+    damage(folder, random_adapter(tiny_base))
     with pytest.raises(UserError, match=r"^[^\n]*adapter[^\n]*$"):
-        pretrained.load_decoder(folder, base=base)
+        pretrained.load_decoder(folder, base=tiny_base)
 
 
 FACTS: dict[str, Any] = {
@@ -142,11 +126,11 @@ FACTS: dict[str, Any] = {
 
 
 def test_a_narrators_folder_is_a_checkpoint_that_scores_as_its_decoder_reads(
-    folder: Path, base: Path, monkeypatch: pytest.MonkeyPatch
+    folder: Path, tiny_base: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Every token in its place: the sums over sentences are log p of the decoder, under a tag and with S summed out."""
     (folder / pretrained.FACTS).write_text(json.dumps(FACTS), encoding="utf-8")
-    monkeypatch.setattr(pretrained, "need_base", lambda digest: base)
+    monkeypatch.setattr(pretrained, "need_base", lambda digest: tiny_base)
     found = load(folder)
     model, decoder = found.model, found.model.decoder
     assert (model.K, found.labels, found.people.names) == (2, ("bad", "good"), ("Tom", "Mia"))
@@ -175,9 +159,9 @@ def test_a_narrators_folder_is_a_checkpoint_that_scores_as_its_decoder_reads(
     ],
 )
 def test_what_is_wrong_with_a_narrators_folder_is_one_line(
-    content: str | None, says: str, folder: Path, base: Path, monkeypatch: pytest.MonkeyPatch
+    content: str | None, says: str, folder: Path, tiny_base: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pretrained, "need_base", lambda digest: base)
+    monkeypatch.setattr(pretrained, "need_base", lambda digest: tiny_base)
     if content is not None:
         (folder / pretrained.FACTS).write_text(content, encoding="utf-8")
     with pytest.raises(UserError, match=says):

@@ -19,6 +19,7 @@ from fabula.models.decoders.transformer import Transformer
 from fabula.training.loop import train_adapter
 from fabula.training.recipe import NarratorRecipe
 from gguf_writer import MERGES, WIDTH, write_tiny_base
+from raw_stories import write_csv
 
 PIECES = ["\u2581T", "om", "\u2581Tom", "\u2581w", "as", "\u2581was", "\u2581sa", "d", "\u2581sad", "\u2581s", "a", "s"]
 LETTERS = sorted(set("\u2581Tomwasd.é") - set(PIECES))
@@ -106,10 +107,9 @@ def test_an_output_map_of_its_own_is_used(tiny_base: Path, tmp_path: Path) -> No
 @pytest.mark.system
 def test_a_narrator_learns_the_same_on_a_file_and_its_folder(tiny_base: Path, tmp_path: Path) -> None:
     folder = as_folder(tiny_base, tmp_path / "folder")
-    lines = ["storyid,storytitle," + ",".join(f"sentence{i}" for i in range(1, 6))]
-    lines += [f"{i},t,Tom was sad.,He saw the hat.,It was his.,Tom ran.,Tom was glad." for i in range(8)]
+    story = ["Tom was sad.", "He saw the hat.", "It was his.", "Tom ran.", "Tom was glad."]
     for split in ("train", "valid"):
-        (tmp_path / f"{split}.csv").write_text("\n".join(lines) + "\n")
+        write_csv(tmp_path / f"{split}.csv", [story] * 8)
     figures = [
         train_adapter(NarratorRecipe(name="a", base=str(base), rank=2, epochs=2, batch=4), tmp_path, out, bar=False)
         for base, out in ((tiny_base, tmp_path / "a"), (folder, tmp_path / "b"))

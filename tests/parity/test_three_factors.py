@@ -8,19 +8,18 @@ from typing import Any
 
 import jsonschema
 import pytest
-import torch
 
 import fabula
 from fabula.api import StoryModel
 from fabula.corpus.taggers.protocol import build_tagger, named, states_of
 from fabula.corpus.taggers.verb import INSTALL, VerbTagger
 from fabula.models.decoders import bases
-from fabula.models.decoders.adapter import Adapter, AdapterConfig, shapes
-from fabula.models.decoders.base import read_base
+from fabula.models.decoders.adapter import Adapter
 from fabula.models.io import pretrained
 from fabula.models.io.pretrained import save_adapter
 from fabula.training.stories import chain_of
 from gguf_writer import write_tiny_base
+from small import random_adapter
 
 SCHEMAS = Path(__file__).parents[2] / "schema"
 TAGGER = "vader,emotion,verb"
@@ -40,24 +39,20 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     root = tmp_path_factory.mktemp("three-factors")
     base = write_tiny_base(root / "tiny.gguf")
     states = states_of(build_tagger(named(TAGGER)))
-    moods = AdapterConfig(
-        base_sha256=read_base(base).sha256, rank=4, scale=2.0, labels=states.factors[0].labels, tagger="vader"
+    labels, further = states.factors[0].labels, sum(states.sizes[1:])
+    three = random_adapter(base, further=further, labels=labels, tagger=TAGGER, factors=states.factors)
+    moods = Adapter(
+        dataclasses.replace(three.config, tagger="vader", factors=()),
+        {name: tensor for name, tensor in three.tensors.items() if name != "further_in"},
     )
-    three = dataclasses.replace(moods, tagger=TAGGER, factors=states.factors)
-    generator = torch.Generator().manual_seed(0)
-    sizes = read_base(base).sizes
-    tensors = {
-        name: torch.randn(*shape, generator=generator) / 10
-        for name, shape in shapes(sizes, 4, further=sum(states.sizes[1:])).items()
-    }
     facts: dict[str, Any] = {
         "name": "tiny", "figures": {}, "corpus_hash": "0" * 64, "people": {"he": ["Tom"], "she": ["Mia"]},
         "common": ["the", "a"], **chain(3),
     }  # fmt: skip
-    save_adapter(Adapter(three, tensors), root / "default")
-    save_adapter(Adapter(moods, {k: v for k, v in tensors.items() if k != "further_in"}), root / "moods")
-    for name, further in (("default", [chain(6), chain(31)]), ("moods", [])):
-        (root / name / pretrained.FACTS).write_text(json.dumps({**facts, "further": further}), encoding="utf-8")
+    save_adapter(three, root / "default")
+    save_adapter(moods, root / "moods")
+    for name, chains in (("default", [chain(6), chain(31)]), ("moods", [])):
+        (root / name / pretrained.FACTS).write_text(json.dumps({**facts, "further": chains}), encoding="utf-8")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(bases.CACHE_VARIABLE, str(root / "cache"))
         patch.setenv("FABULA_MODELS", str(root))

@@ -19,6 +19,7 @@ from fabula.apps.serve.app import create_server
 from fabula.apps.serve.settings import ServerSettings
 from fabula.cli import main
 from fabula.corpus.toy import toy_splits
+from raw_stories import write_raw_stories
 from small import TINY
 
 ROOT = Path(__file__).parents[2]
@@ -54,10 +55,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     (folder / "recipes").mkdir()
     (folder / "recipes" / "slds.toml").write_text(TINY.replace("epochs = 1", "epochs = 6"))
     stories = toy_splits(120, 1)["train"]
-    header = "storyid,storytitle," + ",".join(f"sentence{i}" for i in range(1, 6))
-    for number, name in enumerate(("train", "valid", "test")):
-        rows = [f"{s.id},x,{','.join(f'{chr(34)}{t}{chr(34)}' for t in s.sentences)}" for s in stories[number::3]]
-        (folder / f"{name}.csv").write_text("\n".join([header, *(row for row in rows if row.count('","') == 4)]))
+    write_raw_stories(folder, 120)
     lines = [json.dumps({"sentences": s.sentences, "tags": ["a", *["b"] * (len(s.sentences) - 1)]}) for s in stories]
     (folder / "tagged.jsonl").write_text("\n".join(lines))
     (folder / "mine.jsonl").write_text("\n".join(lines[:3]))

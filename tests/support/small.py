@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
@@ -10,6 +11,8 @@ from torch.distributions import Normal
 
 from fabula.corpus.vocabulary import SPECIALS, Vocabulary
 from fabula.models.build import build
+from fabula.models.decoders.adapter import Adapter, AdapterConfig, shapes
+from fabula.models.decoders.base import read_base
 from fabula.models.io import Checkpoint
 from fabula.models.slds import SLDS
 from fabula.statespace.dynamics import LinearGaussian
@@ -65,6 +68,20 @@ def small_checkpoint(
         labels=tuple(labels), recipe=small_recipe(kind, **settings).to_dict(), corpus_hash="0" * 64,
         figures={"ppl": 12.5}, factors=factors,
     )  # fmt: skip
+
+
+def random_adapter(
+    base: Path, rank: int = 4, *, seed: int = 0, size: float = 0.1, further: int = 0, **config: Any
+) -> Adapter:
+    """An adapter of normal weights for the base of a file; `config` replaces moods that no tagger reads."""
+    read = read_base(base)
+    about = {"labels": ("bad", "good"), "tagger": "none", **config}
+    generator = torch.Generator().manual_seed(seed)
+    tensors = {
+        name: size * torch.randn(*shape, generator=generator)
+        for name, shape in shapes(read.sizes, rank, further=further).items()
+    }
+    return Adapter(AdapterConfig(base_sha256=read.sha256, rank=rank, scale=2.0, **about), tensors)
 
 
 def perturbed(module: M, scale: float) -> M:
