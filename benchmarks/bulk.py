@@ -3,8 +3,6 @@
 Plain draws from r(X_missing | X_given) or p(X_missing | X_:i), without the rules about words that `fabula fill` keeps.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """A checkpoint with its matrices in 8 bits, as the small model is stored: python benchmarks/eight_bits.py RUN TARGET"""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

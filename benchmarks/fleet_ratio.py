@@ -9,8 +9,6 @@ line would also start Python and load the model for every row. With --workers th
 --workers`), whose workers load the model. Processor seconds of a row say more than the clock on a busy machine.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import resource

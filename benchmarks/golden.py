@@ -6,8 +6,6 @@
 Run both on the same machine: the last bit of a float can decide a sampled word, and another CPU rounds differently.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

@@ -8,8 +8,6 @@ reader. A verb's class is that of the seeds it is nearest to, by its meaning (Mi
 in (object, preposition, adjective, clause).
 """
 
-from __future__ import annotations
-
 import argparse
 from collections import Counter, defaultdict
 from collections.abc import Sequence

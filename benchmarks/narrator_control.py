@@ -8,8 +8,6 @@ taggers judge what was written. AFINN, which no model was trained with, judges s
 with the row of people's sentences.
 """
 
-from __future__ import annotations
-
 import argparse
 import random
 from functools import partial

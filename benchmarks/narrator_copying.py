@@ -6,8 +6,6 @@ The files are those of `benchmarks/narrator_gpu.py fills`. Of the written senten
 sentences that occur in training, and distinct-2. Rows: the first sample, the critic's choice, and people.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 from pathlib import Path

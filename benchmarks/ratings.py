@@ -4,8 +4,6 @@ A line of the file is `id ||| story ||| seven labels`; label 0 means reasonable,
 zeros. The text is lower-cased and tokenised and its names are masked, so names and capitals are put back.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from pathlib import Path

@@ -4,8 +4,6 @@ Every job is one process of `fabula reproduce --only …`. A system that is trai
 A process that dies is called once more and then left; its words are in REPORT/logs. Called again, the driver goes on.
 """
 
-from __future__ import annotations
-
 import argparse
 import ctypes
 import os

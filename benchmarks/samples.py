@@ -6,8 +6,6 @@
 A file of verdicts is a list of "coherent", "partly" or "incoherent", one for each story.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from collections import Counter

@@ -8,8 +8,6 @@ are medians by the clock and of the processor, after one run that does not count
 used itself, so read it where other programs share the cores.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import statistics

@@ -8,8 +8,6 @@ fill` up to its first draw. The first turn warms the disk's cache and does not c
 ratios. Where torch lies without bytecode, every start compiles it, and the output says so.
 """
 
-from __future__ import annotations
-
 import argparse
 import importlib.util
 import os

@@ -6,8 +6,6 @@
 ratios. Needs torch and numpy; `growth` prints the table of docs/statespace.md.
 """
 
-from __future__ import annotations
-
 import sys
 import time
 from collections.abc import Callable

@@ -4,8 +4,6 @@ fabula studio --db new.db --no-open &
 python benchmarks/studio_browser.py            # http://127.0.0.1:8000, chromium
 """
 
-from __future__ import annotations
-
 import shutil
 import statistics
 import sys

@@ -3,8 +3,6 @@
 python benchmarks/studio_load.py --model default
 """
 
-from __future__ import annotations
-
 import argparse
 import re
 import statistics

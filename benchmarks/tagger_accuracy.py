@@ -5,8 +5,6 @@
 The sentences were labelled by hand before a tagger had read them. Intervals are 95 % bootstraps over sentences.
 """
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

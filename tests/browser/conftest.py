@@ -1,7 +1,5 @@
 """A studio and a real Chromium, one of each for all tests; a fresh page for every test."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Iterator
 from pathlib import Path

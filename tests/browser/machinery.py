@@ -1,7 +1,5 @@
 """An ear for what pages complain about."""
 
-from __future__ import annotations
-
 import re
 
 from playwright.sync_api import ConsoleMessage

@@ -1,7 +1,5 @@
 """The pictures of docs/studio, drawn in the studio that `fabula studio --db NEW.db` has started at its usual port."""
 
-from __future__ import annotations
-
 import io
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Random edits of every field, reloads, second windows, fills, killed servers: nothing acknowledged is lost."""
 
-from __future__ import annotations
-
 import random
 from pathlib import Path
 from typing import Any

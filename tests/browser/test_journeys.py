@@ -1,7 +1,5 @@
 """Six journeys through the studio in a real browser. Each waits for states that the page shows, never for time."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """Judging in a real browser: two people finish a study, one by mouse, one by keys."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Writing in the studio in a real browser: by mouse, by keyboard, along an arc, taking, branching, coming back."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

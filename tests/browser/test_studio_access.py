@@ -1,7 +1,5 @@
 """Axe finds nothing serious, in light and dark, wide and narrow; nothing sticks out of a narrow screen."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """What is exported can be imported: words from text, the arc too from Markdown, everything from JSON and pictures."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Nothing of the writer's is lost: saves while typing, copies in the browser, prompts, a way out of every conflict."""
 
-from __future__ import annotations
-
 import re
 
 import httpx

@@ -1,7 +1,5 @@
 """Candidates are kept with their branch; stories are searched, renamed, duplicated, thrown away and taken back."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """When things go wrong the studio says so, keeps what was typed, and never runs it."""
 
-from __future__ import annotations
-
 import pytest
 from desk import Desk
 from machinery import Watch

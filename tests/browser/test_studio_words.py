@@ -1,7 +1,5 @@
 """Words can be clicked for others, verdicts are in a writer's words, and a story leaves as a book."""
 
-from __future__ import annotations
-
 import re
 import zipfile
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Candidates that a critic ranks."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

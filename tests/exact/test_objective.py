@@ -5,8 +5,6 @@ batch. Laws of Z and S are written down here with torch's own distributions; log
 test_language.py proves.
 """
 
-from __future__ import annotations
-
 import itertools
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The states of a served story: S ~ p(S | known), drawn factor by factor, is a draw from the product of the chains."""
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 

@@ -1,7 +1,5 @@
 """The state space as a library against dense joint Gaussians and brute force, in float64."""
 
-from __future__ import annotations
-
 import itertools
 import subprocess
 import sys

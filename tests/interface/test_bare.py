@@ -1,7 +1,5 @@
 """What a bare machine needs: a prepared corpus is trained on and measured without the packages that read raw text."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The command line as a whole: help pages, exit codes, version; every option says what it does."""
 
-from __future__ import annotations
-
 import argparse
 import re
 import subprocess

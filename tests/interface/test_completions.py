@@ -1,7 +1,5 @@
 """Completions and chats as others ask for them: the real `openai` client, llm's own, a page in a browser."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The commands that use a model: every mistake one clear line and exit code 2; the same seed, the same bytes."""
 
-from __future__ import annotations
-
 import json
 import math
 from pathlib import Path

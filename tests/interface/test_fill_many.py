@@ -1,7 +1,5 @@
 """`fabula fill-many`: every row has one result, in its place; what is wrong with a row is said there; a run goes on."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from pathlib import Path

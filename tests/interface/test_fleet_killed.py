@@ -3,8 +3,6 @@
 SIGKILL, so nobody can tidy up. The model is a stub: what is tested is the machinery around it.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import random

@@ -1,7 +1,5 @@
 """Imports point one way: corpus, models, then training and sampling, metrics, api, cli; the core knows no app."""
 
-from __future__ import annotations
-
 import ast
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """`fabula judge` from the shell: what it makes, and one clear line for every mistake."""
 
-from __future__ import annotations
-
 import json
 import re
 import threading

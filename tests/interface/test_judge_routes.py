@@ -1,7 +1,5 @@
 """The judge over HTTP: every route's success, its refusals in the one shape, and nothing that tells who wrote what."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Words while they are written: one sample's text so far, which is heard and never changed by being heard."""
 
-from __future__ import annotations
-
 import json
 import threading
 from itertools import pairwise

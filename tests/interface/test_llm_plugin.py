@@ -1,7 +1,5 @@
 """The plugin of plugins/llm-fabula in llm itself: registered in this process, and built, installed and run."""
 
-from __future__ import annotations
-
 import os
 import runpy
 import shlex

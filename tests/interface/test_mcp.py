@@ -1,7 +1,5 @@
 """The MCP server, asked by the official package's own client: in this process, and over standard input and output."""
 
-from __future__ import annotations
-
 import os
 import sys
 from pathlib import Path

@@ -3,8 +3,6 @@
 It has no recurrent network: p(X_i | X_:i) is that of a bag of words. Nothing outside this file knows its class.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The narrator's files: an adapter and the cache come back as they went, and what is wrong is said in one line."""
 
-from __future__ import annotations
-
 import errno
 import json
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Everything public is in `fabula.__all__`, is found, has a docstring; and the examples in docstrings run."""
 
-from __future__ import annotations
-
 import doctest
 import inspect
 from concurrent.futures import ThreadPoolExecutor

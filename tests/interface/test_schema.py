@@ -1,7 +1,5 @@
 """The schemas of schema/ are those of the code, and what the code writes fits them."""
 
-from __future__ import annotations
-
 import json
 import runpy
 from pathlib import Path

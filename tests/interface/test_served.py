@@ -1,7 +1,5 @@
 """Models on servers: what is asked, what is done with every kind of answer, and who may say where the server is."""
 
-from __future__ import annotations
-
 import json
 import threading
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """Models on servers, with processes that are killed and with a real server: `transformers serve` of SmolLM2."""
 
-from __future__ import annotations
-
 import json
 import os
 import random

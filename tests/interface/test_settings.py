@@ -1,7 +1,5 @@
 """Settings are declared once, with the sampler: every door offers them, and refuses what the sampler does not have."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

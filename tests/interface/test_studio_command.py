@@ -1,7 +1,5 @@
 """`fabula studio` as people start it: mistakes in one line, the address when it answers, nothing lost when killed."""
 
-from __future__ import annotations
-
 import json
 import re
 import signal

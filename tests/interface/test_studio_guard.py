@@ -1,7 +1,5 @@
 """Who gets into a server of Fabula's: Host, Origin, token, a proxy, sizes, headers; how one starts and is opened."""
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import json

@@ -3,8 +3,6 @@
 Work that a test has to hold up waits at a gate; nothing here depends on how fast the machine is.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import socket

@@ -1,7 +1,5 @@
 """Every route of the studio: what it answers, and how it refuses. By a real server over untrained models."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """The studio's file: revisions under many writers, trash, versions, copies; files that vanish or break."""
 
-from __future__ import annotations
-
 import sqlite3
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor

@@ -1,7 +1,5 @@
 """A tagger in one file of another package plus one line that registers it: `fabula prepare`, `train`, `fill`."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """One rule for threads: what is said, else OMP_NUM_THREADS, else one; one option at every command that computes."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

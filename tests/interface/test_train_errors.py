@@ -1,7 +1,5 @@
 """`fabula train` and `fabula evaluate likelihood`: one clear line and exit 2 for every mistake; what --json holds."""
 
-from __future__ import annotations
-
 import errno
 import json
 import os

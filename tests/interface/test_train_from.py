@@ -1,7 +1,5 @@
 """Training that begins from another model, and a stopped run that is not begun again by mistake."""
 
-from __future__ import annotations
-
 import os
 import signal
 from pathlib import Path

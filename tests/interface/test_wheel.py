@@ -4,8 +4,6 @@ Only Fabula itself is installed. The heavy packages are lent from the running in
 lend the editable install along: .pth files of a lent folder are not read.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

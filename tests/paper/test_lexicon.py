@@ -1,7 +1,5 @@
 """Tags by a word list, on valences made up here; and that the real list can be read."""
 
-from __future__ import annotations
-
 import pytest
 
 from fabula.corpus.taggers.protocol import Tagger

@@ -3,8 +3,6 @@
 `make test` installs Perl's XML::Parser and Java (`make scorers`); only where they cannot be had are these skipped.
 """
 
-from __future__ import annotations
-
 import random
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """The report in docs/reproduction is what its records make, whole, and small enough to travel."""
 
-from __future__ import annotations
-
 import csv
 import html
 import os

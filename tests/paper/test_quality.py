@@ -1,7 +1,5 @@
 """Counted by hand: variety of written sentences."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """`fabula reproduce` at toy size: a slice from training to the page, its plan and its records; all of it (system)."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """The rules that decide claims and cells, each on made-up records: slack, seeds, winners, readers."""
 
-from __future__ import annotations
-
 import json
 import math
 from pathlib import Path

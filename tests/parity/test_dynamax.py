@@ -4,8 +4,6 @@ dynamax has no masks. A missing step is one with C = 0, d = 0, R = I and X = 0, 
 sequences of unequal lengths are run one by one. An M step over such a batch is the regression from dynamax's moments.
 """
 
-from __future__ import annotations
-
 from functools import cache
 from importlib import import_module
 from typing import Any

@@ -1,7 +1,5 @@
 """The models that ship: within their size, offline, and able to fill in a story."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The site builds without a warning and documents every public name; the notebooks run."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -1,7 +1,5 @@
 """The narrator's training at toy size, on a tiny random base: it learns, resumes to the bit, and can be measured."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

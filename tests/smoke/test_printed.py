@@ -1,7 +1,5 @@
 """Every command and every Python example that the docs and the help pages print is run as it is printed."""
 
-from __future__ import annotations
-
 import functools
 import io
 import json

@@ -1,7 +1,5 @@
 """Every recipe parses, and at toy size trains a short epoch and is measured; K is the corpus's, not the code's."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import math

@@ -1,7 +1,5 @@
 """The editor that the studio's page brings is what its package.json says, and its licence is beside it."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 from pathlib import Path

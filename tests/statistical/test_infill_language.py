@@ -4,8 +4,6 @@ Eight sentences can be written, so conditionals of X are sums over them; Z is in
 prior, with every sentence summed out exactly, so that its own error is far below what is tested.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -4,8 +4,6 @@ Rows are independent copies of one target, so their states are i.i.d. and z-test
 than 30 figures at 5.5 standard errors: a false alarm in less than 30 x 3.8e-8 = 2e-6 of all seeds.
 """
 
-from __future__ import annotations
-
 import itertools
 
 import pytest
