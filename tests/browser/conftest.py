@@ -5,8 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from desk import WAIT_MS, Desk
-from machinery import Watch
+from desk import WAIT_MS, Desk, Watch
 from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
 
 from doors import Serving

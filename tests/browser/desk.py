@@ -1,14 +1,46 @@
-"""A page of the studio in a writer's words: sentences, points of the arc, cards."""
+"""A page of the studio in a writer's words, and what pages complain about."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
 from typing import Any
 
-from playwright.sync_api import Locator, Page, expect
+import httpx
+from axe_playwright_python.sync_playwright import Axe  # type: ignore[import-untyped]
+from playwright.sync_api import ConsoleMessage, Locator, Page, expect
 
 WAIT_MS = 45_000
 """How long a condition may take to come true on a busy machine; nothing waits longer than it must."""
 expect.set_options(timeout=WAIT_MS)
+FIRST = "Karl rented a green boat for one day."
+LAST = "The new plank was tight, and Karl thanked his neighbour."
+STORY = (FIRST, "", "", "", LAST)
+
+
+def grave(page: Page) -> list[str]:
+    """What axe finds serious or critical."""
+    violations = Axe().run(page).response["violations"]
+    return [f"{one['id']}: {one['nodes']}" for one in violations if one["impact"] in ("serious", "critical")]
+
+
+class Watch:
+    """What a page complained about on its console; a test says which complaints it provokes."""
+
+    def __init__(self) -> None:
+        self.complaints: list[str] = []
+        self.expected: list[str] = []
+
+    def heard(self, message: ConsoleMessage) -> None:
+        if message.type in ("error", "warning"):
+            self.complaints.append(f"{message.text} ({message.location.get('url', '')})")
+
+    def allow(self, pattern: str) -> None:
+        self.expected.append(pattern)
+
+    @property
+    def unexpected(self) -> list[str]:
+        return [told for told in self.complaints if not any(re.search(pattern, told) for pattern in self.expected)]
 
 
 class Desk:
@@ -20,6 +52,11 @@ class Desk:
     def open(self, path: str = "/#new") -> Desk:
         self.page.goto(self.url + path)
         return self.ready()
+
+    def new_story(self) -> None:
+        self.page.get_by_role("button", name="Stories").click()
+        self.page.get_by_role("button", name="New story").click()
+        expect(self.line(1)).to_have_text("")
 
     def reload(self) -> Desk:
         self.page.reload()
@@ -69,6 +106,13 @@ class Desk:
         assert isinstance(lines, list)
         return lines
 
+    def on_server(self) -> dict[str, Any]:
+        """The story on the page as the server has it."""
+        story, branch = (part.split("=")[1] for part in self.page.url.partition("#")[2].split("&"))
+        state = httpx.get(f"{self.url}/api/stories/{story}/branches/{branch}", timeout=30).json()["state"]
+        assert isinstance(state, dict)
+        return state
+
     @property
     def texts(self) -> list[str]:
         return [line["text"] for line in self.lines]
@@ -116,6 +160,13 @@ class Desk:
     def fill(self, cards: int = 3) -> Desk:
         self.page.get_by_role("button", name="Fill in").click()
         return self.done(cards)
+
+    def asked(self, act: Callable[[], object], cards: int = 3) -> dict[str, Any]:
+        """What the model is asked for by an action, after which there are candidates."""
+        with self.page.expect_request("**/api/fill/stream") as request:
+            act()
+        self.done(cards)
+        return request.value.post_data_json or {}
 
     def take(self, number: int) -> Desk:
         self.page.get_by_role("button", name=f"Take candidate {number}").click()

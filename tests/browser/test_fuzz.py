@@ -4,10 +4,8 @@ import random
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
-from desk import Desk
-from machinery import Watch
+from desk import Desk, Watch
 from playwright.sync_api import Page, expect
 
 from started import Started, free_port
@@ -66,14 +64,6 @@ def edit(page: Page, chance: random.Random) -> None:
     page.evaluate(SCRIPT.replace("CALL", chance.choice(EDITS[field])), ["", chance.randrange(10**6)])
 
 
-def on_server(desk: Desk) -> dict[str, Any]:
-    """The branch on the page as the server has it."""
-    story, branch = (part.split("=")[1] for part in desk.page.url.partition("#")[2].split("&"))
-    state = httpx.get(f"{desk.url}/api/stories/{story}/branches/{branch}", timeout=30).json()["state"]
-    assert isinstance(state, dict)
-    return state
-
-
 def at_rest(desk: Desk) -> Desk:
     """No fill is on its way, whose candidates would change the story a moment later, and all is saved."""
     expect(desk.page.locator("#suggest[data-state=running]")).to_have_count(0, timeout=180_000)
@@ -113,8 +103,8 @@ def run(page: Page, server: Started, edits: int, seed: int) -> None:
         elif what < 0.05:
             page.get_by_role("button", name="Fill in").click()
         elif what < 0.08:
-            assert on_server(at_rest(desk)) == state_of(page), (seed, number)
-    assert on_server(at_rest(desk)) == state_of(page)
+            assert at_rest(desk).on_server() == state_of(page), (seed, number)
+    assert at_rest(desk).on_server() == state_of(page)
 
 
 @pytest.mark.parametrize("edits", [300, pytest.param(2000, marks=pytest.mark.system)])

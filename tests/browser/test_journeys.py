@@ -3,9 +3,7 @@
 import re
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe  # type: ignore[import-untyped]
-from desk import Desk
-from machinery import Watch
+from desk import Desk, Watch, grave
 from playwright.sync_api import Browser, Page, Route, expect
 
 FIRST, LAST = "Mia was sad.", "Tom made it to work on time."
@@ -44,9 +42,7 @@ def test_rewrite_in_place_and_undo(desk: Desk) -> None:
     assert desk.texts == [FIRST, "", candidate, "", LAST]
     desk.tool(3, "Rewrite").click()
     assert [candidate] not in desk.done().offered()
-    with desk.page.expect_request("**/api/fill/stream") as asked:
-        desk.fill()
-    assert (asked.value.post_data_json or {})["sentences"] == [FIRST, None, candidate, None, LAST]
+    assert desk.asked(desk.fill)["sentences"] == [FIRST, None, candidate, None, LAST]
 
 
 def test_write_as_on_a_page(desk: Desk) -> None:
@@ -196,7 +192,6 @@ def test_keyboard_and_axe(desk: Desk) -> None:
     keyboard.press("Enter")
     assert desk.texts == [FIRST, *candidates[1], LAST]
     assert focused(desk.page) == "Take candidate 2"
-    violations = Axe().run(desk.page).response["violations"]
-    assert not [one["id"] for one in violations if one["impact"] in ("serious", "critical")]
+    assert not grave(desk.page)
     keyboard.press("Control+z")
     assert desk.texts == [*STORY]

@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe  # type: ignore[import-untyped]
-from machinery import Watch
+from desk import Watch, grave
 from playwright.sync_api import Browser, Page, Route, expect
 
 from doors import Serving
@@ -157,12 +156,6 @@ def test_nothing_is_lost_by_a_reload_a_closed_window_or_a_lost_answer(judge: Jud
     expect(page.get_by_role("alert")).to_be_hidden()
     (kept,) = judge.store.judgements()
     assert {kept.ratings[0], kept.ratings[1]} == {(3, 0, 1), (2, 2, 2)}
-
-
-def grave(page: Page) -> list[str]:
-    """What axe finds serious or critical."""
-    violations = Axe().run(page).response["violations"]
-    return [f"{one['id']}: {one['nodes']}" for one in violations if one["impact"] in ("serious", "critical")]
 
 
 @pytest.mark.parametrize(("scheme", "width"), [("light", 360), ("dark", 1440)])

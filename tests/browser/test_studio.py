@@ -4,14 +4,10 @@ import re
 from typing import Any
 
 import pytest
-from desk import Desk
+from desk import FIRST, LAST, STORY, Desk
 from playwright.sync_api import Page, expect
 
 pytestmark = pytest.mark.system
-
-FIRST = "Karl rented a green boat for one day."
-LAST = "The new plank was tight, and Karl thanked his neighbour."
-STORY = (FIRST, "", "", "", LAST)
 
 
 def drag(desk: Desk, number: int, label: int) -> None:
@@ -58,10 +54,7 @@ def test_the_dragged_arc_is_the_candidates_arc(desk: Desk) -> None:
 
 def body_of(desk: Desk, number: int, tool: str) -> dict[str, Any]:
     """What a tool of a sentence asks the model for."""
-    with desk.page.expect_request("**/api/fill/stream") as asked:
-        desk.tool(number, tool).click()
-    desk.done()
-    return asked.value.post_data_json or {}
+    return desk.asked(desk.tool(number, tool).click)
 
 
 def test_rewrite_one_sentence_and_force_its_opening(desk: Desk) -> None:
@@ -209,9 +202,7 @@ def test_what_was_taken_is_the_writers(desk: Desk) -> None:
     desk.page.get_by_role("button", name="Fill in").click()
     expect(desk.page.get_by_role("alert")).to_contain_text("Every sentence has words already")
     desk.caret(4).page.keyboard.press("Alt+Enter")
-    with desk.page.expect_request("**/api/fill/stream") as asked:
-        desk.fill()
-    assert (asked.value.post_data_json or {})["sentences"] == [FIRST, *offered[0], None, LAST]
+    assert desk.asked(desk.fill)["sentences"] == [FIRST, *offered[0], None, LAST]
 
 
 def test_a_long_story_is_read_in_part(desk: Desk) -> None:
@@ -219,9 +210,7 @@ def test_a_long_story_is_read_in_part(desk: Desk) -> None:
     paste(desk.page, " ".join(f"Karl saw boat {n}." for n in range(60)))
     assert len(desk.texts) == 60
     desk.caret(40).page.keyboard.press("Alt+Enter")
-    with desk.page.expect_request("**/api/fill/stream") as asked:
-        desk.fill()
-    assert len((asked.value.post_data_json or {})["sentences"]) == 25
+    assert len(desk.asked(desk.fill)["sentences"]) == 25
     expect(desk.page.locator("#extent")).to_have_text("Fabula reads sentences 29 to 53 of 61 for this.")
     offered = desk.offered()
     desk.take(1)

@@ -3,24 +3,10 @@
 import re
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe  # type: ignore[import-untyped]
-from desk import Desk
-from machinery import Watch
-from playwright.sync_api import Browser, Page, expect
+from desk import STORY, Desk, Watch, grave
+from playwright.sync_api import Browser, expect
 
 pytestmark = pytest.mark.system
-
-GRAVE = ("serious", "critical")
-
-
-def problems(page: Page) -> list[str]:
-    found = Axe().run(page).response["violations"]
-    return [
-        f"{one['id']} ({one['impact']}): {[node['target'] for node in one['nodes']]}"
-        for one in found
-        if one["impact"] in GRAVE
-    ]
-
 
 JUDGE = """async () => {
   const { store, show } = await import("/page/store.js");
@@ -48,8 +34,8 @@ def test_axe(browser: Browser, studio: str, watch: Watch, scheme: str, width: in
     page = context.new_page()
     page.on("console", watch.heard)
     desk = Desk(page, studio).open()
-    found = {"blank": problems(page)}
-    desk.type("Karl rented a green boat for one day.", "", "", "", "The boat was safe.")
+    found = {"blank": grave(page)}
+    desk.type(*STORY)
     desk.point(3).press("Home")
     desk.fill().take(2)
     desk.tool(2, "Why").click()
@@ -59,12 +45,12 @@ def test_axe(browser: Browser, studio: str, watch: Watch, scheme: str, width: in
     page.get_by_role("button", name="More for main").click()
     page.get_by_role("menuitem", name="Versions…").click()
     expect(page.get_by_role("dialog", name="Versions of").get_by_role("status")).to_have_text(re.compile("^(Go|None)"))
-    found["versions"] = problems(page)
+    found["versions"] = grave(page)
     page.keyboard.press("Escape")
     page.get_by_role("button", name="Branch here").click()
     expect(page.locator("#tree button.name")).to_have_count(2)
     page.evaluate("async () => (await import('/page/messages.js')).warn('test', 'A message.', [])")
-    found["written"] = problems(page)
+    found["written"] = grave(page)
     page.get_by_text("Settings").click()
     page.get_by_text("Kept candidates").click()
     page.get_by_text("Cast and notes").click()
@@ -72,28 +58,28 @@ def test_axe(browser: Browser, studio: str, watch: Watch, scheme: str, width: in
     page.get_by_role("button", name="Add a person").click()
     page.evaluate(JUDGE)
     expect(page.locator(".weakest")).to_be_visible()
-    found["cast and critic"] = problems(page)
+    found["cast and critic"] = grave(page)
     page.locator(".why .word").nth(1).click()
     expect(page.locator(".words-panel button").first).to_be_visible()
     page.keyboard.press("Control+f")
     expect(page.get_by_label("Replace with")).to_be_visible()
-    found["words and tray"] = problems(page)
+    found["words and tray"] = grave(page)
     for number, entry in ((1, "Compare with another…"), (2, "Compare with the first")):
         page.get_by_role("button", name=f"More for candidate {number}").click()
         page.get_by_role("menuitem", name=entry).click()
     expect(page.get_by_role("dialog", name="Two candidates")).to_be_visible()
-    found["compare"] = problems(page)
+    found["compare"] = grave(page)
     page.keyboard.press("Escape")
     page.get_by_role("button", name="Export").click()
     page.get_by_role("menuitem", name="Read or print…").click()
-    found["reading"] = problems(page)
+    found["reading"] = grave(page)
     page.keyboard.press("Escape")
     page.get_by_role("button", name="Shape of the arc").click()
-    found["menu"] = problems(page)
+    found["menu"] = grave(page)
     page.keyboard.press("Escape")
     page.get_by_role("button", name="Stories").click()
     expect(page.locator("#stories-list li").first).to_be_visible()
-    found["stories"] = problems(page)
+    found["stories"] = grave(page)
     entries = page.locator("#stories-list li")
     held = entries.count()
     for act, count in (("Duplicate", held + 1), ("Move to the trash", held)):
@@ -103,7 +89,7 @@ def test_axe(browser: Browser, studio: str, watch: Watch, scheme: str, width: in
     page.get_by_role("button", name="Trash", exact=True).click()
     expect(page.locator("#stories-name")).to_have_text("Trash")
     expect(entries.first).to_be_visible()
-    found["trash"] = problems(page)
+    found["trash"] = grave(page)
     wide = page.evaluate("() => document.documentElement.scrollWidth")
     context.close()
     assert not {where: told for where, told in found.items() if told}

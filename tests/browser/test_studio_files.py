@@ -3,8 +3,7 @@
 from pathlib import Path
 
 import pytest
-from desk import Desk
-from machinery import Watch
+from desk import Desk, Watch
 from playwright.sync_api import expect
 
 pytestmark = pytest.mark.system
@@ -40,9 +39,7 @@ def test_round_trip(desk: Desk, tmp_path: Path, entry: str, ending: str, keeps: 
     waiting.value.save_as(file)
     desk.saved()
 
-    page.get_by_role("button", name="Stories").click()
-    page.get_by_role("button", name="New story").click()
-    expect(desk.line(1)).to_have_text("")
+    desk.new_story()
     page.locator("#import").set_input_files(file)
     expect(desk.line(1)).to_have_text(LINES[0])
     assert desk.texts == [*LINES]

@@ -1,30 +1,19 @@
 """Nothing of the writer's is lost: saves while typing, copies in the browser, prompts, a way out of every conflict."""
 
-import re
-
-import httpx
 import pytest
-from desk import Desk
-from machinery import Watch
+from desk import FIRST, LAST, STORY, Desk, Watch
 from playwright.sync_api import Browser, Dialog, expect
 
 pytestmark = pytest.mark.system
 
-FIRST = "Karl rented a green boat for one day."
-LAST = "The new plank was tight, and Karl thanked his neighbour."
 
-
-def on_server(desk: Desk) -> list[str]:
-    """The lines of the branch on the page as the server has them."""
-    found = re.search(r"#s=(\d+)&b=(\d+)", desk.page.url)
-    assert found
-    branch = httpx.get(f"{desk.url}/api/stories/{found[1]}/branches/{found[2]}", timeout=20).json()
-    return [line["text"] for line in branch["state"]["lines"]]
+def lines_on_server(desk: Desk) -> list[str]:
+    return [line["text"] for line in desk.on_server()["lines"]]
 
 
 def test_own_words_are_not_taken_over(desk: Desk) -> None:
     """A line written by hand since the candidates came stays, and the candidates are said to be stale."""
-    desk.type(FIRST, "", "", "", LAST).fill()
+    desk.type(*STORY).fill()
     expect(desk.page.locator("#stale")).to_be_hidden()
     offered = desk.offered()[0]
     desk.put(3, "A heron watched him.")
@@ -49,7 +38,7 @@ def test_a_line_that_is_refused_holds_up_no_other(desk: Desk, watch: Watch) -> N
     with desk.page.expect_response(lambda answer: answer.request.method == "PUT" and answer.ok):
         desk.put(5, LAST)
     expect(desk.page.locator("#saved")).to_contain_text("Not saved")
-    assert on_server(desk) == [FIRST, "", "", "", LAST]
+    assert lines_on_server(desk) == [FIRST, "", "", "", LAST]
     asked: list[Dialog] = []
 
     def leave(dialog: Dialog) -> None:
@@ -93,9 +82,7 @@ def test_what_no_server_took_is_there_again(desk: Desk, watch: Watch) -> None:
 
 def test_back_goes_to_the_story_before(desk: Desk) -> None:
     desk.type(FIRST).saved()
-    desk.page.get_by_role("button", name="Stories").click()
-    desk.page.get_by_role("button", name="New story").click()
-    expect(desk.line(1)).to_have_text("")
+    desk.new_story()
     desk.type("Another one.").saved()
     desk.page.go_back()
     expect(desk.line(1)).to_have_text(FIRST)
@@ -110,9 +97,7 @@ def test_the_last_story_is_opened_again(desk: Desk, browser: Browser) -> None:
     stranger = browser.new_page()  # nothing is known of this browser, but it is on this machine
     assert Desk(stranger, desk.url).open("/").texts[0] == "The one that was written last."
     stranger.close()
-    desk.page.get_by_role("button", name="Stories").click()
-    desk.page.get_by_role("button", name="New story").click()
-    expect(desk.line(1)).to_have_text("")
+    desk.new_story()
     assert desk.reload().texts == [""] * 5
 
 
@@ -137,14 +122,14 @@ def test_what_is_refused_in_part_is_saved_in_the_other_parts(desk: Desk, watch: 
     page.get_by_role("button", name="Add a person").click()
     desk.put(2, "It was dry.")
     desk.saved()
-    assert on_server(desk)[1] == "It was dry."
+    assert lines_on_server(desk)[1] == "It was dry."
     page.get_by_role("button", name="Remove person 1").click()
     script = "async () => { const m = await import('/page/store.js'); const s = await import('/page/state.js'); "
     page.evaluate(script + "m.change(s.set, {notes: 'x'.repeat(4500)}); }")
     expect(page.get_by_role("alert")).to_contain_text("The notes are not saved")
     with page.expect_response(lambda answer: answer.request.method == "PUT" and answer.ok):
         desk.put(5, LAST)
-    assert on_server(desk)[4] == LAST
+    assert lines_on_server(desk)[4] == LAST
     page.get_by_label("Places and facts").fill("Short.")
     desk.saved()
 

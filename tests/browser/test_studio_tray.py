@@ -3,14 +3,10 @@
 import re
 
 import pytest
-from desk import Desk
+from desk import FIRST, LAST, STORY, Desk
 from playwright.sync_api import expect
 
 pytestmark = pytest.mark.system
-
-FIRST = "Karl rented a green boat for one day."
-LAST = "The new plank was tight, and Karl thanked his neighbour."
-STORY = (FIRST, "", "", "", LAST)
 
 
 def more(desk: Desk, number: int, entry: str) -> None:
@@ -99,9 +95,7 @@ def test_the_cast_is_found_edited_and_read(desk: Desk) -> None:
     expect(page.get_by_label("Name of person 2")).to_be_focused()
     page.keyboard.type("Ann")
     page.get_by_label("Places and facts").fill("It is set in a harbour town.\n\nThe boat leaks")
-    with page.expect_request("**/api/fill/stream") as asked:
-        desk.fill()
-    body = asked.value.post_data_json or {}
+    body = desk.asked(desk.fill)
     assert body["people"] == [
         {"name": "Karl", "pronoun": "he", "about": "a fisherman"},
         {"name": "Ann", "pronoun": None, "about": ""},
@@ -117,17 +111,13 @@ def test_more_like_one_and_different_from_these(desk: Desk) -> None:
     page = desk.page
     desk.type(*STORY).fill()
     old = desk.offered()
-    with page.expect_request("**/api/fill/stream") as asked:
-        more(desk, 2, "More like this")
-        desk.away().done()
-    body = asked.value.post_data_json or {}
+    body = desk.asked(lambda: more(desk, 2, "More like this"))
+    desk.away()
     assert (body["candidates"], body["notes"]) == (10, [" ".join(old[1])])
     assert len(desk.offered()) == 3
     assert old[1] not in desk.offered()
     assert not page.locator("#stale").is_visible()
     liked = desk.offered()
-    with page.expect_request("**/api/fill/stream") as asked:
-        page.get_by_role("button", name="Different from these").click()
-        desk.away().done()
-    assert (asked.value.post_data_json or {})["notes"] == []
+    assert desk.asked(page.get_by_role("button", name="Different from these").click)["notes"] == []
+    desk.away()
     assert not [card for card in desk.offered() if card in liked]

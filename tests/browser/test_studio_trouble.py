@@ -1,14 +1,11 @@
 """When things go wrong the studio says so, keeps what was typed, and never runs it."""
 
 import pytest
-from desk import Desk
-from machinery import Watch
+from desk import FIRST, LAST, STORY, Desk, Watch
 from playwright.sync_api import Route, expect
 
 pytestmark = pytest.mark.system
 
-FIRST = "Karl rented a green boat for one day."
-LAST = "The new plank was tight, and Karl thanked his neighbour."
 EVIL = "<script>window.owned = 1</script><img src=x onerror='window.owned = 2'>"
 
 
@@ -75,7 +72,7 @@ def test_a_busy_server_is_waited_for(desk: Desk, watch: Watch) -> None:
             route.fulfill(status=429, headers={"Retry-After": "1"}, content_type="application/json", body=told)
 
     desk.page.route("**/api/fill/stream", once)
-    desk.type(FIRST, "", "", "", LAST)
+    desk.type(*STORY)
     desk.page.get_by_role("button", name="Fill in").click()
     expect(desk.page.locator("#progress-text")).to_have_text("The studio is busy; trying again in 1 s")
     desk.done()
@@ -85,7 +82,7 @@ def test_a_busy_server_is_waited_for(desk: Desk, watch: Watch) -> None:
 def test_stop_leaves_the_page_as_it_was(desk: Desk, watch: Watch) -> None:
     held: list[Route] = []
     desk.page.route("**/api/fill/stream", lambda route: held.append(route))
-    desk.type(FIRST, "", "", "", LAST)
+    desk.type(*STORY)
     desk.page.get_by_role("button", name="Fill in").click()
     desk.put(2, "Typing goes on meanwhile.")  # the page is not frozen
     desk.page.get_by_role("button", name="Stop").click()

@@ -6,14 +6,12 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from desk import Desk
+from desk import FIRST, LAST, Desk
 from playwright.sync_api import expect
 
 pytestmark = pytest.mark.system
 
-FIRST = "Karl rented a green boat for one day."
 SECOND = "A plank of the green boat broke, and he was scared."
-LAST = "The new plank was tight, and Karl thanked his neighbour."
 
 
 def test_a_word_has_alternatives(desk: Desk) -> None:
