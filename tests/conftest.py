@@ -1,6 +1,5 @@
 """What several folders of tests share: a small toy corpus and a recipe small enough to train in a second."""
 
-import json
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,7 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-from doors import Refused, Serving, Toml
+from doors import Refused, Serving
 from fabula.cli import main
 from fabula.corpus.prepare import prepare_stories
 from fabula.corpus.toy import toy_splits
@@ -58,21 +57,6 @@ def tiny_recipe() -> dict[str, Any]:
         },
         "train": {"epochs": 2, "batch": 32, "learning_rate": 5e-3, "average": 0.9},
     }
-
-
-@pytest.fixture(scope="session")
-def to_toml() -> Toml:
-    """Writes nested tables of numbers, strings and booleans as TOML."""
-
-    def table(content: dict[str, Any], path: str = "") -> str:
-        lines = [f"[{path}]"] if path else []
-        inner = {key: value for key, value in content.items() if isinstance(value, dict)}
-        for key, value in content.items():
-            if key not in inner:
-                lines.append(f"{key} = {json.dumps(value)}")
-        return "\n".join([*lines, *(table(value, f"{path}.{key}".lstrip(".")) for key, value in inner.items())]) + "\n"
-
-    return table
 
 
 @pytest.fixture(scope="session")

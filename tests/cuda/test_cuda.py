@@ -21,7 +21,7 @@ import fabula
 from fabula.corpus.dataset import Corpus
 from fabula.training.corpus_model import CorpusLearner
 from fabula.training.loop import Run
-from fabula.training.recipe import recipe_from
+from small import small_recipe
 
 WITHOUT = "no CUDA device here: run `make test-cuda` on a machine with a GPU"
 DEVICES = [
@@ -30,11 +30,6 @@ DEVICES = [
 ]
 TOLD = ["Tom was sad.", "She made it to work on time.", "Tom was glad."]
 BLANK = ["Mia's car would not start.", None, None, "Mia made it to work on time."]
-SIZES: dict[str, Any] = {
-    "language": {"embedding": 12, "hidden": 16, "dropout": 0.2},
-    "dynamics": {"latent": 3},
-    "recognition": {"hidden": 8, "dropout": 0.0},
-}
 
 
 @contextmanager
@@ -69,14 +64,9 @@ def test_likelihood(kind: str, device: str, random_models: Path) -> None:
 
 def one_step(kind: str, objective: dict[str, Any], corpus: Corpus, out: Path, device: str) -> dict[str, Tensor]:
     """The gradients and the weights after a step from the same weights, the same batch and the same noise."""
-    recipe = recipe_from(
-        {
-            "name": "step",
-            "model": {"kind": kind, **SIZES},
-            "objective": objective,
-            "train": {"precision": "float32", "learning_rate": 1e-2},
-        }
-    )
+    train = {"precision": "float32", "learning_rate": 1e-2}
+    dropout = {"language": {"dropout": 0.2}, "recognition": {"dropout": 0.0}}
+    recipe = small_recipe(kind, objective=objective, train=train, **dropout)
     run = Run(CorpusLearner(recipe, corpus, torch.device(device)), out)
     with noise_of_the_cpu(4):
         run.step(np.arange(24), 10)

@@ -15,21 +15,12 @@ from fabula.training.corpus_model import CorpusLearner, labelled_rows
 from fabula.training.loop import Run, train
 from fabula.training.losses.elbo import log_q_of
 from fabula.training.recipe import ObjectiveSettings, recipe_from
+from small import small_recipe
 
 
 def a_learner(toy_corpus: Path, objective: dict[str, Any], train: dict[str, Any] | None = None) -> CorpusLearner:
-    recipe = recipe_from(
-        {
-            "name": "loss",
-            "model": {
-                "language": {"embedding": 6, "hidden": 8, "dropout": 0.0},
-                "dynamics": {"latent": 2},
-                "recognition": {"hidden": 4, "dropout": 0.0},
-            },
-            "objective": objective,
-            "train": {"batch": 64, **(train or {})},
-        }
-    )
+    none = {"dropout": 0.0}
+    recipe = small_recipe(objective=objective, train={"batch": 64, **(train or {})}, language=none, recognition=none)
     return CorpusLearner(recipe, Corpus.open(toy_corpus), torch.device("cpu"))
 
 

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 import fabula
-from doors import Refused, Toml
+from doors import Refused
 from fabula.cli import main
 from fabula.corpus.dataset import Corpus
 from fabula.corpus.prepare import prepare
@@ -22,7 +22,7 @@ from fabula.models.io.checkpoint import FORMAT
 from fabula.training.corpus_model import CorpusLearner
 from fabula.training.loop import train
 from fabula.training.recipe import recipe_from
-from small import SIZES
+from small import SIZES, to_toml
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +46,7 @@ def copied(trained: Path, tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def written(recipe: dict[str, Any], to_toml: Toml, tmp_path: Path) -> Path:
+def written(recipe: dict[str, Any], tmp_path: Path) -> Path:
     path = tmp_path / "least.toml"
     path.write_text(to_toml(recipe))
     return path
@@ -138,7 +138,7 @@ def test_a_mistake_leaves_no_empty_folder(refused: Refused, written: Path, tmp_p
 
 
 def test_resuming_another_run(
-    refused: Refused, recipe: dict[str, Any], to_toml: Toml, written: Path, copied: Path, tmp_path: Path,
+    refused: Refused, recipe: dict[str, Any], written: Path, copied: Path, tmp_path: Path,
     toy_corpus: Path, other_labels: Path,
 ) -> None:  # fmt: skip
     """Another recipe, another corpus, nothing there, or damage."""
@@ -159,7 +159,7 @@ def test_resuming_another_run(
 @pytest.mark.parametrize("epoch", [1, 2])
 def test_nan_loss_stops_and_keeps_the_last_good_checkpoint(
     epoch: int, refused: Refused, written: Path, tmp_path: Path, toy_corpus: Path, monkeypatch: pytest.MonkeyPatch,
-    recipe: dict[str, Any], to_toml: Toml,
+    recipe: dict[str, Any],
 ) -> None:  # fmt: skip
     """Step 1 of the first or of the second epoch turns NaN: the step is said, epoch 1's checkpoint can be read."""
     written.write_text(to_toml({**recipe, "train": {"epochs": 2, "batch": 64}}))
@@ -202,7 +202,7 @@ class FullDisk:
 @pytest.mark.parametrize("at", [1, 3, 4, 6])
 def test_a_disk_that_fills_during_a_save(
     at: int, refused: Refused, written: Path, copied: Path, toy_corpus: Path, monkeypatch: pytest.MonkeyPatch,
-    recipe: dict[str, Any], to_toml: Toml,
+    recipe: dict[str, Any],
 ) -> None:  # fmt: skip
     """Whichever file does not fit: one line, and the folder still holds a whole checkpoint, the old or the new."""
     before = load(copied)
@@ -334,7 +334,7 @@ def test_json_is_null_where_a_figure_has_no_meaning(
 
 
 def test_a_recipe_for_more_stories_is_refused_with_what_to_set(
-    recipe: dict[str, Any], toy_corpus: Path, refused: Refused, tmp_path: Path, to_toml: Toml
+    recipe: dict[str, Any], toy_corpus: Path, refused: Refused, tmp_path: Path
 ) -> None:
     """216 stories in batches of 512 are a step an epoch, and the warm-up would never end; the advice is enough."""
     file = tmp_path / "large.toml"
@@ -350,7 +350,7 @@ def test_a_recipe_for_more_stories_is_refused_with_what_to_set(
     assert "--set wants KEY=VALUE" in refused(*words, tmp_path / "x", "--set", "train.batch")
 
 
-def test_prepare_train_and_evaluate_are_functions_too(recipe: dict[str, Any], tmp_path: Path, to_toml: Toml) -> None:
+def test_prepare_train_and_evaluate_are_functions_too(recipe: dict[str, Any], tmp_path: Path) -> None:
     (tmp_path / "least.toml").write_text(to_toml(recipe))
     report = fabula.prepare(toy=40, out=tmp_path / "toy", seed=1)
     figures = fabula.train(tmp_path / "least.toml", tmp_path / "toy", tmp_path / "run", settings={"train.batch": 16})

@@ -9,13 +9,14 @@ import numpy as np
 import pytest
 import torch
 
-from doors import Refused, Toml
+from doors import Refused
 from fabula.cli import main
 from fabula.corpus.dataset import Corpus
 from fabula.corpus.prepare import prepare_stories
 from fabula.corpus.toy import toy_splits
 from fabula.models.io import load
 from fabula.training import loop
+from small import to_toml
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +28,7 @@ def other_corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_words_are_matched_by_spelling_and_training_goes_on(
-    toy_corpus: Path, other_corpus: Path, tiny_recipe: dict[str, Any], to_toml: Toml, tmp_path: Path
+    toy_corpus: Path, other_corpus: Path, tiny_recipe: dict[str, Any], tmp_path: Path
 ) -> None:
     tiny_recipe["train"]["average"] = 0.0
     (tmp_path / "tiny.toml").write_text(to_toml(tiny_recipe))
@@ -57,7 +58,7 @@ def test_words_are_matched_by_spelling_and_training_goes_on(
 
 
 def test_what_does_not_fit_is_said(
-    toy_corpus: Path, random_models: Path, tiny_recipe: dict[str, Any], to_toml: Toml, tmp_path: Path, refused: Refused
+    toy_corpus: Path, random_models: Path, tiny_recipe: dict[str, Any], tmp_path: Path, refused: Refused
 ) -> None:
     (tmp_path / "tiny.toml").write_text(to_toml(tiny_recipe))
     words = ["train", tmp_path / "tiny.toml", "--data", toy_corpus, "--out", tmp_path / "run", "--quiet"]
@@ -67,7 +68,7 @@ def test_what_does_not_fit_is_said(
 
 
 def test_a_run_stopped_in_its_first_epoch_is_not_begun_again(
-    toy_corpus: Path, tiny_recipe: dict[str, Any], to_toml: Toml, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    toy_corpus: Path, tiny_recipe: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     refused: Refused,
 ) -> None:  # fmt: skip
     (tmp_path / "tiny.toml").write_text(to_toml(tiny_recipe))

@@ -20,6 +20,7 @@ from fabula.corpus.dataset import Corpus
 from fabula.models.io import load
 from fabula.training import loop
 from fabula.training.recipe import Recipe, recipe_from
+from small import to_toml
 
 Trained = tuple[list[str], list[str], list[dict[str, Any]]]
 
@@ -152,7 +153,7 @@ def test_a_run_killed_after_its_log_logs_no_epoch_twice(
 
 @pytest.mark.system
 def test_ctrl_c_in_a_terminal(
-    tmp_path: Path, toy_corpus: Path, corpus: Corpus, uninterrupted: Any, tiny_recipe: dict[str, Any], to_toml: Any
+    tmp_path: Path, toy_corpus: Path, corpus: Corpus, uninterrupted: Any, tiny_recipe: dict[str, Any]
 ) -> None:
     """A real SIGINT to `fabula train` in a process of its own: exit 130, one line, a checkpoint, and --resume."""
     tiny_recipe["train"]["epochs"] = 6  # seconds, so that the signal finds it at work

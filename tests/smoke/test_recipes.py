@@ -18,6 +18,7 @@ from fabula.models.s2s import S2S
 from fabula.models.slds import SLDS
 from fabula.training.loop import train
 from fabula.training.recipe import AdapterRecipe, Recipe, read_any_recipe, read_recipe, recipe_from
+from small import small_recipe
 
 ROOT = Path(__file__).parents[2]
 EVERY = {path: read_any_recipe(path) for path in sorted((ROOT / "recipes").rglob("*.toml"))}
@@ -91,8 +92,7 @@ def test_labels_come_from_the_corpus(labels: tuple[str, ...], kind: str, tmp_pat
     prepare([file], tmp_path / "corpus", valid=file, test=file, own_tags=True, cutoff=1, progress=False)
     corpus = Corpus.open(tmp_path / "corpus")
     assert corpus.labels == labels
-    sizes = {"language": {"embedding": 8, "hidden": 8}, "dynamics": {"latent": 2}, "recognition": {"hidden": 4}}
-    recipe = recipe_from({"name": "own", "model": {"kind": kind, **sizes}, "train": {"epochs": 1, "batch": 20}})
+    recipe = small_recipe(kind, train={"epochs": 1, "batch": 20})
     (tmp_path / "run").mkdir()
     train(recipe, corpus, tmp_path / "run", bar=False)
     back = load(tmp_path / "run")

@@ -1,6 +1,7 @@
 """Small random models, built in one way for every test."""
 
 import itertools
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -40,10 +41,19 @@ batch = 16
 M = TypeVar("M", bound=nn.Module)
 
 
-def small_recipe(kind: str = "slds", **settings: Any) -> Recipe:
+def to_toml(content: dict[str, Any], path: str = "") -> str:
+    """Nested tables of numbers, strings and booleans as TOML."""
+    lines = [f"[{path}]"] if path else []
+    lines += [f"{key} = {json.dumps(value)}" for key, value in content.items() if not isinstance(value, dict)]
+    tables = {key: value for key, value in content.items() if isinstance(value, dict)}
+    return "\n".join([*lines, *(to_toml(table, f"{path}.{key}".lstrip(".")) for key, table in tables.items())]) + "\n"
+
+
+def small_recipe(kind: str = "slds", objective: Any = None, train: Any = None, **settings: Any) -> Recipe:
     """A recipe of these sizes; `language={"hidden": 5}` changes one of them."""
     parts = {part: sizes | settings.get(part, {}) for part, sizes in SIZES.items()}
-    return recipe_from({"name": f"random-{kind}", "model": {"kind": kind, **parts}})
+    further = {"objective": objective or {}, "train": train or {}}
+    return recipe_from({"name": f"random-{kind}", "model": {"kind": kind, **parts}, **further})
 
 
 def small_model(
