@@ -8,6 +8,7 @@ import pytest
 
 import fabula
 from fabula import api, completion, loaded, reading, results
+from fabula.sampling import text
 
 
 def test_all_is_complete_and_every_name_says_what_it_is() -> None:
@@ -24,9 +25,11 @@ def test_all_is_complete_and_every_name_says_what_it_is() -> None:
         assert name.startswith("_") or method.__doc__, name
 
 
-@pytest.mark.parametrize("module", [api, completion, loaded, reading, results], ids=lambda module: module.__name__)
+@pytest.mark.parametrize(
+    "module", [api, completion, loaded, reading, results, text], ids=lambda module: module.__name__
+)
 def test_the_examples_of_docstrings_run(module: object) -> None:
     with ThreadPoolExecutor(1) as pool:  # a browser's event loop may be running in this thread
         examples = pool.submit(doctest.testmod, module, extraglobs={"fabula": fabula}).result()  # type: ignore[arg-type]
-    assert examples.attempted
+    assert examples.attempted > 1
     assert not examples.failed

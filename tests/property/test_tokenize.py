@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from fabula.corpus.tokenize import detokenise, normalise, split_paragraph, tokenise, tokenise_many
 from fabula.corpus.toy import toy_stories
+from fabula.sampling.text import close_quotes
 
 WRITTEN = [
     "Mira didn't know that Tom couldn't swim.",
@@ -105,3 +106,10 @@ def test_splitting_a_paragraph_loses_nothing(text: str) -> None:
     sentences = split_paragraph(text)
     assert " ".join(sentences) == normalise(text)
     assert all(sentence == normalise(sentence) and sentence for sentence in sentences)
+
+
+@given(st.text(alphabet='ab ".,', max_size=30))
+def test_quotation_marks_come_in_pairs_and_words_stay(sentence: str) -> None:
+    closed = close_quotes(sentence)
+    assert closed.count('"') % 2 == 0
+    assert closed.replace('"', "").split() == sentence.replace('"', "").split() or sentence.count('"') % 2

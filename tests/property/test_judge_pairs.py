@@ -1,15 +1,17 @@
-"""Who judges what, in whatever order people come, stay away and come back."""
+"""Who judges what, in whatever order people come, stay away and come back; and a pair is what its line says."""
 
+import json
 import tempfile
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fabula.apps.judge.pairs import Pair
+from fabula.apps.judge.pairs import PAIR, Pair
 from fabula.apps.judge.store import Store
 from fabula.apps.judge.study import StudySettings, lay_out
 
@@ -35,11 +37,11 @@ def made_pairs(number: int) -> list[Pair]:
 class Study:
     """A study in a folder."""
 
-    def __init__(self, folder: str, pairs: int, people: int, seed: int) -> None:
-        self.settings = StudySettings(seed=seed, annotators=people)
-        self.items = lay_out(made_pairs(pairs), self.settings)
+    def __init__(self, folder: str, pairs: list[Pair], **settings: Any) -> None:
+        chosen = StudySettings(**settings)
+        self.items = lay_out(pairs, chosen)
         self.store = Store(Path(folder) / "judge.db")
-        self.store.create_study(self.items, self.settings)
+        self.store.create_study(self.items, chosen)
 
     def shown(self, code: str) -> int | None:
         """The number of the item that this annotator is shown."""
@@ -59,9 +61,9 @@ class Study:
 
 
 @contextmanager
-def new_study(pairs: int, people: int, seed: int) -> Iterator[Study]:
+def new_study(pairs: list[Pair], **settings: Any) -> Iterator[Study]:
     with tempfile.TemporaryDirectory() as folder:
-        study = Study(folder, pairs, people, seed)
+        study = Study(folder, pairs, **settings)
         yield study
         study.store.close()
 
@@ -75,7 +77,7 @@ def test_every_pair_gets_its_people_and_nobody_a_pair_twice(
     pairs: int, people: int, seed: int, steps: list[tuple[str, str]]
 ) -> None:
     """Some look and leave; at the end everybody finishes."""
-    with new_study(pairs, people, seed) as study:
+    with new_study(made_pairs(pairs), annotators=people, seed=seed) as study:
         for code, action in steps:
             number = study.shown(code)
             if number is not None and action == "answer":
@@ -92,7 +94,7 @@ def test_every_pair_gets_its_people_and_nobody_a_pair_twice(
 @given(pairs=st.integers(1, 6), people=st.integers(1, 3), seed=st.integers(0, 99))
 def test_those_who_look_at_once_are_all_heard(pairs: int, people: int, seed: int) -> None:
     """Five people look before anybody answers: all answers are taken, and what was shown is shown again."""
-    with new_study(pairs, people, seed) as study:
+    with new_study(made_pairs(pairs), annotators=people, seed=seed) as study:
         for code in PEOPLE:
             assert study.shown(code) == study.shown(code) == 1
         for code in PEOPLE:
@@ -115,3 +117,39 @@ def test_sides_are_balanced_and_drawn_from_the_seed(pairs: int, seed: int) -> No
         assert [item.better(side) for side in ("left", "right", "tie")] == [item.swapped, not item.swapped, None]
     for (one, other), counts in left.items():
         assert abs(counts[one] - counts[other]) <= 1
+
+
+# Anything that can stand in a line: quotes, commas, markup, formulas, other scripts.
+TEXT = st.text(
+    st.characters(blacklist_categories=("Cc", "Cs", "Zl", "Zp", "Zs"), blacklist_characters="\x85"),
+    min_size=1,
+    max_size=12,
+).map(lambda text: f"{text} <b>,\"' =1+1")
+
+
+@st.composite
+def lines(draw: st.DrawFn) -> list[dict[str, Any]]:
+    """The fields of some pairs."""
+    made = []
+    for n in range(draw(st.integers(2, 5))):
+        length = draw(st.integers(2, 4))
+        given = tuple(sorted(draw(st.sets(st.integers(0, length - 2)))))
+        stories = []
+        for story in range(2):
+            words = [draw(TEXT) for _ in range(length + story * draw(st.integers(0, 1)))]
+            stories.append([*words[:-1], f"{words[-1]} {story}"])
+        for place in given:
+            stories[1][place] = stories[0][place]
+        about = {"id": f"{draw(TEXT)} {n}", "systems": ("A,\"'b", "<B>"), "given": given}
+        made.append({**about, "stories": tuple(map(tuple, stories))})
+    return made
+
+
+@settings(max_examples=60, deadline=None)
+@given(lines())
+def test_a_pair_is_what_its_line_says(drawn: list[dict[str, Any]]) -> None:
+    """Whatever text it holds, also after SQLite."""
+    pairs = [Pair(**fields) for fields in drawn]
+    assert [PAIR.validate_python(json.loads(json.dumps(fields))) for fields in drawn] == pairs
+    with new_study(pairs) as study:
+        assert study.store.items() == study.items
