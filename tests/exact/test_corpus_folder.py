@@ -3,8 +3,6 @@
 import json
 import os
 import shutil
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 
@@ -160,23 +158,6 @@ def test_a_damaged_or_foreign_manifest_is_named(copy: Path) -> None:
         Corpus.open(copy)
     with pytest.raises(UserError, match="does not exist"):
         Corpus.open(copy / "nowhere")
-
-
-def test_reading_a_prepared_corpus_needs_numpy_alone(folder: Path) -> None:
-    """As on a machine that only trains: spaCy, VADER and torch are made impossible to import."""
-    program = (
-        "import sys\n"
-        "for name in ('spacy', 'vaderSentiment', 'torch', 'tqdm'): sys.modules[name] = None\n"
-        "import fabula.corpus.read, fabula.corpus.taggers.sentiment, fabula.corpus.toy\n"
-        "from fabula.corpus.dataset import Corpus\n"
-        "from fabula.corpus.tokenize import detokenise\n"
-        "corpus = Corpus.open(sys.argv[1])\n"
-        "stories = corpus.split('train')\n"
-        "print(detokenise(corpus.vocabulary.decode(stories.sentences(0)[0])))\n"
-    )
-    done = subprocess.run([sys.executable, "-c", program, str(folder)], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.rstrip().endswith(".")
 
 
 @pytest.mark.corpus

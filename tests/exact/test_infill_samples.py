@@ -1,9 +1,20 @@
-"""What candidates are ranked by, on figures set by hand."""
+"""What candidates are ranked by, on figures set by hand, and by a critic."""
+
+from collections.abc import Sequence
+from typing import Any
 
 import torch
+from torch import Tensor
 
+from fabula.models.critic import Critic, Verdict
+from fabula.sampling import smc
 from fabula.sampling.batch import infill_batch
+from fabula.sampling.noise import seeded
+from fabula.sampling.rules import WordRules
 from fabula.sampling.samples import SampledStories, best_stories, score_following
+from fabula.sampling.settings import SMCSettings
+from small import scaled
+from toy_decoder import END, PairTokenizer, ToyModel
 
 
 def test_ranking_by_what_follows_and_by_the_writing() -> None:
@@ -58,3 +69,36 @@ def test_candidates_have_at_most_half_their_written_lines_in_common() -> None:
     assert chosen(3) == [lines[0], lines[2], lines[3]]
     assert chosen(4) == [lines[0], lines[2], lines[3], lines[4]]  # its opening was only in one that was passed over
     assert chosen(5) == lines
+
+
+class LikesLength(Critic):
+    """Of two stories the longer is better."""
+
+    ending, density = 0.0, 0.0
+
+    def values(self, stories: Sequence[Sequence[Sequence[int]]]) -> Tensor:
+        return torch.tensor([[float(len(sentence)) for sentence in story] for story in stories])
+
+    def judge(self, stories: Sequence[Sequence[Sequence[int]]]) -> list[Verdict]:
+        return [Verdict(float(sum(map(len, story))), tuple(float(-len(s)) for s in story)) for story in stories]
+
+
+class Judged(ToyModel):
+    @property
+    def critic(self) -> Any:
+        return LikesLength.__new__(LikesLength)  # it needs no network
+
+
+def test_candidates_come_in_the_order_of_the_critic() -> None:
+    batch = infill_batch([[PairTokenizer().encode("ab."), None, None]], end=END)
+    torch.manual_seed(0)
+    rules, model = WordRules.of(PairTokenizer()), scaled(Judged(3), 1.5).eval()
+    model.toy.strict = False
+    settings = SMCSettings.plain(samples=20, top_k=0, max_words=5, rank="critic")
+    rounds = list(smc.run(model, batch, settings, [seeded(1)], rules=rules))
+    for stories, _ in rounds:
+        assert stories.verdict is not None
+        written = (stories.lengths - 1).clamp(min=0).sum(1).float()
+        torch.testing.assert_close(stories.score, written)
+        torch.testing.assert_close(stories.verdict[:, 0], written)
+        torch.testing.assert_close(stories.verdict[:, 1], -(stories.lengths[:, 1] - 1).float())

@@ -8,7 +8,7 @@ import torch
 
 from fabula.metrics.bootstrap import difference
 from fabula.sampling.names import stand_ins
-from fabula.sampling.samples import Diagnostics, SampledStories, best_stories
+from fabula.sampling.samples import SampledStories, best_stories
 from fabula.statespace.diagnostics import split_r_hat
 from fabula.ties import first_best, ranking, tied, wins
 from fabula_paper.figures import cross_fitted
@@ -38,22 +38,21 @@ def test_a_chain_of_small_steps_is_no_single_tie() -> None:
     assert ranking(scores) == [8, 9, 6, 7, 4, 5, 2, 3, 0, 1]
 
 
-def rounds(scores: list[list[float]]) -> list[tuple[SampledStories, Diagnostics]]:
+def rounds(scores: list[list[float]]) -> list[SampledStories]:
     """One story; every sample's only word is its number."""
     made, number = [], 0
     for score in scores:
         X = torch.arange(number, number + len(score)).view(-1, 1, 1)
         number += len(score)
         ones = torch.ones(len(score), 1)
-        own = SampledStories(X, ones.long(), ones.long(), -ones, torch.tensor(score), torch.zeros(len(score)))
-        made.append((own, Diagnostics.none(1, 1)))
+        made.append(SampledStories(X, ones.long(), ones.long(), -ones, torch.tensor(score), torch.zeros(len(score))))
     return made
 
 
 @pytest.mark.parametrize("bit", [-BIT, 0.0, BIT])
 def test_candidates_that_differ_by_a_bit_keep_their_order(bit: float) -> None:
     drawn = rounds([[-50.0, -40.0, -40.0 * (1 + bit)], [-40.0 * (1 - 2 * bit), -30.0, -30.0 * (1 + bit)]])
-    ranked = [int(story.X) for story in best_stories([r for r, _ in drawn], 0, torch.ones(1, 1, dtype=torch.bool), 6)]
+    ranked = [int(story.X) for story in best_stories(drawn, 0, torch.ones(1, 1, dtype=torch.bool), 6)]
     assert ranked == [4, 5, 1, 2, 3, 0]
 
 

@@ -29,8 +29,8 @@ sys.meta_path[sys.meta_path.index(PathFinder)] = Bare
 """
 
 
-def bare(program: str, folder: Path) -> str:
-    text = HIDE.format(names=HIDDEN) + program
+def bare(program: str, folder: Path, *further: str) -> str:
+    text = HIDE.format(names=(*HIDDEN, *further)) + program
     ended = subprocess.run([sys.executable, "-c", text], cwd=folder, capture_output=True, text=True, check=False)
     assert ended.returncode == 0, ended.stderr
     return ended.stdout
@@ -58,6 +58,17 @@ for kind in ("slds", "s2s"):
     records = [json.loads(line) for line in printed if line.startswith("{")]
     assert [record["recipe"] for record in records] == ["slds", "s2s"]
     assert all(record["ppl"] > 1 for record in records)
+
+
+def test_reading_a_prepared_corpus_needs_numpy_alone(toy_corpus: Path) -> None:
+    program = """
+import fabula.corpus.read, fabula.corpus.taggers.sentiment, fabula.corpus.toy
+from fabula.corpus.dataset import Corpus
+from fabula.corpus.tokenize import detokenise
+corpus = Corpus.open(".")
+print(detokenise(corpus.vocabulary.decode(corpus.split("train").sentences(0)[0])))
+"""
+    assert bare(program, toy_corpus, "torch", "tqdm").rstrip().endswith(".")
 
 
 def test_importing_fabula_and_asking_for_help_is_light(tmp_path: Path) -> None:
