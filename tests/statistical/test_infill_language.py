@@ -54,15 +54,6 @@ def tiny() -> SLDS:
     return model.requires_grad_(False)
 
 
-def log_p_of(model: SLDS, X: Tensor, Z: Tensor) -> Tensor:
-    """log p(X_i | X_:i, Z_i) of whole stories, rows x sentences."""
-    return model.log_p_X(flatten(X, (X != PAD).sum(-1)), Z)
-
-
-def which(words: Tensor) -> Tensor:
-    return torch.tensor([KEYS[tuple(row)] for row in words[:, :WORDS].tolist()])
-
-
 def enumerated(model: SLDS, story: InfillBatch, draws: int) -> tuple[Tensor, Tensor]:
     """p(the missing sentences | the given) with S and Z integrated out by draws from the prior, and its error."""
     N, row, log_p = story.X.shape[1], torch.arange(draws), torch.zeros(draws)
@@ -102,7 +93,8 @@ def weighted_shares(
     assert 1 <= float(diagnostics.ess.min()) <= float(diagnostics.ess.max()) <= particles
     w = drawn.log_weight.view(groups, particles, 1).double().softmax(1)
     blanks = story.missing[0].nonzero().squeeze(1).tolist()
-    shares = [torch.nn.functional.one_hot(which(drawn.X[:, i]), 8).view(groups, particles, 8) * w for i in blanks]
+    which = [torch.tensor([KEYS[tuple(row)] for row in drawn.X[:, i, :WORDS].tolist()]) for i in blanks]
+    shares = [torch.nn.functional.one_hot(n, 8).view(groups, particles, 8) * w for n in which]
     return torch.cat([share.sum(1) for share in shares], 1)
 
 
@@ -154,7 +146,7 @@ def test_context_gain_is_what_the_story_saves_a_written_sentence() -> None:
         )  # fmt: skip
         found, _ = smc.draw_groups(model, RULES, story, phi, settings, [noise])
         scores[context] = found.score
-    told = log_p_of(model, found.X, latents.Z)
+    told = model.log_p_X(flatten(found.X, found.lengths), latents.Z)
     saved, words = torch.zeros(particles), torch.zeros(particles)
     for row in range(particles):
         for i in (1, 3):
