@@ -12,6 +12,7 @@ from fastapi.testclient import TestClient
 from mcp import Client as McpClient
 
 import fabula
+from fabula import listening
 from fabula.apps.fleet.shards import read_results
 from fabula.apps.serve.mcp import create_mcp_server
 from fabula.apps.studio.app import StudioSettings, create_app
@@ -347,3 +348,32 @@ def test_a_wrong_server_is_one_line(fields: str, said: str, serve: Serve, tmp_pa
     (tmp_path / "servers.toml").write_text("\n".join(["[x]", *usual, fields]))
     with pytest.raises(UserError, match=said):
         find_server("x")
+
+
+def test_words_from_a_server_are_heard_as_they_come(serve: Serve) -> None:
+    """Half of the answer is sent; the other half only when that half was heard."""
+    half_heard, heard = threading.Event(), []
+
+    def in_halves(handler: Handler, body: dict[str, Any]) -> None:
+        text = obedient(body)
+        handler.send_response(200)
+        handler.send_header("Content-Type", "text/event-stream")
+        handler.end_headers()
+        for part, end in ((text[: len(text) // 2], None), (text[len(text) // 2 :], "stop")):
+            choice = {"index": 0, "delta": {"content": part}, "finish_reason": end}
+            handler.wfile.write(f"data: {json.dumps({'choices': [choice]})}\n\n".encode())
+            handler.wfile.flush()
+            assert half_heard.wait(10)
+        handler.wfile.write(b"data: [DONE]\n\n")
+
+    def hear(lines: dict[int, str]) -> None:
+        heard.append(lines)
+        half_heard.set()
+
+    serve(in_halves, retries=0, seconds=20)
+    with listening.listening(hear):
+        (filling,) = fabula.load("served:fake").fill_iter(STORY, **ONE)
+    final = {i: s.text for i, s in enumerate(filling.candidates[0].sentences, start=1) if s.written}
+    assert heard
+    assert all(final[line].startswith(text) for lines in heard for line, text in lines.items())
+    assert heard[0] != final

@@ -91,20 +91,9 @@ def reference(trained: Transformer, ids: list[int], counted: list[int]) -> Tenso
 
 
 def given_of(stories: list[list[list[int]]], missing: list[set[int]]) -> Given:
-    sent, word = max(map(len, stories)), max(len(x) for story in stories for x in story) + 1
-    X, lengths = (
-        torch.zeros(len(stories), sent, word, dtype=torch.int64),
-        torch.zeros(len(stories), sent, dtype=torch.int64),
-    )
-    present = torch.zeros(len(stories), sent, dtype=torch.bool)
-    gaps = present.clone()
-    for r, story in enumerate(stories):
-        for j, sentence in enumerate(story):
-            present[r, j], gaps[r, j] = True, j in missing[r]
-            if j not in missing[r]:
-                X[r, j, : len(sentence) + 1] = torch.tensor([*sentence, END])
-                lengths[r, j] = len(sentence) + 1
-    return Given(X, lengths, present, gaps)
+    pairs = zip(stories, missing, strict=True)
+    batch = infill_batch([[None if j in gaps else x for j, x in enumerate(story)] for story, gaps in pairs], end=END)
+    return Given(batch.X, batch.lengths, batch.present, batch.missing)
 
 
 @pytest.fixture(scope="module")

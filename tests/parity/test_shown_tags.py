@@ -52,14 +52,11 @@ def test_a_given_line_keeps_its_tag() -> None:
     assert (sentences[0].tag, sentences[0].asked, sentences[0].met) == ("negative", "positive", False)
 
 
-def answer() -> Filling:
+def test_screens_mark_what_was_missed() -> None:
     met = Sentence("Tom was sad.", False, "negative", -9.0, {}, 0.75, "negative", {}, True)
     missed = Sentence("He smiled.", True, "positive", -7.0, {"verb": "emote"}, 0.9, "negative", {"verb": "lose"}, False)
-    return Filling((Candidate((met, missed), -3.0),), "small", "smc", 1, 1, 0, Movement((None,), *[None] * 4))
-
-
-def test_screens_mark_what_was_missed() -> None:
-    first, second = show.show_filling(answer(), colour=False, verbose=False, factors=["verb"]).splitlines()
+    filling = Filling((Candidate((met, missed), -3.0),), "small", "smc", 1, 1, 0, Movement((None,), *[None] * 4))
+    first, second = show.show_filling(filling, colour=False, verbose=False, factors=["verb"]).splitlines()
     assert "asked" not in first
     assert "[emote]" in second
     assert second.endswith("He smiled.  (asked for negative, lose)")
