@@ -1,6 +1,6 @@
 """Many stories written by a narrator at once, for training a critic and for learning from its choices.
 
-Plain draws from r(X_missing | X_given) or p(X_missing | X_:i), without the rules about words that `fabula fill` keeps.
+Plain draws from r(X_missing | X_given), without the rules about words that `fabula fill` keeps.
 """
 
 from collections import defaultdict
@@ -19,14 +19,15 @@ from fabula.sampling.rules import FINAL_MARKS
 from fabula.sampling.settings import DecodingConfig
 
 Ids = Sequence[int]
+TOKENS = 32
+"""Of a sentence at most."""
 
 
 @torch.inference_mode()
 def write_missing(
-    decoder: NarratorDecoder, stories: Sequence[Sequence[Ids | None]], *, decoding: DecodingConfig,
-    reads_ahead: bool = True, tokens: int = 32, rows: int = 2048, seed: int = 0,
-) -> list[list[list[int]]]:  # fmt: skip
-    """One sample of each story, whose missing sentences are None; `tokens` of a sentence at most."""
+    decoder: NarratorDecoder, stories: Sequence[Sequence[Ids | None]], *, decoding: DecodingConfig, rows: int, seed: int
+) -> list[list[list[int]]]:
+    """One sample of each story, whose missing sentences are None."""
     generator = torch.Generator(decoder.network.device).manual_seed(seed)
     patterns = defaultdict(list)
     for number, story in enumerate(stories):
@@ -38,18 +39,16 @@ def write_missing(
         for first in range(0, len(numbers), rows):
             part = numbers[first : first + rows]
             batch = infill_batch([stories[n] for n in part], device=decoder.network.device, end=END)
-            given = Given(batch.X, batch.lengths, batch.present, batch.missing) if reads_ahead else None
-            written = _write(decoder, batch, given, pattern, decoding, tokens, generator)
-            for n, sentences in zip(part, written, strict=True):
+            for n, sentences in zip(part, _write(decoder, batch, pattern, decoding, generator), strict=True):
                 samples[n] = sentences
     return samples
 
 
 def _write(
-    decoder: NarratorDecoder, batch: InfillBatch, given: Given | None, pattern: tuple[bool, ...],
-    decoding: DecodingConfig, tokens: int, generator: torch.Generator,
+    decoder: NarratorDecoder, batch: InfillBatch, pattern: tuple[bool, ...], decoding: DecodingConfig,
+    generator: torch.Generator,
 ) -> list[list[list[int]]]:  # fmt: skip
-    state = decoder.start(len(batch.X), None, given)
+    state = decoder.start(len(batch.X), None, Given(batch.X, batch.lengths, batch.present, batch.missing))
     samples: list[list[list[int]]] = [[] for _ in range(len(batch.X))]
     final = torch.tensor([text in FINAL_MARKS for text in decoder.tokenizer.texts], device=batch.device)
     for i, missing in enumerate(pattern):
@@ -57,13 +56,13 @@ def _write(
         if missing:
             written = []
             done = torch.zeros(len(batch.X), dtype=torch.bool, device=batch.device)
-            for place in range(tokens + 1):
+            for place in range(TOKENS + 1):
                 scores, state = decoder.step(state, None, done)
                 if place == 0:  # no sentence is empty
                     scores[:, END] = float("-inf")
                 uniform = torch.rand(len(scores), generator=generator, device=batch.device)
                 chosen = choose(scores.float(), decoding, uniform, final)[0]
-                chosen = torch.where(done | (place == tokens), END, chosen)
+                chosen = torch.where(done | (place == TOKENS), END, chosen)
                 state = state.then(chosen)
                 written.append(chosen)
                 done = done | (chosen == END)
@@ -79,20 +78,14 @@ def _write(
 
 
 @torch.inference_mode()
-def log_p_lines(
-    decoder: NarratorDecoder, stories: Sequence[Sequence[Ids]], missing: Sequence[bool] | None = None, rows: int = 1024
-) -> Float[Tensor, "story sent"]:
-    """log p of every sentence of stories of one length; with `missing`, under r, which is told the others."""
+def log_p_lines(decoder: NarratorDecoder, stories: Sequence[Sequence[Ids]], rows: int) -> Float[Tensor, "story sent"]:
+    """log p of every sentence of stories of one length."""
     order = sorted(range(len(stories)), key=lambda n: sum(len(sentence) for sentence in stories[n]))
     log_p = torch.zeros(len(stories), len(stories[0]))
     for first in range(0, len(order), rows):
         part = order[first : first + rows]
         batch = infill_batch([stories[n] for n in part], device=decoder.network.device, end=END)
-        given = None
-        if missing is not None:
-            blank = torch.tensor(missing).expand_as(batch.missing)
-            given = Given(batch.X, batch.lengths, batch.present, blank)
-        state = decoder.start(len(part), None, given)
+        state = decoder.start(len(part))
         lines = []
         for i in range(batch.X.shape[1]):
             state, new = decoder.read(decoder.begin_sentence(state, None), batch.X[:, i], batch.lengths[:, i])

@@ -12,7 +12,6 @@ import torch
 
 from fabula.cli import main
 from fabula.errors import UserError
-from fabula.models.decoders.bases import CACHE_VARIABLE
 from fabula.models.decoders.narrator import NarratorDecoder
 from fabula.models.io import load, pretrained
 from fabula.training import loop
@@ -20,7 +19,6 @@ from fabula.training.loop import train_adapter
 from fabula.training.narrator import NarratorLearner
 from fabula.training.recipe import NarratorRecipe, read_any_recipe
 from fabula.training.stories import read_text
-from gguf_writer import write_tiny_base
 from raw_stories import write_raw_stories
 
 CPU = torch.device("cpu")
@@ -32,9 +30,8 @@ def data(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def recipe(tmp_path: Path) -> NarratorRecipe:
-    base = str(write_tiny_base(tmp_path / "tiny.gguf"))
-    return NarratorRecipe(name="tiny", base=base, rank=4, epochs=3, batch=4, learning_rate=1e-2)
+def recipe(tiny_base: Path) -> NarratorRecipe:
+    return NarratorRecipe(name="tiny", base=str(tiny_base), rank=4, epochs=3, batch=4, learning_rate=1e-2)
 
 
 def log_p_of_story(decoder: NarratorDecoder, story: list[str]) -> float:
@@ -49,9 +46,8 @@ def log_p_of_story(decoder: NarratorDecoder, story: list[str]) -> float:
 
 
 def test_training_learns_and_the_adapter_scores_what_it_scored(
-    data: Path, recipe: NarratorRecipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    data: Path, recipe: NarratorRecipe, tmp_path: Path
 ) -> None:
-    monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path / "cache"))
     untrained, _ = NarratorLearner(recipe, data, CPU).validate()
     figures = train_adapter(recipe, data, tmp_path / "run", bar=False)
     assert figures["valid_nll"] < 0.8 * untrained
@@ -95,7 +91,6 @@ def test_a_run_with_further_factors_begins_from_one_without_and_reads_their_toke
     data: Path, recipe: NarratorRecipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A token of emotion changes what is written after it, and where it is free the rows are as they were."""
-    monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path / "cache"))
     base = Path(recipe.base)
     train_adapter(replace(recipe, epochs=1), data, tmp_path / "first", bar=False)
     more = replace(recipe, epochs=2, tagger="vader,emotion", start=str(tmp_path / "first"))
@@ -133,11 +128,8 @@ def test_rates_rise_and_fall_to_a_twentieth(data: Path, recipe: NarratorRecipe) 
     assert rates[3] == pytest.approx(0.05)
 
 
-def test_training_goes_on_from_a_narrator(
-    data: Path, recipe: NarratorRecipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_training_goes_on_from_a_narrator(data: Path, recipe: NarratorRecipe, tmp_path: Path) -> None:
     """Without a recipe by the model's own rank, scale and tagger; its people and its critic come along."""
-    monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path / "cache"))
     train_adapter(recipe, data, tmp_path / "first", bar=False)
     facts = json.loads((tmp_path / "first" / "stories.json").read_text())
     (tmp_path / "first" / "stories.json").write_text(json.dumps({**facts, "people": {"he": ["Tom"], "she": []}}))
