@@ -31,5 +31,5 @@ def test_all_is_complete_and_every_name_says_what_it_is() -> None:
 def test_the_examples_of_docstrings_run(module: object) -> None:
     with ThreadPoolExecutor(1) as pool:  # a browser's event loop may be running in this thread
         examples = pool.submit(doctest.testmod, module, extraglobs={"fabula": fabula}).result()  # type: ignore[arg-type]
-    assert examples.attempted > 1
+    assert examples.attempted >= (2 if module is text else 1)
     assert not examples.failed
