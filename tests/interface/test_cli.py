@@ -1,27 +1,17 @@
 """The command line as a whole: help pages, exit codes, version; every option says what it does."""
 
-import argparse
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
 
 import pytest
 
 import fabula
+from doors import pages
 from fabula import cli
 from fabula.errors import UserError
 
 READ_BY_PROGRAMS = ("prepare", "train", "evaluate likelihood", "fill", "write", "tag", "score", "models")
-
-
-def pages(parser: argparse.ArgumentParser, name: str = "") -> Iterator[tuple[str, argparse.ArgumentParser]]:
-    """Every parser with the words that lead to it."""
-    yield name, parser
-    for action in parser._actions:
-        if isinstance(action, argparse._SubParsersAction):
-            for word, inner in action.choices.items():
-                yield from pages(inner, f"{name} {word}".strip())
 
 
 PAGES = dict(pages(cli.build_parser()))

@@ -1,6 +1,5 @@
 """The docs say what the code does: commands parse, links and named files exist, the example runs."""
 
-import argparse
 import re
 import shlex
 from collections.abc import Iterator
@@ -8,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from doors import pages
 from fabula.cli import build_parser
 
 ROOT = Path(__file__).parents[2]
@@ -24,16 +24,6 @@ def blocks(text: str, language: str) -> Iterator[str]:
             yield match[2]
 
 
-def parsers(parser: argparse.ArgumentParser, name: str = "") -> Iterator[tuple[str, argparse.ArgumentParser]]:
-    """Every parser that runs something, with the words that lead to it."""
-    inner = [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
-    if not inner:
-        yield name, parser
-    for action in inner:
-        for word, sub in action.choices.items():
-            yield from parsers(sub, f"{name} {word}".strip())
-
-
 def shown_commands() -> list[str]:
     """Every `fabula` line of the docs and of the help pages' examples."""
     lines = [
@@ -42,7 +32,7 @@ def shown_commands() -> list[str]:
         for block in blocks(page.read_text(encoding="utf-8"), "sh")
         for line in block.splitlines()
     ]
-    for _, parser in parsers(build_parser()):
+    for _, parser in pages(build_parser()):
         lines += [line.strip() for line in (parser.epilog or "").splitlines()[1:]]
     # A remark stands behind several blanks, a program before `|` feeds the command, variables are set before it.
     bare = (re.split(r"\s{3,}", line.split("|")[-1].strip())[0] for line in lines)
@@ -66,7 +56,7 @@ def test_commands_parse(line: str) -> None:
 def test_the_commands_were_found() -> None:
     """Every command is shown somewhere, so the test above is not about nothing."""
     shown = {line.split()[1] for line in shown_commands()}
-    assert shown == {name.split()[0] for name, _ in parsers(build_parser())}
+    assert shown == {name.split()[0] for name, _ in pages(build_parser()) if name}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
