@@ -11,11 +11,9 @@ line would also start Python and load the model for every row. With --workers th
 
 import argparse
 import json
-import resource
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +22,7 @@ import torch
 import fabula
 from fabula.corpus.toy import toy_stories
 from fabula.sampling import many
+from speed import now
 
 MISSING = (1, 2, 3)
 
@@ -35,14 +34,6 @@ def toy_rows(n: int) -> list[dict[str, Any]]:
         {"id": story.id, "sentences": [None if i in MISSING else s for i, s in enumerate(story.sentences)]}
         for story in stories
     ]
-
-
-def now(device: str) -> tuple[float, float]:
-    """The clock, and the processor seconds of this process and of its children that have ended."""
-    if device.startswith("cuda"):
-        torch.cuda.synchronize()
-    children = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return time.perf_counter(), time.process_time() + children.ru_utime + children.ru_stime
 
 
 def job(rows: list[dict[str, Any]], args: argparse.Namespace) -> None:

@@ -10,6 +10,7 @@ used itself, so read it where other programs share the cores.
 
 import argparse
 import os
+import resource
 import statistics
 import subprocess
 import sys
@@ -24,18 +25,23 @@ import fabula
 STORY = ["Tom was afraid of dogs.", None, None, None, "Now the two of them sleep in the same bed."]
 
 
+def now(device: str) -> tuple[float, float]:
+    """The clock, and the processor seconds of this process and of its children that have ended."""
+    if device.startswith("cuda"):
+        torch.cuda.synchronize()
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return time.perf_counter(), time.process_time() + children.ru_utime + children.ru_stime
+
+
 def timed(work: Callable[[int], Any], rounds: int, device: str) -> str:
-    """Median seconds of `work(seed)`, by the clock and of the processor (children that have ended included)."""
-    clock, processor = [], []
+    """Median seconds of `work(seed)`, by the clock and of the processor."""
+    taken = []
     for seed in range(rounds + 1):
-        start, used = time.perf_counter(), sum(os.times()[:4])
+        begin = now(device)
         work(seed)
-        if device.startswith("cuda"):
-            torch.cuda.synchronize()
-        if seed:
-            clock.append(time.perf_counter() - start)
-            processor.append(sum(os.times()[:4]) - used)
-    return f"{statistics.median(clock):8.2f} s{statistics.median(processor):8.2f} s of processor"
+        taken.append([after - before for before, after in zip(begin, now(device), strict=True)])
+    clock, processor = (statistics.median(seconds) for seconds in zip(*taken[1:], strict=True))
+    return f"{clock:8.2f} s{processor:8.2f} s of processor"
 
 
 def main() -> None:
