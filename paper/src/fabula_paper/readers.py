@@ -131,7 +131,7 @@ def rated_pair(path: Path, line: dict[str, Any], rated: dict[str, Any]) -> dict[
 
 def outcome(pairs: list[dict[str, Any]]) -> dict[str, Any]:
     """The figures of the paper's table, from single ratings: coherence, the share of best stories, agreement."""
-    from fabula.apps.judge.statistics import alpha, value_counts
+    from fabula.apps.judge.report import alpha, value_counts
 
     sides = {"slds": [entry["slds"] for entry in pairs], "rival": ["ab"["ba".index(entry["slds"])] for entry in pairs]}
     figures: dict[str, Any] = {"coherence": {}, "coherence_sd": {}, "best": {}}
