@@ -147,11 +147,8 @@ def corpus_folder(data: Path | None, out: Path, *, small: bool) -> Path:
         from fabula.corpus.prepare import prepare_stories
         from fabula.corpus.toy import toy_splits
 
-        try:
-            out.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise UserError(f"cannot write into {out}: {error.strerror}", field="out") from error
-        prepare_stories(toy_splits(SMALL.toy, 0), folder, provenance={"toy": SMALL.toy, "seed": 0}, progress=False)
+        provenance = {"toy": SMALL.toy, "seed": 0}
+        prepare_stories(toy_splits(SMALL.toy, 0), folder, provenance=provenance, progress=False)
     return folder
 
 
