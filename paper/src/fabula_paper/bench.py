@@ -45,6 +45,19 @@ class Job:
     """Memory for the scores of a sampler; several samplers share a card."""
 
 
+@dataclass
+class Outcome:
+    """What became of the units, by their names."""
+
+    done: list[str] = field(default_factory=list)
+    skipped: list[str] = field(default_factory=list)
+    """Done by an earlier call."""
+    waiting: list[str] = field(default_factory=list)
+    """Not begun: a unit that they need is missing."""
+    failed: dict[str, str] = field(default_factory=dict)
+    """Scores that a scorer refused."""
+
+
 class Bench:
     """Corpus, stories and models of one process."""
 
@@ -71,10 +84,6 @@ class Bench:
     @cached_property
     def rules(self) -> WordRules:
         return WordRules.of(WordTokenizer(self.corpus.vocabulary), self.device)
-
-    @property
-    def device_name(self) -> str:
-        return torch.cuda.get_device_name() if self.device.type == "cuda" else "cpu"
 
     def words(self, row: int) -> list[list[int]]:
         """A test story as word ids."""
@@ -121,7 +130,7 @@ class Bench:
             "recipe": None if system is None else self.checkpoint(system).name,
             "weights": None if system is None else weights_of(self.folder(system)),
             "seed": self.job.seed, "n": n, "kind": kind, "data_hash": self.corpus.hash,
-            "device": self.device_name,
+            "device": torch.cuda.get_device_name() if self.device.type == "cuda" else "cpu",
             "seconds": round(time.perf_counter() - began, 2),
         }  # fmt: skip
 

@@ -61,10 +61,6 @@ def shown(interval: Interval, unit: str = "", digits: int = 2) -> str:
     return f"{value} [{low}, {high}]{unit}"
 
 
-def negated(interval: Interval) -> Interval:
-    return replace(interval, value=-interval.value, low=-interval.high, high=-interval.low)
-
-
 def titles(results: Results, *names: str) -> list[str]:
     return [results.title(BY_NAME[name]) for name in names]
 
@@ -85,7 +81,8 @@ def compare_nats(results: Results, ours: str, theirs: str) -> Comparison | None:
     text = f"{' - '.join(titles(results, a, b))}: {shown(difference, ' nats a story')}{how}"
     trainings = min(len(results.trainings("likelihood", name)) for name in (a, b))
     text += f" ({'; '.join(notes)})" if notes else ""
-    return Comparison(text, negated(difference), trainings, slacks[b], slacks[a])
+    gap = replace(difference, value=-difference.value, low=-difference.high, high=-difference.low)
+    return Comparison(text, gap, trainings, slacks[b], slacks[a])
 
 
 def compare_control(results: Results, ours: str, theirs: str) -> Comparison | None:

@@ -83,14 +83,6 @@ class Figure:
 DASH = Figure(text="–")
 
 
-def interval_figure(interval: Interval | None, record: str, factor: float = 1.0, **fields: Any) -> Figure:
-    """An interval as a figure."""
-    if interval is None:
-        return Figure(**fields)
-    value, low, high = (factor * number for number in (interval.value, interval.low, interval.high))
-    return Figure(value=value, low=low, high=high, record=record, **fields)
-
-
 class Results:
     """The records of one report, read as figures."""
 
@@ -119,11 +111,8 @@ class Results:
 
     def title(self, system: System) -> str:
         """The name of the system; a dagger says that patience did not end every training."""
-        return system.title if self.trained_out(system.name) else f"{system.title}†"
-
-    def trained_out(self, system: str) -> bool:
-        """Whether the rule ended every training of a system, or it has none here."""
-        return all(record["stopped"] in ("patience", "given") for record in self.trainings("train", system))
+        trained_out = all(one["stopped"] in ("patience", "given") for one in self.trainings("train", system.name))
+        return system.title if trained_out else f"{system.title}†"
 
     def trainings(self, stage: str, system: str, detail: str = "") -> list[dict[str, Any]]:
         """The records of one unit for every training of a system: the first seed, then the others."""
@@ -138,8 +127,10 @@ class Results:
         interval = self.mean(average)
         if tokens is not None:
             interval = ratio(average, tokens, transform=np.exp, draws=self.scale.resamples)
+        interval = widened(interval, [each])
         spread = float(each.std(ddof=1)) if len(each) > 1 else None
-        return interval_figure(widened(interval, [each]), record, spread=spread, **more)
+        limits: dict[str, Any] = {"value": interval.value, "low": interval.low, "high": interval.high}
+        return Figure(record=record, spread=spread, **limits, **more)
 
     def nats(self, system: str, estimate: str) -> FloatArray | None:
         """Negative log-likelihoods as [training, story]; None if a training measured other stories."""

@@ -9,19 +9,19 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
 
 from fabula import api
+from fabula.cli import options
 from fabula.cli.train import settings
 from fabula.device import pick_device
 from fabula.errors import UserError
 from fabula.models.io import read_config
 from fabula_paper import measuring, writing
-from fabula_paper.bench import Bench, Job
+from fabula_paper.bench import Bench, Job, Outcome
 from fabula_paper.plan import BY_NAME, FULL, SMALL, Unit, narrowed, systems_for, units_of
 from fabula_paper.readers import write_sheets
 from fabula_paper.scoring import SCORES, Scorer
@@ -34,22 +34,9 @@ STAGES: dict[str, Callable[[Bench, Unit], None]] = {
 }  # fmt: skip
 
 
-@dataclass
-class Outcome:
-    """What became of the units, by their names."""
-
-    done: list[str] = field(default_factory=list)
-    skipped: list[str] = field(default_factory=list)
-    """Done by an earlier call."""
-    waiting: list[str] = field(default_factory=list)
-    """Not begun: a unit that they need is missing."""
-    failed: dict[str, str] = field(default_factory=dict)
-    """Scores that a scorer refused."""
-
-
-def run_units(bench: Bench, units: list[Unit], say: Say) -> Outcome:
+def run_units(bench: Bench, units: list[Unit], outcome: Outcome, say: Say) -> None:
     """Do everything that is not done yet and can be done, by priority."""
-    outcome, done = Outcome(), bench.records.done
+    done = bench.records.done
     outcome.skipped = [unit.name for unit in units if done(unit.name)]
     waiting = [unit for unit in units if unit.name not in set(outcome.skipped)]
     while unit := next((unit for unit in waiting if not unit.needs or done(unit.needs)), None):
@@ -69,7 +56,6 @@ def run_units(bench: Bench, units: list[Unit], say: Say) -> Outcome:
             outcome.done.append(unit.name)
             say(f"{unit.name}  {time.perf_counter() - began:.1f} s")
     outcome.waiting = [unit.name for unit in waiting]
-    return outcome
 
 
 def reproduce(args: argparse.Namespace, say: Say = print) -> Outcome:
@@ -83,13 +69,9 @@ def reproduce(args: argparse.Namespace, say: Say = print) -> Outcome:
     unit_words = words - {"score", "report", *SCORES}
     outcome = Outcome()
     if not words or unit_words:
-        outcome = run_units(bench, narrowed(units, unit_words), say)
+        run_units(bench, narrowed(units, unit_words), outcome, say)
     if words & set(SCORES) or ((not words or "score" in words) and has_scorers()):
-        scorer = Scorer(bench, raw=args.raw, say=say)
-        scorer.run(sorted(words))
-        outcome.done += scorer.done
-        outcome.skipped += scorer.skipped
-        outcome.failed |= scorer.failed
+        Scorer(bench, outcome, raw=args.raw, say=say).run(sorted(words))
     if not words or "report" in words:
         from fabula_paper.report import write_pages
 
@@ -103,7 +85,7 @@ def reproduce(args: argparse.Namespace, say: Say = print) -> Outcome:
 def job_of(args: argparse.Namespace) -> Job:
     """The job that the options describe."""
     scale, device = SMALL if args.small else FULL, pick_device(args.device)
-    models = given_models(args.model)
+    models = {name: Path(folder) for name, folder in options.pairs("model", "NAME=RUN", args.model).items()}
     for folder in models.values():
         read_config(folder)  # a folder that is no checkpoint is an error at once
     data = corpus_folder(args.data, args.out, small=args.small)
@@ -118,15 +100,6 @@ def job_of(args: argparse.Namespace) -> Job:
         as_it_stands=args.as_it_stands,
         memory_gib=12.0 if device.type == "cuda" else 1.0,
     )
-
-
-def given_models(given: Sequence[str]) -> dict[str, Path]:
-    """The checkpoints that are named as NAME=RUN."""
-    split = [pair.partition("=") for pair in given]
-    for pair, (name, _, folder) in zip(given, split, strict=True):
-        if not name or not folder:
-            raise UserError(f"--model wants NAME=RUN, not {pair!r}", field="model")
-    return {name: Path(folder) for name, _, folder in split}
 
 
 def has_scorers() -> bool:

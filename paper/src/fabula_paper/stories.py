@@ -8,7 +8,7 @@ from pathlib import Path
 from fabula.corpus.tokenize import detokenise
 from fabula.errors import UserError
 from fabula_paper.bench import Bench
-from fabula_paper.plan import HUMAN, MIDDLE, SENTENCES, SETTINGS
+from fabula_paper.plan import HUMAN, MIDDLE, SETTINGS
 
 UNKNOWN_WORD = "UNK"
 """How the paper prints a rare word; used where only the prepared corpus is at hand."""
@@ -68,8 +68,3 @@ def middle_unit(name: str) -> str:
 def english(line: str) -> str:
     """Words separated by blanks as a written sentence."""
     return detokenise(line.split(" "))
-
-
-def given_in(setting: str) -> list[bool]:
-    """Which of the five sentences a setting gives."""
-    return [place not in SETTINGS[setting] for place in range(SENTENCES)]

@@ -42,11 +42,6 @@ class Table:
         return [any(row.figures[m].paper is not None for row in self.rows) for m in range(len(self.columns))]
 
 
-def counts(records: list[dict[str, Any]]) -> tuple[str, str]:
-    """Stories and trainings behind a row."""
-    return (f"{records[0]['n']:,}", str(len(records))) if records and "n" in records[0] else ("–", "–")
-
-
 def metrics_of(setting: str) -> dict[str, str]:
     """The metrics that compare with the paper's: ROUGE-L of two sentences keeps them apart."""
     if len(SETTINGS[setting]) == 1:
@@ -62,11 +57,12 @@ def infilling(results: Results) -> Iterator[Row]:
         pairs = [(system, protocol(system)) for system in systems]
         pairs += [(system, sampler) for system in systems for sampler in samplers_of(system)[1:]]
         for system, sampler in pairs:
-            n = counts(results.trainings("overlap", system.name, f".{setting}.{sampler}"))
+            trainings = len(results.trainings("overlap", system.name, f".{setting}.{sampler}"))
             cells = tuple(results.overlap(system.name, setting, sampler, metric) for metric in metrics_of(setting))
             if sampler != protocol(system):
                 cells = tuple(replace(cell, paper=None) for cell in cells)
-            yield Row((SETTING_NAMES[setting], results.title(system), SAMPLER_NAMES[sampler], n[1]), cells)
+            lead = (SETTING_NAMES[setting], results.title(system), SAMPLER_NAMES[sampler], str(trainings or "–"))
+            yield Row(lead, cells)
 
 
 def perplexity(results: Results) -> Iterator[Row]:
@@ -89,7 +85,7 @@ def perplexity(results: Results) -> Iterator[Row]:
             results.latent(name, "kl_s") if system.has_tags else DASH,
             results.latent(name, "f1_s", digits=1) if system.has_tags else DASH,
         )
-        yield Row((results.title(system), counts(measured)[1]), cells)
+        yield Row((results.title(system), str(len(measured) or "–")), cells)
 
 
 def control(results: Results) -> Iterator[Row]:
@@ -103,7 +99,7 @@ def control(results: Results) -> Iterator[Row]:
             results.control(system.name, "afinn", greedy=True),
             Figure(value=(records or [{}])[0].get("distinct_2"), record=f"control/{system.name}", digits=3),
         )
-        yield Row((results.title(system), counts(records)[1]), cells)
+        yield Row((results.title(system), str(len(records) or "–")), cells)
 
 
 def human(results: Results) -> Iterator[Row]:

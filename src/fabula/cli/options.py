@@ -175,6 +175,15 @@ def starts(args: argparse.Namespace) -> dict[int, str]:
     return openings
 
 
+def pairs(option: str, form: str, entries: Sequence[str]) -> dict[str, str]:
+    """`NAME=TEXT` of an option that may be repeated, as a name and its text."""
+    split = {entry: entry.partition("=") for entry in entries}
+    for entry, (name, equals, _) in split.items():
+        if not name or not equals:
+            raise UserError(f"--{option} wants {form}, not {entry!r}", field=option)
+    return {name.strip(): text for name, _, text in split.values()}
+
+
 def add_story(parser: Parser, blanks: bool) -> None:
     """The ways a story comes in."""
     what = "the sentences in order, _ for a missing one" if blanks else "the sentences in order"
