@@ -153,7 +153,7 @@ async def last_answer(request: Request, job: Job) -> JSONResponse:
         try:
             await asyncio.wait({answer, leaving}, return_when=asyncio.FIRST_COMPLETED)
             if not answer.done():
-                return errors.answer(499, "the client left")
+                raise errors.RefusedError(499, "the client left")
             return JSONResponse(answer.result())
         finally:
             for task in (answer, leaving):
