@@ -254,11 +254,11 @@ def _parts(task: Task, story: SampledStory, hidden: int) -> Parts | None:
 
 def _movement(diagnostics: Diagnostics | None, N: int, hidden: int) -> Movement:
     if diagnostics is None:
-        return Movement((None,) * (N - hidden), None, None, None, None)
+        return Movement((None,) * (N - hidden))
 
     def figure(value: float) -> float | None:
         return None if math.isnan(value) else value
 
     changed = tuple(figure(value) for value in diagnostics.changed[0, hidden:N].tolist())
     others = (diagnostics.ess, diagnostics.r_hat, diagnostics.tag_ess)
-    return Movement(changed, None, *(figure(float(values[0])) for values in others))
+    return Movement(changed, *(figure(float(values[0])) for values in others))

@@ -16,7 +16,6 @@ from fabula.apps.serve.settings import CANDIDATES, CHARACTERS, SEEDS
 from fabula.sampling.settings import CANDIDATES as SHOWN
 
 LINES = (1, 400)  # sentences of a story on the page; a model reads a part of a long one
-TAKEN = 100  # records of what was taken from the model that a branch keeps
 TRAY = 60  # candidates that a branch keeps
 BRANCHES = 500  # branches of one story, at most
 
@@ -63,7 +62,6 @@ class State(Body):
     tense: Literal["past", "present"] | None = None
     person: Literal["first", "third"] | None = None
     length: Literal["short", "medium", "long"] | None = None
-    taken: list[Opaque] = Field(default_factory=list, max_length=TAKEN)
     people: list[PersonBody] = Field(default_factory=list, max_length=20)
     notes: str = Field("", max_length=4 * CHARACTERS, description="Places and facts, a line each.")
     tray: list[Opaque] = Field(default_factory=list, max_length=TRAY, description="Candidates kept with the branch.")
