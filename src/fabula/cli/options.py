@@ -200,7 +200,7 @@ def story(args: argparse.Namespace) -> list[str]:
     if args.file is not None and args.sentences:
         raise UserError("sentences and --file were both given; use one", field="file")
     if args.file is not None or args.sentences == ["-"]:
-        text = _read(args.file)
+        text = read_text(args.file)
         lines = [text] if args.paragraph else [line.strip() for line in text.splitlines() if line.strip()]
     else:
         lines = list(args.sentences)
@@ -220,7 +220,8 @@ def story(args: argparse.Namespace) -> list[str]:
     return ["_" if line is None else line for line in split_story(" ".join(lines))] if args.paragraph else lines
 
 
-def _read(path: Path | None) -> str:
+def read_text(path: Path | None) -> str:
+    """A file's text, or that of standard input for None and `-`."""
     try:
         data = sys.stdin.buffer.read() if path is None or str(path) == "-" else path.read_bytes()
         return data.decode("utf-8-sig")
