@@ -82,13 +82,13 @@ def test_rows_of_many_and_completions_say_it_too(
 
     class Models(ModelCache):
         def __init__(self) -> None:
-            """Nothing is listed."""
+            self.default = "default"
 
         def get(self, name: str | None) -> fabula.StoryModel:
             return fabula.load("default")
 
-    asked = Answer(body, "default")
-    *_, last = asked.completions(Models())
+    asked = Answer(body, Models())
+    *_, last = asked.completions()
     extra = asked.extra(last)
     assert extra["asked"] == [["negative", "negative"]]
     assert extra["met"] == [[tag == "negative" for tag in extra["tags"][0]]]

@@ -10,7 +10,7 @@ from fastapi import FastAPI
 from starlette.middleware.cors import CORSMiddleware
 
 from fabula import __version__
-from fabula.apps.serve import chat, completions, writing
+from fabula.apps.serve import completions, writing
 from fabula.apps.serve.jobs import WorkerPool
 from fabula.apps.serve.models import ModelCache
 from fabula.apps.serve.settings import ServerSettings
@@ -62,7 +62,6 @@ def create_server(
         return {"models": models.listed()}
 
     app.include_router(completions.router(models, pool))
-    app.include_router(chat.router(models, pool))
     app.include_router(writing.router(models, pool))
     app.state.error_shapes = {"/v1/": completions.converted}
     errors.install(app)
