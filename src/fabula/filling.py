@@ -246,9 +246,8 @@ def _parts(task: Task, story: SampledStory, hidden: int) -> Parts | None:
     ending = float(story.log_p[after].sum()) / max(1, int(story.lengths[after].sum())) if after else None
     if story.verdict is None:
         return Parts(None, ending, easy, None)
-    harm = {i: float(story.verdict[i]) for i in written if i > 0}
-    worst = min(harm, key=harm.__getitem__, default=None)
-    weakest = worst + 1 - hidden if worst is not None and harm[worst] < 0 else None
+    harm = {i + 1 - hidden: float(story.verdict[i]) for i in written if i > 0 and story.verdict[i] < 0}
+    weakest = min(harm, key=harm.__getitem__, default=None)
     return Parts(float(story.verdict[0]), ending, easy, weakest)
 
 
