@@ -32,7 +32,7 @@ def small_app(**guarding: Any) -> FastAPI:
         return "here"
 
     errors.install(app)
-    guard.protect(app, **guarding)
+    app.add_middleware(guard.Guard, **guarding)
     return app
 
 

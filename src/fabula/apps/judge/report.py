@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
 from operator import attrgetter
 from typing import Literal
 
@@ -124,10 +125,7 @@ def report(store: Store, *, repeats: int = REPEATS, seed: int = 0) -> Report:
 
 def _grouped(judgements: Sequence[Judgement], by: str) -> dict[str, list[Judgement]]:
     """Judgements by `pair` or `annotator`, in the order of their names."""
-    groups: dict[str, list[Judgement]] = {}
-    for one in sorted(judgements, key=attrgetter(by)):
-        groups.setdefault(getattr(one, by), []).append(one)
-    return groups
+    return {name: [*group] for name, group in groupby(sorted(judgements, key=attrgetter(by)), attrgetter(by))}
 
 
 def _median(judgements: Sequence[Judgement]) -> float | None:

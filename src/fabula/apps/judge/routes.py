@@ -81,5 +81,5 @@ def create_app(
 
     static.mount(app, PAGE)
     errors.install(app)
-    guard.protect(app, hosts=guard.hosts_of(host, names), token=token, max_body=MAX_BODY)
+    app.add_middleware(guard.Guard, hosts=guard.hosts_of(host, names), token=token, max_body=MAX_BODY)
     return app

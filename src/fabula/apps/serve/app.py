@@ -65,9 +65,9 @@ def create_server(
     app.include_router(writing.router(models, pool))
     app.state.error_shapes = {"/v1/": completions.converted}
     errors.install(app)
-    guard.protect(
-        app, hosts=guard.hosts_of(settings.host, settings.names), token=settings.token, max_body=settings.max_body,
-        origins=settings.origins,
+    app.add_middleware(
+        guard.Guard, hosts=guard.hosts_of(settings.host, settings.names), token=settings.token,
+        max_body=settings.max_body, origins=settings.origins,
     )  # fmt: skip
     if settings.origins:  # outermost, so that a page also reads why it was refused
         app.add_middleware(

@@ -125,7 +125,7 @@ def responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
 
 
 def install(app: FastAPI) -> None:
-    """Send every error that is expected in the one shape, ours and the framework's; `guard.protect` has the others."""
+    """Send every error that is expected in the one shape, ours and the framework's; `guard.Guard` has the others."""
 
     async def refuse(_: Request, error: Exception) -> JSONResponse:
         return ErrorResponse(error)

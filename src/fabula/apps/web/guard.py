@@ -13,10 +13,8 @@ import ipaddress
 import json
 import socket
 from collections.abc import Collection
-from typing import Any
 from urllib.parse import urlsplit
 
-from fastapi import FastAPI
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import HTTPConnection
 from starlette.responses import RedirectResponse, Response
@@ -63,13 +61,11 @@ def hosts_of(host: str, allowed: Collection[str] = ()) -> frozenset[str]:
     return frozenset(name.lower() for name in names)
 
 
-def protect(app: FastAPI, **checks: Any) -> None:
-    """Put the checks before every route of `app`, and the security headers on every answer, also to a fault of ours."""
-    app.add_middleware(Guard, **checks)
-
-
 class Guard:
-    """The checks, in the order of what an attacker can least influence."""
+    """The checks before every route, in the order of what an attacker can least influence.
+
+    Every answer has the security headers, also one to a fault of ours.
+    """
 
     def __init__(
         self, app: ASGIApp, hosts: Collection[str] = LOOPBACK, token: str | None = None, max_body: int = MAX_BODY,
