@@ -65,12 +65,10 @@ def measure_system(bench: Bench, unit: Unit) -> None:
     system, began = BY_NAME[unit.system], time.perf_counter()
     checkpoint = bench.checkpoint(system)
     stories, samples = bench.test, bench.job.scale.bound_samples
-    dataset = StoryDataset(stories, bench.device)
-    posterior = checkpoint.posterior
+    dataset, model = StoryDataset(stories, bench.device), checkpoint.model
     log_p_S = log_p_of_tags(stories, bench.corpus.transitions)
-    model = checkpoint.model
     precision = calibrated(checkpoint, bench.corpus, bench.device)
-    arrays = story_nats(model, dataset, samples, bench.job.seed, posterior, precision)
+    arrays = story_nats(model, dataset, samples, bench.job.seed, checkpoint.posterior, precision)
     tokens = model.token_count(dataset.token_counts, dataset.sentences)
     if model.reads_tags and log_p_S is not None:
         arrays["with_tags"] = arrays["nll"] - log_p_S

@@ -70,7 +70,8 @@ def reproduce(args: argparse.Namespace, say: Say = print) -> Outcome:
     outcome = Outcome()
     if not words or unit_words:
         run_units(bench, narrowed(units, unit_words), outcome, say)
-    if words & set(SCORES) or ((not words or "score" in words) and has_scorers()):
+    installed = all(importlib.util.find_spec(name) is not None for name in ("vaderSentiment", "rouge_score"))
+    if words & set(SCORES) or (installed and (not words or "score" in words)):  # else it trains and writes only
         Scorer(bench, outcome, raw=args.raw, say=say).run(sorted(words))
     if not words or "report" in words:
         from fabula_paper.report import write_pages
@@ -100,11 +101,6 @@ def job_of(args: argparse.Namespace) -> Job:
         as_it_stands=args.as_it_stands,
         memory_gib=12.0 if device.type == "cuda" else 1.0,
     )
-
-
-def has_scorers() -> bool:
-    """Whether the scorers are installed; a machine without them trains and writes only."""
-    return all(importlib.util.find_spec(name) is not None for name in ("vaderSentiment", "rouge_score"))
 
 
 def corpus_folder(data: Path | None, out: Path, *, small: bool) -> Path:
