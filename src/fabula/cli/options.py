@@ -51,10 +51,6 @@ def add_sampling(parser: Parser, write: bool = False) -> None:
     parser.add("--voice", f"{text} (present,first,short)", metavar="WORDS")
     add_sampler(parser, write)
     parser.add_flag("--verbose", "also print scores, diagnostics and factors that the arc leaves free")
-    add_colour(parser)
-
-
-def add_colour(parser: Parser) -> None:
     parser.add("--color", "colours (auto: only in a terminal)", choices=("auto", "always", "never"), default="auto")
 
 

@@ -54,10 +54,8 @@ def _sentences_fit(text: str) -> str:
 Prose = Annotated[str, Field(max_length=SENTENCES[1] * CHARACTERS), AfterValidator(_sentences_fit)]
 
 
-class Extra(BaseModel):
+class Extra(Body):
     """What Fabula asks beyond OpenAI's API."""
-
-    model_config = ConfigDict(extra="forbid", strict=True)
 
     sentences: int | None = Field(
         default=None, ge=1, le=SENTENCES[1], description="How many to write; null: up to 5 in all."

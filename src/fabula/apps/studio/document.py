@@ -32,7 +32,6 @@ def _is_json(value: Any) -> Any:
 Opaque = Annotated[Any, AfterValidator(_is_json)]
 Name = Annotated[str, Field(min_length=1, max_length=200)]
 Id = Annotated[int, Field(ge=1, le=SEEDS)]
-Automatic = Annotated[bool, Field(description="Whether the title was made from the first line, not given.")]
 
 
 class Line(Body):
@@ -67,15 +66,13 @@ class State(Body):
     tray: list[Opaque] = Field(default_factory=list, max_length=TRAY, description="Candidates kept with the branch.")
 
 
-class NewStory(Body):
-    title: Name
-    state: State
-    automatic: Automatic = False
-
-
 class StoryChange(Body):
     title: Name
-    automatic: Automatic = False
+    automatic: bool = Field(False, description="Whether the title was made from the first line, not given.")
+
+
+class NewStory(StoryChange):
+    state: State
 
 
 class NewBranch(Body):
