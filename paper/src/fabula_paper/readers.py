@@ -23,9 +23,9 @@ from fabula.errors import UserError
 from fabula.metrics.bootstrap import mean
 from fabula.metrics.record import rounded
 from fabula.models.io import write_file
+from fabula_paper.bench import EnglishStories, middle_unit
 from fabula_paper.plan import BY_NAME, MIDDLE, protocol
 from fabula_paper.records import Records
-from fabula_paper.stories import EnglishStories, middle_unit
 
 RIVALS = ("lm", "s2s")
 LOWEST = 20

@@ -15,12 +15,12 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from fabula.errors import UserError
 from fabula.models.io import write_file
+from fabula_paper.bench import english
 from fabula_paper.claims import claims_file, finding, summary, verdicts
 from fabula_paper.figures import Results
 from fabula_paper.plan import BY_NAME, COMPARED, FULL, MIDDLE, SMALL, Scale, protocol
 from fabula_paper.readers import outcome
 from fabula_paper.records import Records
-from fabula_paper.stories import english
 from fabula_paper.tables import Table, all_tables
 
 PAGES = ("README.md", "report.md", "index.html")

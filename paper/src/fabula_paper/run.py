@@ -21,11 +21,10 @@ from fabula.device import pick_device
 from fabula.errors import UserError
 from fabula.models.io import read_config
 from fabula_paper import measuring, writing
-from fabula_paper.bench import Bench, Job, Outcome
+from fabula_paper.bench import Bench, EnglishStories, Job, Outcome
 from fabula_paper.plan import BY_NAME, FULL, SMALL, Unit, narrowed, systems_for, units_of
 from fabula_paper.readers import write_sheets
 from fabula_paper.scoring import SCORES, Scorer
-from fabula_paper.stories import EnglishStories
 
 Say = Callable[[str], None]
 STAGES: dict[str, Callable[[Bench, Unit], None]] = {

@@ -21,13 +21,12 @@ from fabula.errors import UserError
 from fabula.metrics.bootstrap import bootstrap
 from fabula.metrics.counting import distinct
 from fabula.metrics.record import rounded
-from fabula_paper.bench import Bench, Outcome
+from fabula_paper.bench import Bench, EnglishStories, Outcome, english
 from fabula_paper.plan import BY_NAME, HUMAN, MIDDLE, SENTENCES, SETTINGS, TABLE_SETTINGS, protocol
 from fabula_paper.records import rounded_list
 from fabula_paper.scores.lexicon import LexiconTagger
 from fabula_paper.scores.overlap import meteor, rouge, rouge_paper
 from fabula_paper.scores.quality import Reader, quality
-from fabula_paper.stories import EnglishStories, english
 
 
 class Scorer:

@@ -16,9 +16,8 @@ from fabula.sampling.rerank import write_left_to_right
 from fabula.sampling.settings import DecodingConfig, FillSettings, GibbsSettings, RerankSettings
 from fabula.sampling.tags import infer_tags
 from fabula.statespace.markov import allowed_states
-from fabula_paper.bench import Bench
+from fabula_paper.bench import Bench, english
 from fabula_paper.plan import BY_NAME, SENTENCES, SETTINGS, Scale, System, Unit
-from fabula_paper.stories import english
 
 WRITTEN_AT_ONCE = 2048
 TOP_K = 15
