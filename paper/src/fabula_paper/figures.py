@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import math
-import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cache, cached_property
-from importlib import resources
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -17,7 +15,7 @@ from scipy.stats import t as student
 from fabula.metrics.bootstrap import Interval, difference, mean, ratio
 from fabula.metrics.bound import slack
 from fabula.ties import first_best
-from fabula_paper.plan import SYSTEMS, Scale, System
+from fabula_paper.plan import SYSTEMS, Scale, System, read_toml
 from fabula_paper.records import Records
 
 FloatArray = NDArray[np.float64]
@@ -25,12 +23,6 @@ METRICS = {"rouge1": "ROUGE-1", "rouge2": "ROUGE-2", "rougeL": "ROUGE-L", "meteo
 ROUGE_L_SENTENCES = "rougeLsum"
 """ROUGE-L with the sentences kept apart. The paper's figures for two missing sentences are of this kind."""
 NOT_RUN = "not run"
-
-
-@cache
-def paper() -> dict[str, Any]:
-    """The figures that the paper prints (paper.toml)."""
-    return tomllib.loads((resources.files("fabula_paper") / "paper.toml").read_text(encoding="utf-8"))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -179,7 +171,7 @@ class Results:
 
     def overlap(self, system: str, setting: str, sampler: str, metric: str) -> Figure:
         """One cell of the infilling table."""
-        printed = paper()["infilling"][setting].get(system)
+        printed = read_toml("paper")["infilling"][setting].get(system)
         theirs = printed and printed[list(METRICS).index("rougeL" if metric == ROUGE_L_SENTENCES else metric)]
         scores = self.overlap_scores(system, setting, sampler, metric)
         if scores is None:
@@ -188,7 +180,7 @@ class Results:
 
     def control(self, system: str, lexicon: str = "vader", *, greedy: bool = False) -> Figure:
         """Macro-F1 of the tags, the mean over trainings."""
-        theirs = paper()["control"].get(system, [None])[0] if lexicon == "vader" else None
+        theirs = read_toml("paper")["control"].get(system, [None])[0] if lexicon == "vader" else None
         records = self.trainings("control", system)
         if not records:
             return Figure(paper=theirs, digits=1)

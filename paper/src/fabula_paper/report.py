@@ -16,9 +16,9 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from fabula.errors import UserError
 from fabula.models.io import write_file
 from fabula_paper.bench import english
-from fabula_paper.claims import claims_file, finding, summary, verdicts
+from fabula_paper.claims import finding, summary, verdicts
 from fabula_paper.figures import Results
-from fabula_paper.plan import BY_NAME, COMPARED, FULL, MIDDLE, SMALL, Scale, protocol
+from fabula_paper.plan import BY_NAME, COMPARED, FULL, MIDDLE, SMALL, Scale, protocol, read_toml
 from fabula_paper.readers import outcome
 from fabula_paper.records import Records
 from fabula_paper.tables import Table, all_tables
@@ -40,7 +40,7 @@ class Report:
     def limits(self) -> list[str]:
         """The limits of claims.toml, and those that the records show."""
         dirty = sum(str(unit.get("commit")).endswith("+") for unit in self.units)
-        limits = list(claims_file()["limits"])
+        limits = list(read_toml("claims")["limits"])
         limits += [f"{dirty} records were made with uncommitted changes in the code."] if dirty else []
         mixed = ", ".join(mixed_weights(self.units))
         return limits + ([f"Records of different weights stand side by side for: {mixed}."] if mixed else [])

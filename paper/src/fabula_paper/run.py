@@ -20,6 +20,7 @@ from fabula.cli.train import settings
 from fabula.device import pick_device
 from fabula.errors import UserError
 from fabula.models.io import read_config
+from fabula.workflow import prepare
 from fabula_paper import measuring, writing
 from fabula_paper.bench import Bench, EnglishStories, Job, Outcome
 from fabula_paper.plan import BY_NAME, FULL, SMALL, Unit, narrowed, systems_for, units_of
@@ -112,11 +113,7 @@ def corpus_folder(data: Path | None, out: Path, *, small: bool) -> Path:
         )
     folder = out / "toy"
     if not (folder / "manifest.json").exists():
-        from fabula.corpus.prepare import prepare_stories
-        from fabula.corpus.toy import toy_splits
-
-        provenance = {"toy": SMALL.toy, "seed": 0}
-        prepare_stories(toy_splits(SMALL.toy, 0), folder, provenance=provenance, progress=False)
+        prepare(out=folder, toy=SMALL.toy)
     return folder
 
 
