@@ -99,7 +99,10 @@ def run(job: Job, load: Callable[[], FillsTogether] | None = None, bar: bool = F
         "id_column": job.id_column, "input": [fingerprint(path) for path in job.files],
     }  # fmt: skip
     output = Output(job.out)
-    load = load or partial(load_model, job.model, job.device, job.threads)
+    if load is None:
+        from fabula.api import load as load_model  # imports torch, which takes seconds
+
+        load = partial(load_model, job.model, job.device, job.threads)
     work = Work(load, job.seed, job.defaults, job.group, output.path)
     first_error = ""
     with output.opened(facts):
@@ -128,13 +131,6 @@ def chunks(job: Job, output: Output) -> Iterator[Chunk]:
             return
         if first not in done:
             yield Chunk(first, rows)
-
-
-def load_model(name: str, device: str, threads: int | None) -> FillsTogether:
-    """`fabula.load`, imported here: torch takes seconds to import, and not every process of a job needs it."""
-    from fabula.api import load
-
-    return load(name, device, threads)
 
 
 def model_hash(name: str) -> str:
