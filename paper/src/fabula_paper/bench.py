@@ -22,7 +22,7 @@ from fabula.models.decoders.words import WordTokenizer
 from fabula.models.io import Checkpoint, load, read_config
 from fabula.sampling.rules import WordRules
 from fabula.training.recipe import Recipe, changed, read_recipe, recipe_from
-from fabula_paper.plan import BY_NAME, FULL, HUMAN, MIDDLE, SENTENCES, SETTINGS, Scale, System, Unit
+from fabula_paper.plan import FULL, HUMAN, MIDDLE, SENTENCES, SETTINGS, Scale, System, Unit
 from fabula_paper.records import Records
 
 UNKNOWN_WORD = "UNK"
@@ -124,19 +124,24 @@ class Bench:
             self._loaded[system.name] = checkpoint
         return self._loaded[system.name]
 
-    def common(self, unit: Unit, *, n: int, kind: str, began: float) -> dict[str, Any]:
-        """The fields of every record that a model made."""
-        if self.device.type == "cuda":
-            torch.cuda.synchronize()
-        system = BY_NAME.get(unit.system)
-        return {
+    def write(self, unit: Unit, record: dict[str, Any], texts: Texts | None, began: float) -> None:
+        """Write what was made, with the fields that every record has."""
+        common = {
             "stage": unit.stage, "system": unit.system, "detail": unit.detail, "scale": self.job.scale.name,
-            "recipe": None if system is None else self.checkpoint(system).name,
-            "weights": None if system is None else weights_of(self.folder(system)),
-            "seed": self.job.seed, "n": n, "kind": kind, "data_hash": self.corpus.hash,
-            "device": torch.cuda.get_device_name() if self.device.type == "cuda" else "cpu",
-            "seconds": round(time.perf_counter() - began, 2),
+            "seed": self.job.seed, "data_hash": self.corpus.hash, "seconds": round(time.perf_counter() - began, 2),
         }  # fmt: skip
+        self.records.write(unit.name, {**common, **record}, texts)
+
+    def made_by(self, system: System) -> dict[str, Any]:
+        """The fields of every record that a model made."""
+        device = torch.cuda.get_device_name() if self.device.type == "cuda" else "cpu"
+        weights = weights_of(self.folder(system))
+        return {"recipe": self.checkpoint(system).name, "weights": weights, "device": device}
+
+
+Texts = list[dict[str, Any]]
+Made = tuple[dict[str, Any], Texts | None]
+"""A unit's record, and what it wrote."""
 
 
 def weights_of(folder: Path) -> str:

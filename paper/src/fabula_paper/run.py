@@ -22,13 +22,13 @@ from fabula.errors import UserError
 from fabula.models.io import read_config
 from fabula.workflow import prepare
 from fabula_paper import measuring, writing
-from fabula_paper.bench import Bench, EnglishStories, Job, Outcome
+from fabula_paper.bench import Bench, EnglishStories, Job, Made, Outcome
 from fabula_paper.plan import BY_NAME, FULL, SMALL, Unit, narrowed, systems_for, units_of
 from fabula_paper.readers import write_sheets
 from fabula_paper.scoring import SCORES, Scorer
 
 Say = Callable[[str], None]
-STAGES: dict[str, Callable[[Bench, Unit], None]] = {
+STAGES: dict[str, Callable[[Bench, Unit], Made | None]] = {
     "train": measuring.train_system, "likelihood": measuring.measure_system, "bound": measuring.tighten,
     "sample": writing.sample, "write": writing.write_stories,
 }  # fmt: skip
@@ -44,15 +44,17 @@ def run_units(bench: Bench, units: list[Unit], outcome: Outcome, say: Say) -> No
         if done(unit.name):  # by another call, meanwhile
             outcome.skipped.append(unit.name)
             continue
-        began = time.perf_counter()
+        system = BY_NAME[unit.system]
         if unit.stage != "train":
-            bench.checkpoint(BY_NAME[unit.system])
+            bench.checkpoint(system)
         if bench.device.type == "cuda":
             # Sampling may use TF32 products; a measurement may not.
             sampling = unit.stage in ("sample", "write")
             torch.set_float32_matmul_precision("high" if sampling else "highest")
-        STAGES[unit.stage](bench, unit)
-        if done(unit.name):
+        began, made = time.perf_counter(), STAGES[unit.stage](bench, unit)
+        if made is not None:
+            record, texts = made
+            bench.write(unit, {**bench.made_by(system), **record}, texts, began)
             outcome.done.append(unit.name)
             say(f"{unit.name}  {time.perf_counter() - began:.1f} s")
     outcome.waiting = [unit.name for unit in waiting]

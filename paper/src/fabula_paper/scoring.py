@@ -22,7 +22,7 @@ from fabula.metrics.bootstrap import bootstrap
 from fabula.metrics.counting import distinct
 from fabula.metrics.record import rounded
 from fabula_paper.bench import Bench, EnglishStories, Outcome, english
-from fabula_paper.plan import BY_NAME, HUMAN, MIDDLE, SENTENCES, SETTINGS, TABLE_SETTINGS, protocol
+from fabula_paper.plan import BY_NAME, HUMAN, MIDDLE, SENTENCES, SETTINGS, TABLE_SETTINGS, Unit, protocol
 from fabula_paper.records import rounded_list
 from fabula_paper.scores.lexicon import LexiconTagger
 from fabula_paper.scores.overlap import meteor, rouge, rouge_paper
@@ -48,21 +48,13 @@ class Scorer:
                     if self.records.done(unit):
                         self.outcome.skipped.append(unit)
                         continue
-                    began = time.perf_counter()
-                    record = score(self, name)
-                    seconds = round(time.perf_counter() - began, 2)
-                    self.records.write(unit, {**self.common(kind, name), **record, "seconds": seconds})
+                    (system, _, detail), began = name.partition("."), time.perf_counter()
+                    record = {**score(self, name), "kind": "estimate", "device": "cpu"}
+                    self.bench.write(Unit(kind, system, detail), record, None, began)
                     self.outcome.done.append(unit)
-                    self.say(f"{unit}  {seconds:.1f} s")
+                    self.say(f"{unit}  {time.perf_counter() - began:.1f} s")
             except UserError as error:
                 self.outcome.failed[kind] = str(error)
-
-    def common(self, kind: str, name: str) -> dict[str, Any]:
-        system, _, detail = name.partition(".")
-        return {
-            "stage": kind, "system": system, "detail": detail, "scale": self.job.scale.name, "seed": self.job.seed,
-            "data_hash": self.bench.corpus.hash, "kind": "estimate", "device": "cpu",
-        }  # fmt: skip
 
     def candidates(self, kind: str) -> list[str]:
         """What a score can be made of, by the texts that are there; the most important first."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import asdict
 
 import torch
@@ -16,7 +15,7 @@ from fabula.sampling.rerank import write_left_to_right
 from fabula.sampling.settings import DecodingConfig, FillSettings, GibbsSettings, RerankSettings
 from fabula.sampling.tags import infer_tags
 from fabula.statespace.markov import allowed_states
-from fabula_paper.bench import Bench, english
+from fabula_paper.bench import Bench, Made, english
 from fabula_paper.plan import BY_NAME, SENTENCES, SETTINGS, Scale, System, Unit
 
 WRITTEN_AT_ONCE = 2048
@@ -34,12 +33,12 @@ def settings_of(sampler: str, scale: Scale) -> FillSettings:
     return GibbsSettings.plain(samples=scale.samples)
 
 
-def sample(bench: Bench, unit: Unit) -> None:
+def sample(bench: Bench, unit: Unit) -> Made:
     """Fill in the missing sentences of every chosen story; the best answer of each is kept.
 
     S2S gets the gold tags, as in the paper; the others get none.
     """
-    system, began, rows = BY_NAME[unit.system], time.perf_counter(), bench.rows
+    system, rows = BY_NAME[unit.system], bench.rows
     setting, sampler = unit.detail.split(".")
     model, whole, missing = bench.checkpoint(system).model, [bench.words(row) for row in rows], SETTINGS[setting]
     settings = settings_of(sampler, bench.job.scale)
@@ -63,7 +62,8 @@ def sample(bench: Bench, unit: Unit) -> None:
         for row, answer in zip(rows, answers, strict=True)
     ]
     record = {
-        **bench.common(unit, n=len(texts), kind="estimate", began=began),
+        "n": len(texts),
+        "kind": "estimate",
         "setting": setting,
         "missing": [i + 1 for i in missing],
         "sampler": sampler,
@@ -72,12 +72,12 @@ def sample(bench: Bench, unit: Unit) -> None:
         "gold_tags": system.reads_tags,
         "mean_score": round(sum(answer.score for answer in answers) / len(answers), 4),
     }
-    bench.records.write(unit.name, record, texts)
+    return record, texts
 
 
-def write_stories(bench: Bench, unit: Unit) -> None:
+def write_stories(bench: Bench, unit: Unit) -> Made:
     """Write five sentences along the tags of every test story: several runs by top-k, and greedily."""
-    system, scale, began = BY_NAME[unit.system], bench.job.scale, time.perf_counter()
+    system, scale = BY_NAME[unit.system], bench.job.scale
     rows = [row for row in range(len(bench.test)) if len(bench.tags(row)) == SENTENCES][: scale.written]
     tags = [bench.tags(row) for row in rows]
     S = torch.tensor(tags)
@@ -87,12 +87,7 @@ def write_stories(bench: Bench, unit: Unit) -> None:
         {"id": bench.test.ids[row], "tags": tags[n], "runs": [run[n] for run in runs], "greedy": greedy[n]}
         for n, row in enumerate(rows)
     ]
-    record = {
-        **bench.common(unit, n=len(rows), kind="estimate", began=began),
-        "runs": scale.runs,
-        "top_k": TOP_K,
-    }
-    bench.records.write(unit.name, record, texts)
+    return {"n": len(rows), "kind": "estimate", "runs": scale.runs, "top_k": TOP_K}, texts
 
 
 @torch.inference_mode()
