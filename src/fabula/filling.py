@@ -153,10 +153,7 @@ def answers_together(
     good = [one for one in prepared if isinstance(one, PreparedTask)]
     if len({(one.settings, one.people) for one in good}) > 1:
         raise ValueError("only calls with equal settings and people are filled in together")
-    if not good:
-        yield [one for one in prepared if isinstance(one, UserError)]
-        return
-    for fillings in _rounds(loaded, good):
+    for fillings in _rounds(loaded, good) if good else [[]]:
         following = iter(fillings)
         yield [one if isinstance(one, UserError) else next(following) for one in prepared]
 

@@ -132,8 +132,7 @@ class StoryReader(LoadedModel):
                 )
             )
         drawn = samples if self.model.has_latent else 0
-        log_p_story = float(weighed.log_p[0])
-        return Explanation(tuple(reasons), log_p_story, self.model.likelihood, drawn, seed, self.name)
+        return Explanation(tuple(reasons), float(weighed.log_p[0]), self.model.likelihood, drawn, seed, self.name)
 
     def words(
         self, sentences: Sequence[str | None], *, line: int, word: str, before: str = "", after: str = "", seed: int = 0
