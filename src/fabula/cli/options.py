@@ -126,23 +126,23 @@ def _kind(hint: Any) -> dict[str, Any]:
     return {"type": int, "metavar": "N"} if int in kinds else {"type": float, "metavar": "X"}
 
 
-def chosen(args: argparse.Namespace) -> dict[str, Any]:
-    """The arguments of `add_sampling` as `fill` and `write` of a model take them; None where nobody chose a value."""
-    values = {key: getattr(args, key) for key in ("candidates", "sampler", "seed", *args.settings)}
-    beside = {"starts": starts(args), "people": people(args), "notes": args.note, "voice": args.voice}
-    return {**values, "arc": None if args.arc is None else ";".join(args.arc), **beside}
+def chosen(args: argparse.Namespace, make_task: Callable[..., Any], sentences: Any) -> dict[str, Any]:
+    """The arguments of `add_sampling` as `fill` and `write` of a model take them; None where nobody chose a value.
 
-
-def check(args: argparse.Namespace, make_task: Callable[..., Any], sentences: Any, options: Mapping[str, Any]) -> None:
-    """Say what is wrong with the options, the arc or the story before a model is loaded, which takes seconds."""
+    What is wrong with them, the arc or the story is said before a model is loaded, which takes seconds.
+    """
     from fabula.sampling.context import read_context
 
-    sampler = sampler_named(options["sampler"])
+    values = {key: getattr(args, key) for key in ("candidates", "sampler", "seed", *args.settings)}
+    arc, openings = None if args.arc is None else ";".join(args.arc), starts(args)
+    context = {"people": people(args), "notes": args.note, "voice": args.voice}
+    sampler = sampler_named(args.sampler)
     keys = ("candidates", "seed", *offered(sampler.settings, "cli"))
-    resolve(sampler, sampling_defaults(args.model), {key: options[key] for key in keys})
-    read_context(options["people"], options["notes"], options["voice"])
+    resolve(sampler, sampling_defaults(args.model), {key: values[key] for key in keys})
+    read_context(*context.values())
     if (states := states_of_model(args.model)) is not None:
-        make_task(sentences, states, options["arc"], options["starts"])
+        make_task(sentences, states, arc, openings)
+    return {**values, "arc": arc, "starts": openings, **context}
 
 
 def load_model(args: argparse.Namespace) -> StoryModel:
