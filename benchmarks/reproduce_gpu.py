@@ -159,7 +159,7 @@ class Driver:
             self.start(job)
 
     def note(self) -> None:
-        """Stop the trainings that are left; those of the tables' rows are noted as they stand, further seeds are not."""
+        """Stop the trainings that are left; those of the tables' rows are noted as they stand, other seeds not."""
         stopped = [job for job in self.running if job.label == "train"]
         self.say(f"stops {len(stopped)} trainings, {len(self.trainings)} not begun")
         self.stop(stopped)
