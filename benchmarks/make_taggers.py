@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from fabula.corpus.taggers import emotion, verb
 from fabula.training.stories import read_text
-from fabula_paper.scores.external import package_file
+from fabula_paper.scores.overlap import package_file
 
 NEAREST = 3
 """Seeds whose mean cosine counts."""

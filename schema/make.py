@@ -14,6 +14,7 @@ from pydantic import BaseModel, TypeAdapter
 
 from fabula.apps.serve.bodies import FillBody, PersonBody
 from fabula.apps.serve.completions import CompletionBody
+from fabula.apps.serve.settings import SENTENCES, WORDS
 from fabula.apps.studio import document
 from fabula.apps.studio.document import State
 from fabula.results import Explanation, Filling, Posterior, Score, Tagging
@@ -76,6 +77,8 @@ def page_schema() -> str:
         "PERSON": page_fields(PersonBody),
         "CONTENT_FIELDS": document.CONTENT_FIELDS,
         "SAVED_FIELDS": [*State.model_fields],
+        "SENTENCES": SENTENCES[1],
+        "WORDS": WORDS,
     }
     lines = [
         "// Written by schema/make.py from fabula.apps.studio.document: change the story's fields there, not here.",

@@ -94,10 +94,9 @@ class StoryModel(StoryReader):
         >>> filling.candidates[0].sentences[1].text.startswith("His friend")
         True
         """
-        call: dict[str, Any] = {"sentences": sentences, "arc": arc, "starts": starts, "people": people, "notes": notes}
-        call["voice"] = voice
-        options = {"candidates": candidates, "sampler": sampler, "seed": seed, **settings}
-        *_, last = self._answers({**call, **options}, at_once=True)
+        context = {"people": people, "notes": notes, "voice": voice}
+        options = {"arc": arc, "starts": starts, "candidates": candidates, "sampler": sampler, "seed": seed, **settings}
+        *_, last = self._answers({"sentences": sentences, **context, **options}, at_once=True)
         return last
 
     @partial(with_settings, like=fill)

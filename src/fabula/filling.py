@@ -153,10 +153,7 @@ def answers_together(
     good = [one for one in prepared if isinstance(one, PreparedTask)]
     if len({(one.settings, one.people) for one in good}) > 1:
         raise ValueError("only calls with equal settings and people are filled in together")
-    if not good:
-        yield [one for one in prepared if isinstance(one, UserError)]
-        return
-    for fillings in _rounds(loaded, good):
+    for fillings in _rounds(loaded, good) if good else [[]]:
         following = iter(fillings)
         yield [one if isinstance(one, UserError) else next(following) for one in prepared]
 
@@ -246,19 +243,18 @@ def _parts(task: Task, story: SampledStory, hidden: int) -> Parts | None:
     ending = float(story.log_p[after].sum()) / max(1, int(story.lengths[after].sum())) if after else None
     if story.verdict is None:
         return Parts(None, ending, easy, None)
-    harm = {i: float(story.verdict[i]) for i in written if i > 0}
-    worst = min(harm, key=harm.__getitem__, default=None)
-    weakest = worst + 1 - hidden if worst is not None and harm[worst] < 0 else None
+    harm = {i + 1 - hidden: float(story.verdict[i]) for i in written if i > 0 and story.verdict[i] < 0}
+    weakest = min(harm, key=harm.__getitem__, default=None)
     return Parts(float(story.verdict[0]), ending, easy, weakest)
 
 
 def _movement(diagnostics: Diagnostics | None, N: int, hidden: int) -> Movement:
     if diagnostics is None:
-        return Movement((None,) * (N - hidden), None, None, None, None)
+        return Movement((None,) * (N - hidden))
 
     def figure(value: float) -> float | None:
         return None if math.isnan(value) else value
 
     changed = tuple(figure(value) for value in diagnostics.changed[0, hidden:N].tolist())
     others = (diagnostics.ess, diagnostics.r_hat, diagnostics.tag_ess)
-    return Movement(changed, None, *(figure(float(values[0])) for values in others))
+    return Movement(changed, *(figure(float(values[0])) for values in others))

@@ -7,9 +7,11 @@ from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
-from fabula.corpus.states import UNKNOWN
+from fabula.corpus.states import UNKNOWN, StateSpace
 from fabula.corpus.taggers.names import NEUTRAL, neutral, without_names
 from fabula.corpus.taggers.protocol import Tagger, parts_of, read_values, tagger_of
 from fabula.corpus.tokenize import tokenise
@@ -46,6 +48,13 @@ def _reading(shares: dict[str, dict[str, float]], mood: str) -> Reading:
     """The likeliest label of each factor."""
     labels = {name: max(row, key=row.__getitem__) for name, row in shares.items()}
     return Reading(labels.pop(mood), shares[mood], labels)
+
+
+def known_values(task: Task, states: StateSpace, tagger: Tagger) -> NDArray[np.int64]:
+    """[sent, factor]: the values of the arc; what it leaves open of a given sentence is read off it."""
+    read = read_values(tagger, [sentence or "" for sentence in task.sentences], states.spoken(task.arc))
+    seen, arc = np.where(np.asarray(task.missing)[:, None], UNKNOWN, read), np.asarray(task.arc)
+    return np.where(arc < 0, seen, arc)
 
 
 class LoadedModel:
@@ -86,20 +95,11 @@ class LoadedModel:
         return None if tagger is None else without_names(tagger, self.checkpoint.people.names)
 
     @property
-    def can_tag(self) -> bool:
-        """Whether there is a q(S | X) or a tagger that knows the labels."""
-        return self.model.has_tags or self._tagger is not None
-
-    @property
     def tagger(self) -> Tagger:
         """The tagger that made the tags the model was trained on, with names left out (`corpus/taggers/names.py`)."""
         if self._tagger is None:
             raise UserError("this model cannot tag, and no tagger knows its labels", field="model")
         return self._tagger
-
-    def read_values(self, texts: Sequence[str], factors: Collection[str]) -> list[list[int]]:
-        """The values of each factor that the tagger reads off sentences; a slow tagger runs for named factors only."""
-        return read_values(self.tagger, texts, factors)
 
     @torch.inference_mode()
     def read_tags(self, stories: Sequence[Sequence[str]], factors: Sequence[Collection[str]]) -> list[list[Reading]]:
@@ -108,7 +108,7 @@ class LoadedModel:
         Names are left out (`corpus/taggers/names.py`). `factors` are those to read of each story although they need a
         parser.
         """
-        if not self.can_tag:
+        if not self.model.has_tags and self._tagger is None:
             return [[Reading(None, {}, {})] * len(story) for story in stories]
         if not self.model.has_tags:
             return [self._read_by_tagger(story, names) for story, names in zip(stories, factors, strict=True)]
@@ -126,7 +126,7 @@ class LoadedModel:
         """By the corpus's tagger; shares of the mood where the tagger says how sure it is."""
         sure = getattr(parts_of(self.tagger)[0], "shares", lambda _: None)(list(texts))
         shares = [dict(zip(self.labels, row, strict=True)) for row in sure] if sure else [{}] * len(texts)
-        named = [self.states.named(values) for values in self.read_values(texts, factors)]
+        named = [self.states.named(values) for values in read_values(self.tagger, texts, factors)]
         return [Reading(tag, row, others) for (tag, others), row in zip(named, shares, strict=True)]
 
     def knows_language(self, texts: Sequence[str]) -> bool:

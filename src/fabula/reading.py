@@ -5,14 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-import numpy as np
 import torch
 
-from fabula.corpus.states import UNKNOWN, Arc
+from fabula.corpus.states import Arc
 from fabula.corpus.taggers.protocol import faults
 from fabula.corpus.vocabulary import UNK
 from fabula.errors import UserError
-from fabula.loaded import LoadedModel
+from fabula.loaded import LoadedModel, known_values
 from fabula.metrics.bound import Weighed, shared_draws, weigh
 from fabula.metrics.fit import fits
 from fabula.models.batch import Batch
@@ -90,8 +89,8 @@ class StoryReader(LoadedModel):
         if self.model.critic is None:
             raise UserError(f"{self.name} has no critic; the default model has one", field="model")
         verdict = self.model.critic.read(story)
-        worst = min(range(len(story)), key=verdict.lines.__getitem__)
-        weakest = worst + 1 if verdict.lines[worst] < 0 else None
+        harm = {number: line for number, line in enumerate(verdict.lines, start=1) if line < 0}
+        weakest = min(harm, key=harm.__getitem__, default=None)
         return Criticism(story, verdict.whole, verdict.lines, weakest, self.name)
 
     @torch.inference_mode()
@@ -133,8 +132,7 @@ class StoryReader(LoadedModel):
                 )
             )
         drawn = samples if self.model.has_latent else 0
-        log_p_story = float(weighed.log_p[0])
-        return Explanation(tuple(reasons), log_p_story, self.model.likelihood, drawn, seed, self.name)
+        return Explanation(tuple(reasons), float(weighed.log_p[0]), self.model.likelihood, drawn, seed, self.name)
 
     def words(
         self, sentences: Sequence[str | None], *, line: int, word: str, before: str = "", after: str = "", seed: int = 0
@@ -181,11 +179,7 @@ class StoryReader(LoadedModel):
         """p(S | the arc, the tags read off the given sentences), exact; there is no Z."""
         scaffold = self.model.p_S
         assert scaffold is not None
-        texts = [sentence or "" for sentence in task.sentences]
-        read = self.read_values(texts, self.states.spoken(task.arc))
-        # What the arc leaves open of a given sentence is read off it, factor by factor.
-        seen = np.where(np.asarray(task.missing)[:, None], UNKNOWN, read)
-        values = np.where(np.asarray(task.arc) < 0, seen, np.asarray(task.arc))
+        values = known_values(task, self.states, self.tagger)
         allowed = torch.from_numpy(self.states.allowed(values))[None].to(self.device)
         log_evidence = clamp(torch.zeros(allowed.shape, device=self.device), allowed)
         everywhere = torch.ones(allowed.shape[:2], dtype=torch.bool, device=self.device)

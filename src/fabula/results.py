@@ -19,7 +19,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
-FACTORS, ASKED_FACTORS = "factors", "asked_factors"
+FACTORS = "factors"
+SPARE = (FACTORS, "asked_factors")
 """The members that only answers of a model with several factors have."""
 
 
@@ -31,25 +32,20 @@ class Answer:
         return json.dumps(self.to_dict(decimals=4), ensure_ascii=False, indent=1)
 
     def to_dict(self, decimals: int | None = None) -> dict[str, Any]:
-        """The fields as plain values, lists for tuples; numbers as they are, or rounded."""
-        return plain(self, decimals)
+        """The fields as plain values, lists for tuples; an answer of a model of one factor has no `factors`.
 
+        With `decimals` numbers are rounded, and those that are not finite are None: no noise of the last bit.
+        """
 
-def plain(answer: Any, decimals: int | None = None) -> dict[str, Any]:
-    """A record as JSON takes it; an answer of a model of one factor has no `factors`.
+        def value_of(value: Any) -> Any:
+            if isinstance(value, float) and decimals is not None:
+                return round(value, decimals) if math.isfinite(value) else None
+            if isinstance(value, Mapping):
+                return {key: value_of(item) for key, item in value.items() if key not in SPARE or item}
+            return [value_of(item) for item in value] if isinstance(value, list | tuple) else value
 
-    With `decimals` numbers are rounded, and those that are not finite are None: no noise of the last bit.
-    """
-
-    def value_of(value: Any) -> Any:
-        if isinstance(value, float) and decimals is not None:
-            return round(value, decimals) if math.isfinite(value) else None
-        if isinstance(value, Mapping):
-            return {key: value_of(item) for key, item in value.items() if key not in (FACTORS, ASKED_FACTORS) or item}
-        return [value_of(item) for item in value] if isinstance(value, list | tuple) else value
-
-    record: dict[str, Any] = value_of(asdict(answer))
-    return record
+        record: dict[str, Any] = value_of(asdict(self))  # type: ignore[call-overload]
+        return record
 
 
 @dataclass(frozen=True)
@@ -117,10 +113,9 @@ class Movement:
 
     changed: tuple[float | None, ...]
     """How often each missing sentence changed between sweeps or, without sweeps, differs between samples."""
-    acceptance: float | None
-    effective_samples: float | None
-    r_hat: float | None
-    tag_effective_samples: float | None
+    effective_samples: float | None = None
+    r_hat: float | None = None
+    tag_effective_samples: float | None = None
     """Of the tag paths, where they were too many to enumerate and were sampled."""
 
 
@@ -203,7 +198,7 @@ class Word:
 
 
 @dataclass(frozen=True)
-class Reasons:
+class Reasons(Answer):
     """How well a sentence fits its place in the story; all figures are in nats."""
 
     text: str

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fabula.catalogue import find
-from fabula.corpus.folder import no_empty_folders
+from fabula.corpus.folder import no_empty_folders, write_errors_for_user
 from fabula.corpus.prepare import Report, prepare_stories
 from fabula.corpus.prepare import prepare as prepare_files
 from fabula.corpus.taggers.protocol import DEFAULT_TAGGER, build_tagger, named
@@ -155,11 +155,9 @@ def check_free(out: Path) -> None:
 def run_folder(out: Path, *, fresh: bool) -> Iterator[None]:
     """The folder of a run, without the log of an earlier one where it is to be fresh."""
     with no_empty_folders(out):
-        try:
+        with write_errors_for_user(out):
             out.mkdir(parents=True, exist_ok=True)
             if fresh:
                 for old in ("log.jsonl", "resume/state.json"):
                     (out / old).unlink(missing_ok=True)
-        except OSError as error:
-            raise UserError(f"cannot write into {out}: {error.strerror}", field="out") from error
         yield

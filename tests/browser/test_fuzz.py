@@ -18,6 +18,7 @@ EDITS = {
         "c(s.mark, one.id, pick([true, false]))",
         "c(s.open, one.id, word)",
         "c(s.insert, at)",
+        "c(s.take, {[one.id]: word})",
         "c(s.remove, one.id)",
         "c(s.move, one.id, pick([-1, 1]))",
         "c(s.resize, 2 + at)",
@@ -37,7 +38,6 @@ EDITS = {
     ],
     "notes": ["c(s.set, {notes: word})"],
     "tray": ["c(s.collect, [{id: word, at: n, sentences: {[one.id]: word}, score: 0, seed: n, favourite: false}])"],
-    "taken": ["c(s.take, {[one.id]: word}, {seed: n})"],
 }
 """Changes by the field of the story that they change; `model` is a name, which the fill at the end sends."""
 SCRIPT = """async ([call, n]) => {

@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 from fabula.apps.judge.pairs import Pair
-from fabula.apps.judge.report import Report, report
-from fabula.apps.judge.statistics import Counts, Figure, Level, alpha, alpha_figure
+from fabula.apps.judge.report import Counts, Figure, Level, Report, alpha, alpha_figure, report
 from fabula.apps.judge.store import Store
 from fabula.apps.judge.study import StudySettings, lay_out
 

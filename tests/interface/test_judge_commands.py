@@ -139,7 +139,7 @@ def test_a_file_that_holds_something_is_not_overwritten(
     studio = tmp_path / "studio.db"
     Studio(studio)
     for word in ("serve", "report"):
-        assert "there is no study in studio.db: name its file with --db" in refused("judge", word, "--db", studio)
+        assert f"{studio} belongs to fabula studio: choose another" in refused("judge", word, "--db", studio)
     assert f"{studio} belongs to fabula studio" in refused("judge", "new", pairs, "--db", studio)
 
 

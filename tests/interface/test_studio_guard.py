@@ -46,7 +46,7 @@ def small_app(folder: Path, **guarding: Any) -> FastAPI:
     (folder.parent / "outside.txt").write_text("not yours", encoding="utf-8")
     static.mount(app, folder)
     errors.install(app)
-    guard.protect(app, **guarding)
+    app.add_middleware(guard.Guard, **guarding)
     return app
 
 

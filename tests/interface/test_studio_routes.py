@@ -208,7 +208,7 @@ def test_stories_and_branches(client: httpx.Client) -> None:
     assert [branch["id"] for branch in tree] == [first["id"], other["id"]]
     assert client.get(f"{at}/{other['id']}").json() == other
 
-    state = {**lines("A.", "D."), "tray": [[{"any": "thing"}]], "taken": [{"seed": 7}], "temperature": 0.5}
+    state = {**lines("A.", "D."), "tray": [[{"any": "thing"}]], "temperature": 0.5}
     saved = client.put(f"{at}/{other['id']}", json={"state": state, "revision": 1}).json()
     assert (saved["revision"], saved["name"], saved["state"]["tray"]) == (2, "other", [[{"any": "thing"}]])
     assert client.get(f"{at}/{other['id']}").json() == saved
@@ -246,7 +246,7 @@ def test_stories_and_branches(client: httpx.Client) -> None:
         ("DELETE", "/api/stories/999/branches/1", None, 404, "story"),
         ("POST", "/api/stories", {"title": "x", "state": lines()}, 422, "state.lines"),
         ("POST", "/api/stories", {"title": "x", "state": {**lines("A.", "B."), "x": 1}}, 422, "state.x"),
-        ("POST", "/api/stories", {"title": "x", "state": {**lines("A."), "taken": [0] * 101}}, 422, "state.taken"),
+        ("POST", "/api/stories", {"title": "x", "state": {**lines("A."), "tray": [0] * 61}}, 422, "state.tray"),
         ("POST", "/api/stories", {"title": "x" * 201, "state": lines("A.", "B.")}, 422, "title"),
         ("POST", "/api/stories", {"title": "x"}, 422, "state"),
     ],

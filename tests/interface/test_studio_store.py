@@ -41,7 +41,7 @@ def test_of_many_writers_of_one_revision_one_wins(tmp_path: Path) -> None:
 
 
 def test_the_file_of_a_study_is_not_the_studios(tmp_path: Path) -> None:
-    """It is left as it was; a study that came into the studio's own file does no harm there."""
+    """Nor the other way round; each is left as it was."""
     study, stories = tmp_path / "study.db", tmp_path / "s.db"
     JudgeStore(study).close()
     with pytest.raises(UserError, match=r"study\.db belongs to fabula judge: choose another file with --db"):
@@ -49,7 +49,8 @@ def test_the_file_of_a_study_is_not_the_studios(tmp_path: Path) -> None:
     with sqlite3.connect(study) as other:
         assert not other.execute("SELECT 1 FROM sqlite_master WHERE name = 'story'").fetchall()
     Store(stories).close()
-    JudgeStore(stories).close()
+    with pytest.raises(UserError, match=r"s\.db belongs to fabula studio: choose another file with --db"):
+        JudgeStore(stories)
     Store(stories).close()
 
 

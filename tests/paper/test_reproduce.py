@@ -104,7 +104,7 @@ def test_records_and_page_of_a_slice(toy: Path, done: Path, capsys: pytest.Captu
         (["--small", "--model", "slds=nowhere"], "not a checkpoint"),
         (["--small", "--recipes", "nowhere"], "it has no paper/slds.toml"),
         (["--ratings", "nowhere"], "has no key/key.json"),
-        (["--small", "--out", "file/r"], "cannot write into"),
+        (["--small", "--out", "file/r"], "cannot write"),
     ],
 )
 def test_mistakes_are_one_line(

@@ -16,7 +16,7 @@ from fabula_paper.figures import (
     Results,
     cross_fitted,
 )
-from fabula_paper.plan import FULL
+from fabula_paper.plan import FULL, read_toml
 from fabula_paper.readers import put_lines, read_lines, read_ratings
 from fabula_paper.records import Records
 
@@ -54,7 +54,7 @@ def overlap(
 
 def verdict(records: Records, title: str) -> str:
     """The verdict on the claim that begins so."""
-    (entry,) = (entry for entry in claims.claims_file()["claims"] if entry["title"].startswith(title))
+    (entry,) = (entry for entry in read_toml("claims")["claims"] if entry["title"].startswith(title))
     return claims.decide(Results(records, FULL), entry).verdict
 
 

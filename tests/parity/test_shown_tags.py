@@ -55,7 +55,7 @@ def test_a_given_line_keeps_its_tag() -> None:
 def test_screens_mark_what_was_missed() -> None:
     met = Sentence("Tom was sad.", False, "negative", -9.0, {}, 0.75, "negative", {}, True)
     missed = Sentence("He smiled.", True, "positive", -7.0, {"verb": "emote"}, 0.9, "negative", {"verb": "lose"}, False)
-    filling = Filling((Candidate((met, missed), -3.0),), "small", "smc", 1, 1, 0, Movement((None,), *[None] * 4))
+    filling = Filling((Candidate((met, missed), -3.0),), "small", "smc", 1, 1, 0, Movement((None,)))
     first, second = show.show_filling(filling, colour=False, verbose=False, factors=["verb"]).splitlines()
     assert "asked" not in first
     assert "[emote]" in second
@@ -79,13 +79,13 @@ def test_rows_of_many_and_completions_say_it_too(
 
     class Models(ModelCache):
         def __init__(self) -> None:
-            """Nothing is listed."""
+            self.default = "default"
 
         def get(self, name: str | None) -> fabula.StoryModel:
             return fabula.load("default")
 
-    asked = Answer(body, "default")
-    *_, last = asked.completions(Models())
+    asked = Answer(body, Models())
+    *_, last = asked.completions()
     extra = asked.extra(last)
     assert extra["asked"] == [["negative", "negative"]]
     assert extra["met"] == [[tag == "negative" for tag in extra["tags"][0]]]

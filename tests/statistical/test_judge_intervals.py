@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from fabula.apps.judge.statistics import ratio_figure
+from fabula.apps.judge.report import ratio_figure
 
 STUDIES, PAIRS, RATINGS, REPEATS = 600, 60, 12, 400
 

@@ -19,7 +19,7 @@ class Gate:
     def wait(self) -> None:
         self.begun.release()
         while not self.opened.wait(0.01):
-            jobs.check()
+            jobs.current_job().check()
 
 
 def until(condition: Callable[[], bool]) -> None:

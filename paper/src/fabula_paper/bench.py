@@ -1,4 +1,4 @@
-"""What a unit works with: the corpus, the chosen test stories, and the models, loaded once."""
+"""What a unit works with: the corpus, the chosen test stories, also in English, and the models, loaded once."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from fabula.corpus.dataset import Corpus, Stories
+from fabula.corpus.tokenize import detokenise
 from fabula.device import pick_device
 from fabula.errors import UserError
 from fabula.metrics.measure import check_same_corpus
@@ -21,8 +22,11 @@ from fabula.models.decoders.words import WordTokenizer
 from fabula.models.io import Checkpoint, load, read_config
 from fabula.sampling.rules import WordRules
 from fabula.training.recipe import Recipe, changed, read_recipe, recipe_from
-from fabula_paper.plan import BY_NAME, FULL, SENTENCES, Scale, System, Unit
+from fabula_paper.plan import FULL, HUMAN, MIDDLE, SENTENCES, SETTINGS, Scale, System, Unit
 from fabula_paper.records import Records
+
+UNKNOWN_WORD = "UNK"
+"""How the paper prints a rare word; used where only the prepared corpus is at hand."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,6 +47,19 @@ class Job:
     seed: int = 0
     memory_gib: float = 2.0
     """Memory for the scores of a sampler; several samplers share a card."""
+
+
+@dataclass
+class Outcome:
+    """What became of the units, by their names."""
+
+    done: list[str] = field(default_factory=list)
+    skipped: list[str] = field(default_factory=list)
+    """Done by an earlier call."""
+    waiting: list[str] = field(default_factory=list)
+    """Not begun: a unit that they need is missing."""
+    failed: dict[str, str] = field(default_factory=dict)
+    """Scores that a scorer refused."""
 
 
 class Bench:
@@ -71,10 +88,6 @@ class Bench:
     @cached_property
     def rules(self) -> WordRules:
         return WordRules.of(WordTokenizer(self.corpus.vocabulary), self.device)
-
-    @property
-    def device_name(self) -> str:
-        return torch.cuda.get_device_name() if self.device.type == "cuda" else "cpu"
 
     def words(self, row: int) -> list[list[int]]:
         """A test story as word ids."""
@@ -111,21 +124,82 @@ class Bench:
             self._loaded[system.name] = checkpoint
         return self._loaded[system.name]
 
-    def common(self, unit: Unit, *, n: int, kind: str, began: float) -> dict[str, Any]:
-        """The fields of every record that a model made."""
-        if self.device.type == "cuda":
-            torch.cuda.synchronize()
-        system = BY_NAME.get(unit.system)
-        return {
+    def write(self, unit: Unit, record: dict[str, Any], texts: Texts | None, began: float) -> None:
+        """Write what was made, with the fields that every record has."""
+        common = {
             "stage": unit.stage, "system": unit.system, "detail": unit.detail, "scale": self.job.scale.name,
-            "recipe": None if system is None else self.checkpoint(system).name,
-            "weights": None if system is None else weights_of(self.folder(system)),
-            "seed": self.job.seed, "n": n, "kind": kind, "data_hash": self.corpus.hash,
-            "device": self.device_name,
-            "seconds": round(time.perf_counter() - began, 2),
+            "seed": self.job.seed, "data_hash": self.corpus.hash, "seconds": round(time.perf_counter() - began, 2),
         }  # fmt: skip
+        self.records.write(unit.name, {**common, **record}, texts)
+
+    def made_by(self, system: System) -> dict[str, Any]:
+        """The fields of every record that a model made."""
+        device = torch.cuda.get_device_name() if self.device.type == "cuda" else "cpu"
+        weights = weights_of(self.folder(system))
+        return {"recipe": self.checkpoint(system).name, "weights": weights, "device": device}
+
+
+Texts = list[dict[str, Any]]
+Made = tuple[dict[str, Any], Texts | None]
+"""A unit's record, and what it wrote."""
 
 
 def weights_of(folder: Path) -> str:
     """The beginning of the weights' digests."""
     return ",".join(sorted(entry["sha256"][:12] for entry in read_config(folder)["weights"].values()))
+
+
+class EnglishStories:
+    """The test stories in English, and the answers of units put into them."""
+
+    def __init__(self, bench: Bench, raw: Path | None = None) -> None:
+        self.bench, self.raw = bench, raw
+        self.row_of = {name: row for row, name in enumerate(bench.test.ids)}
+
+    @cached_property
+    def typed(self) -> dict[str, list[str]]:
+        """The sentences as they were typed, from the raw file."""
+        if self.raw is None:
+            return {}
+        from fabula.corpus.read import Story, read_stories
+
+        stories = {story.id: list(story.sentences) for story in read_stories(self.raw) if isinstance(story, Story)}
+        if not set(stories) & set(self.bench.test.ids):
+            raise UserError(f"--raw {self.raw} has none of the corpus's test stories", field="raw")
+        return stories
+
+    def true(self, story_id: str) -> list[str]:
+        """The sentences of a test story."""
+        if story_id in self.typed:
+            return list(self.typed[story_id])
+        decode = self.bench.corpus.vocabulary.decode
+        return [
+            detokenise([UNKNOWN_WORD if word == "<unk>" else word for word in decode(words)])
+            for words in self.bench.words(self.row_of[story_id])
+        ]
+
+    def filled(self, story_id: str, lines: list[str], setting: str) -> list[str]:
+        """The story with written lines in the places of a setting."""
+        story = self.true(story_id)
+        for place, line in zip(SETTINGS[setting], lines, strict=True):
+            story[place] = english(line)
+        return story
+
+    def middles(self, name: str) -> list[list[str]]:
+        """Whole stories of the middle-three setting by `system.sampler`, or people's own."""
+        ids = [self.bench.test.ids[row] for row in self.bench.rows]
+        if name == HUMAN:
+            return [self.true(story_id) for story_id in ids]
+        lines = {text["id"]: text["lines"] for text in self.bench.records.texts(middle_unit(name))}
+        return [self.filled(story_id, lines[story_id], MIDDLE) for story_id in ids if story_id in lines]
+
+
+def middle_unit(name: str) -> str:
+    """The unit that wrote the middle three sentences by `system.sampler`."""
+    system, _, sampler = name.partition(".")
+    return f"sample/{system}.{MIDDLE}.{sampler}"
+
+
+def english(line: str) -> str:
+    """Words separated by blanks as a written sentence."""
+    return detokenise(line.split(" "))

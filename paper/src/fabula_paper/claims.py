@@ -9,18 +9,15 @@ from __future__ import annotations
 
 import itertools
 import math
-import tomllib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
-from importlib import resources
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from fabula.metrics.bootstrap import Interval, mean
-from fabula_paper.figures import NOT_RUN, Figure, Results, cross_fitted, paper, widened
-from fabula_paper.plan import BY_NAME, TABLE_SETTINGS, protocol
+from fabula_paper.figures import NOT_RUN, Figure, Results, cross_fitted, widened
+from fabula_paper.plan import BY_NAME, TABLE_SETTINGS, protocol, read_toml
 from fabula_paper.tables import SETTING_NAMES, metrics_of
 
 HOLDS, FAILS, INCONCLUSIVE = "holds", "does not hold", "inconclusive"
@@ -61,10 +58,6 @@ def shown(interval: Interval, unit: str = "", digits: int = 2) -> str:
     return f"{value} [{low}, {high}]{unit}"
 
 
-def negated(interval: Interval) -> Interval:
-    return replace(interval, value=-interval.value, low=-interval.high, high=-interval.low)
-
-
 def titles(results: Results, *names: str) -> list[str]:
     return [results.title(BY_NAME[name]) for name in names]
 
@@ -85,7 +78,8 @@ def compare_nats(results: Results, ours: str, theirs: str) -> Comparison | None:
     text = f"{' - '.join(titles(results, a, b))}: {shown(difference, ' nats a story')}{how}"
     trainings = min(len(results.trainings("likelihood", name)) for name in (a, b))
     text += f" ({'; '.join(notes)})" if notes else ""
-    return Comparison(text, negated(difference), trainings, slacks[b], slacks[a])
+    gap = replace(difference, value=-difference.value, low=-difference.high, high=-difference.low)
+    return Comparison(text, gap, trainings, slacks[b], slacks[a])
 
 
 def compare_control(results: Results, ours: str, theirs: str) -> Comparison | None:
@@ -180,15 +174,9 @@ def decide(results: Results, entry: dict[str, Any]) -> Verdict:
     return Verdict(entry["title"], entry["paper"], word, marks, tuple(evidence), reason)
 
 
-@cache
-def claims_file() -> dict[str, Any]:
-    """claims.toml: the leading finding, the claims and the limits."""
-    return tomllib.loads((resources.files("fabula_paper") / "claims.toml").read_text(encoding="utf-8"))
-
-
 def verdicts(results: Results) -> list[Verdict]:
     """The verdict on every claim."""
-    return [decide(results, entry) for entry in claims_file()["claims"]]
+    return [decide(results, entry) for entry in read_toml("claims")["claims"]]
 
 
 def finding(results: Results) -> str:
@@ -197,11 +185,11 @@ def finding(results: Results) -> str:
     if record is None:
         return f"What the tags cost: {NOT_RUN}."
     cost = results.mean(np.asarray(record["stories"]["with_tags"]) - np.asarray(record["stories"]["nll"]))
-    slds, lds = (paper()["perplexity"][name][0] for name in ("slds", "lds"))
+    slds, lds = (read_toml("paper")["perplexity"][name][0] for name in ("slds", "lds"))
     names = {"slds_now": ("slds", "iw"), "lds_now": ("lds", "iw"), "lm_now": ("lm", "nll")}
     ours = {key: results.likelihood(*side, perplexity=False, digits=1) for key, side in names.items()}
     values = {key: NOT_RUN if f.value is None else f.format(f.value) for key, f in ours.items()}
-    text: str = claims_file()["finding"].strip()
+    text: str = read_toml("claims")["finding"].strip()
     return text.format(cost=cost, with_tags=slds + cost.value, lds=lds, gap=lds - slds, **values)
 
 
@@ -233,7 +221,7 @@ def line(results: Results, item: str, cells: dict[str, Figure], sides: dict[str,
 def summary(results: Results) -> list[Line]:
     """The paper against ours in one table."""
     four, family = ("slds", "lds", "s2s", "lm"), ("slds-1", "slds-10", "slds-25", "slds-50", "slds")
-    lines, printed = [], paper()
+    lines, printed = [], read_toml("paper")
     for names, honest in itertools.product((four, family), (False, True)):
         cells, sides = {}, {}
         for name in names:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import argparse
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from fabula.cli import options
+from fabula.cli import add_command, options
 
 ABOUT = "every table of the paper side by side with ours"
 EXAMPLES = """examples:
@@ -20,16 +21,13 @@ EXAMPLES = """examples:
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    parser = subparsers.add_parser(
-        "reproduce",
-        help=ABOUT,
-        description="Train the paper's systems, fill in, write, measure and score, and write REPORT/README.md, "
+    description = (
+        "Train the paper's systems, fill in, write, measure and score, and write REPORT/README.md, "
         "report.md and index.html: each figure of the paper beside ours. Every piece has its own record below REPORT; "
         "what is done is skipped, so the command can be stopped and called again; several calls with "
-        "different --only may run at a time, and records of several machines can be copied together.",
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        "different --only may run at a time, and records of several machines can be copied together."
     )
+    parser = add_command(subparsers, "reproduce", description, EXAMPLES, ABOUT)
     add = parser.add_argument
     repeated: dict[str, Any] = {"action": "append", "default": []}
     add("--data", type=Path, metavar="DIR", help="a folder made by fabula prepare (--small: a toy one)")
@@ -63,7 +61,15 @@ def run(args: argparse.Namespace) -> int:
         print("\n".join(read_ratings(Records(args.out), args.ratings)))
         return 0
     if args.check:
-        return check_report(args.out, as_json=args.json)
+        from fabula_paper.report import check
+
+        result = check(args.out)
+        if args.json:
+            print(json.dumps(asdict(result)))
+        else:
+            print(f"{result.cells:,} cells computed again from their records, {result.aggregates:,} means from stories")
+            print("\n".join(result.wrong[:20]) if result.wrong else "all of it as published")
+        return 1 if result.wrong else 0
     from fabula.device import use_threads
     from fabula_paper.run import reproduce
 
@@ -76,16 +82,3 @@ def run(args: argparse.Namespace) -> int:
         for name, reason in outcome.failed.items():
             print(f"failed: {name}: {reason}")
     return 1 if outcome.failed else 0
-
-
-def check_report(folder: Path, *, as_json: bool) -> int:
-    """Compare a published report with its records."""
-    from fabula_paper.report import check
-
-    result = check(folder)
-    if as_json:
-        print(json.dumps({"cells": result.cells, "aggregates": result.aggregates, "wrong": list(result.wrong)}))
-    else:
-        print(f"{result.cells:,} cells computed again from their records, {result.aggregates:,} means from stories")
-        print("\n".join(result.wrong[:20]) if result.wrong else "all of it as published")
-    return 1 if result.wrong else 0

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import math
-import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cache, cached_property
-from importlib import resources
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -17,7 +15,7 @@ from scipy.stats import t as student
 from fabula.metrics.bootstrap import Interval, difference, mean, ratio
 from fabula.metrics.bound import slack
 from fabula.ties import first_best
-from fabula_paper.plan import SYSTEMS, Scale, System
+from fabula_paper.plan import SYSTEMS, Scale, System, read_toml
 from fabula_paper.records import Records
 
 FloatArray = NDArray[np.float64]
@@ -25,12 +23,6 @@ METRICS = {"rouge1": "ROUGE-1", "rouge2": "ROUGE-2", "rougeL": "ROUGE-L", "meteo
 ROUGE_L_SENTENCES = "rougeLsum"
 """ROUGE-L with the sentences kept apart. The paper's figures for two missing sentences are of this kind."""
 NOT_RUN = "not run"
-
-
-@cache
-def paper() -> dict[str, Any]:
-    """The figures that the paper prints (paper.toml)."""
-    return tomllib.loads((resources.files("fabula_paper") / "paper.toml").read_text(encoding="utf-8"))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,14 +75,6 @@ class Figure:
 DASH = Figure(text="–")
 
 
-def interval_figure(interval: Interval | None, record: str, factor: float = 1.0, **fields: Any) -> Figure:
-    """An interval as a figure."""
-    if interval is None:
-        return Figure(**fields)
-    value, low, high = (factor * number for number in (interval.value, interval.low, interval.high))
-    return Figure(value=value, low=low, high=high, record=record, **fields)
-
-
 class Results:
     """The records of one report, read as figures."""
 
@@ -119,11 +103,8 @@ class Results:
 
     def title(self, system: System) -> str:
         """The name of the system; a dagger says that patience did not end every training."""
-        return system.title if self.trained_out(system.name) else f"{system.title}†"
-
-    def trained_out(self, system: str) -> bool:
-        """Whether the rule ended every training of a system, or it has none here."""
-        return all(record["stopped"] in ("patience", "given") for record in self.trainings("train", system))
+        trained_out = all(one["stopped"] in ("patience", "given") for one in self.trainings("train", system.name))
+        return system.title if trained_out else f"{system.title}†"
 
     def trainings(self, stage: str, system: str, detail: str = "") -> list[dict[str, Any]]:
         """The records of one unit for every training of a system: the first seed, then the others."""
@@ -138,8 +119,10 @@ class Results:
         interval = self.mean(average)
         if tokens is not None:
             interval = ratio(average, tokens, transform=np.exp, draws=self.scale.resamples)
+        interval = widened(interval, [each])
         spread = float(each.std(ddof=1)) if len(each) > 1 else None
-        return interval_figure(widened(interval, [each]), record, spread=spread, **more)
+        limits: dict[str, Any] = {"value": interval.value, "low": interval.low, "high": interval.high}
+        return Figure(record=record, spread=spread, **limits, **more)
 
     def nats(self, system: str, estimate: str) -> FloatArray | None:
         """Negative log-likelihoods as [training, story]; None if a training measured other stories."""
@@ -188,7 +171,7 @@ class Results:
 
     def overlap(self, system: str, setting: str, sampler: str, metric: str) -> Figure:
         """One cell of the infilling table."""
-        printed = paper()["infilling"][setting].get(system)
+        printed = read_toml("paper")["infilling"][setting].get(system)
         theirs = printed and printed[list(METRICS).index("rougeL" if metric == ROUGE_L_SENTENCES else metric)]
         scores = self.overlap_scores(system, setting, sampler, metric)
         if scores is None:
@@ -197,7 +180,7 @@ class Results:
 
     def control(self, system: str, lexicon: str = "vader", *, greedy: bool = False) -> Figure:
         """Macro-F1 of the tags, the mean over trainings."""
-        theirs = paper()["control"].get(system, [None])[0] if lexicon == "vader" else None
+        theirs = read_toml("paper")["control"].get(system, [None])[0] if lexicon == "vader" else None
         records = self.trainings("control", system)
         if not records:
             return Figure(paper=theirs, digits=1)

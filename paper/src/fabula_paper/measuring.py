@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import time
 from collections import defaultdict
 
 import numpy as np
@@ -20,7 +19,7 @@ from fabula.models.batch import Batch, StoryDataset
 from fabula.models.protocol import Model
 from fabula.training.loop import train
 from fabula.training.resume import read_log
-from fabula_paper.bench import Bench, weights_of
+from fabula_paper.bench import Bench, Made
 from fabula_paper.plan import BY_NAME, Unit
 from fabula_paper.records import rounded_list
 
@@ -30,9 +29,9 @@ KINDS = dict.fromkeys(("with_tags", "iw", "iw_half", "iw_quarter", "elbo"), "bou
 """Importance-weighted bounds by all samples, by half, by a quarter, by one; exact figures; the authors' estimate."""
 
 
-def train_system(bench: Bench, unit: Unit) -> None:
+def train_system(bench: Bench, unit: Unit) -> Made | None:
     """Train a system by its recipe, resuming where an earlier call stopped; a given checkpoint is only noted."""
-    system, job, began = BY_NAME[unit.system], bench.job, time.perf_counter()
+    system, job = BY_NAME[unit.system], bench.job
     folder, stopped = bench.folder(system), "given"
     if system.name not in job.models:
         folder.mkdir(parents=True, exist_ok=True)
@@ -41,7 +40,7 @@ def train_system(bench: Bench, unit: Unit) -> None:
             recipe = bench.recipe(system)
             train(recipe, bench.corpus, folder, device=str(bench.device), resume=resume, bar=False)
         elif not resume:
-            return  # no epoch has ended: there is nothing to note
+            return None  # no epoch has ended: there is nothing to note
         stopped = "epochs"
     checkpoint = bench.checkpoint(system)
     entries, settings = read_log(folder), checkpoint.recipe["train"]
@@ -49,28 +48,25 @@ def train_system(bench: Bench, unit: Unit) -> None:
     if stopped == "epochs" and entries and len(entries) < settings["epochs"]:
         stopped = "patience" if without_gain >= settings["patience"] else "time"
     record = {
-        **bench.common(unit, n=len(bench.corpus.split("train")), kind="exact", began=began),
+        "n": len(bench.corpus.split("train")), "kind": "exact",
         "settings": dict(checkpoint.recipe), "changes": bench.changes(system) if stopped != "given" else {},
-        "stopped": stopped, "epochs_without_gain": without_gain, "log": entries, "weights": weights_of(folder),
+        "stopped": stopped, "epochs_without_gain": without_gain, "log": entries,
         "epochs": len(entries) or checkpoint.figures.get("epoch"), "best_epoch": checkpoint.figures.get("epoch"),
         "valid_nll": rounded(checkpoint.figures.get("valid_nll")),
         "train_seconds": round(sum(entry["seconds"] for entry in entries), 1),
         "parameters": sum(p.numel() for p in checkpoint.model.parameters()),
     }  # fmt: skip
-    bench.records.write(unit.name, record)
+    return record, None
 
 
-def measure_system(bench: Bench, unit: Unit) -> None:
+def measure_system(bench: Bench, unit: Unit) -> Made:
     """The likelihood of every test story by every estimate, and the F1 of q(S | X)."""
-    system, began = BY_NAME[unit.system], time.perf_counter()
-    checkpoint = bench.checkpoint(system)
+    checkpoint = bench.checkpoint(BY_NAME[unit.system])
     stories, samples = bench.test, bench.job.scale.bound_samples
-    dataset = StoryDataset(stories, bench.device)
-    posterior = checkpoint.posterior
+    dataset, model = StoryDataset(stories, bench.device), checkpoint.model
     log_p_S = log_p_of_tags(stories, bench.corpus.transitions)
-    model = checkpoint.model
     precision = calibrated(checkpoint, bench.corpus, bench.device)
-    arrays = story_nats(model, dataset, samples, bench.job.seed, posterior, precision)
+    arrays = story_nats(model, dataset, samples, bench.job.seed, checkpoint.posterior, precision)
     tokens = model.token_count(dataset.token_counts, dataset.sentences)
     if model.reads_tags and log_p_S is not None:
         arrays["with_tags"] = arrays["nll"] - log_p_S
@@ -78,7 +74,8 @@ def measure_system(bench: Bench, unit: Unit) -> None:
     for name in {"kl_z", "kl_s"} & set(arrays):
         figures[name] = rounded(float(arrays.pop(name).mean()))
     record = {
-        **bench.common(unit, n=len(dataset), kind="estimate", began=began),
+        "n": len(dataset),
+        "kind": "estimate",
         "samples": samples if model.has_latent else 0,
         "q_precision": precision if model.has_latent else None,
         "kinds": {name: KINDS[name] for name in arrays},
@@ -89,12 +86,12 @@ def measure_system(bench: Bench, unit: Unit) -> None:
         "tokens": tokens.tolist(),
         "stories": {name: rounded_list(values) for name, values in arrays.items()},
     }
-    bench.records.write(unit.name, record)
+    return record, None
 
 
-def tighten(bench: Bench, unit: Unit) -> None:
+def tighten(bench: Bench, unit: Unit) -> Made:
     """log p(X) of some random test stories, closer: by many more samples, or for S2S by the sum over all tag paths."""
-    began, scale, checkpoint = time.perf_counter(), bench.job.scale, bench.checkpoint(BY_NAME[unit.system])
+    scale, checkpoint = bench.job.scale, bench.checkpoint(BY_NAME[unit.system])
     rows = np.random.default_rng(bench.job.seed).permutation(len(bench.test))[: scale.tight_stories]
     dataset, precision = StoryDataset(bench.test, bench.device), calibrated(checkpoint, bench.corpus, bench.device)
     generator = torch.Generator(bench.device).manual_seed(bench.job.seed + 1)
@@ -112,12 +109,12 @@ def tighten(bench: Bench, unit: Unit) -> None:
         for name, share in (("iw", 1), ("iw_half", 2), ("iw_quarter", 4)):
             parts[name] += (-weighed.log_p_by(scale.tight_samples // share)).tolist()
     record = {
-        **bench.common(unit, n=len(rows), kind="exact" if len(parts) == 1 else "bound", began=began),
+        "n": len(rows), "kind": "exact" if len(parts) == 1 else "bound",
         "samples": 0 if len(parts) == 1 else scale.tight_samples, "rows": rows.tolist(),
         "nll_story": rounded(float(np.mean(parts["iw"]))),
         "stories": {name: rounded_list(values) for name, values in parts.items()},
     }  # fmt: skip
-    bench.records.write(unit.name, record)
+    return record, None
 
 
 @torch.no_grad()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cache
 from importlib import resources
 from typing import Any
 
@@ -61,13 +62,18 @@ class System:
         return self.kind == "s2s"
 
 
+@cache
+def read_toml(name: str) -> dict[str, Any]:
+    """One of the files that say what is compared: systems, tables, claims, paper (the figures that it prints)."""
+    return tomllib.loads((resources.files("fabula_paper") / f"{name}.toml").read_text(encoding="utf-8"))
+
+
 def read_systems() -> Iterator[System]:
     """The systems of systems.toml, then the further trainings by other seeds."""
-    tables = tomllib.loads((resources.files("fabula_paper") / "systems.toml").read_text(encoding="utf-8"))
     repeats: list[System] = []
-    for name, fields in tables.items():
-        seeds = fields.pop("seeds", ())
-        system = System(name=name, **fields | {"stages": tuple(fields.get("stages", STAGES))})
+    for name, fields in read_toml("systems").items():
+        stages, seeds = tuple(fields.get("stages", STAGES)), fields.get("seeds", ())
+        system = System(name=name, **{key: fields[key] for key in fields if key != "seeds"} | {"stages": stages})
         yield system
         for seed in seeds:
             # The seed also draws which stories are labelled.

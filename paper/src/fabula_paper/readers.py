@@ -23,9 +23,9 @@ from fabula.errors import UserError
 from fabula.metrics.bootstrap import mean
 from fabula.metrics.record import rounded
 from fabula.models.io import write_file
+from fabula_paper.bench import EnglishStories, middle_unit
 from fabula_paper.plan import BY_NAME, MIDDLE, protocol
 from fabula_paper.records import Records
-from fabula_paper.stories import EnglishStories, middle_unit
 
 RIVALS = ("lm", "s2s")
 LOWEST = 20
@@ -131,7 +131,7 @@ def rated_pair(path: Path, line: dict[str, Any], rated: dict[str, Any]) -> dict[
 
 def outcome(pairs: list[dict[str, Any]]) -> dict[str, Any]:
     """The figures of the paper's table, from single ratings: coherence, the share of best stories, agreement."""
-    from fabula.apps.judge.statistics import alpha, value_counts
+    from fabula.apps.judge.report import alpha, value_counts
 
     sides = {"slds": [entry["slds"] for entry in pairs], "rival": ["ab"["ba".index(entry["slds"])] for entry in pairs]}
     figures: dict[str, Any] = {"coherence": {}, "coherence_sd": {}, "best": {}}

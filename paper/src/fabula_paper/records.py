@@ -21,6 +21,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from fabula.corpus.folder import write_errors_for_user
 from fabula.errors import UserError
 from fabula.metrics.record import commit
 from fabula.models.io import write_file
@@ -128,10 +129,8 @@ class Records:
         return sorted(single | set(self.packed))
 
     def _put(self, path: Path, content: bytes) -> None:
-        try:
+        with write_errors_for_user(self.folder):
             path.parent.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise UserError(f"cannot write into {self.folder}: {error.strerror}", field="out") from error
         write_file(path, content)
 
 

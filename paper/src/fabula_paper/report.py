@@ -15,79 +15,56 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from fabula.errors import UserError
 from fabula.models.io import write_file
-from fabula_paper.claims import Line, Verdict, claims_file, finding, summary, verdicts
+from fabula_paper.bench import english
+from fabula_paper.claims import finding, summary, verdicts
 from fabula_paper.figures import Results
-from fabula_paper.plan import BY_NAME, COMPARED, FULL, MIDDLE, SMALL, Scale, protocol
+from fabula_paper.plan import BY_NAME, COMPARED, FULL, MIDDLE, SMALL, Scale, protocol, read_toml
 from fabula_paper.readers import outcome
 from fabula_paper.records import Records
-from fabula_paper.stories import english
 from fabula_paper.tables import Table, all_tables
 
 PAGES = ("README.md", "report.md", "index.html")
 
 
-@dataclass(frozen=True)
 class Report:
-    """What the templates show."""
+    """What the templates show of all records that are there."""
 
-    scale: Scale
-    facts: dict[str, str]
-    finding: str
-    claims: list[Verdict]
-    summary: list[Line]
-    tables: list[Table]
-    stories: dict[str, list[tuple[str, list[str]]]]
-    """By system: id and sentences of the first stories."""
-    units: list[dict[str, Any]]
-    mixed: list[str]
-    """Systems whose records come from different weights."""
+    def __init__(self, records: Records, scale: Scale) -> None:
+        results = Results(records, scale)
+        self.scale, self.tables, self.summary = scale, all_tables(results), summary(results)
+        self.finding, self.claims = finding(results), verdicts(results)
+        self.stories = first_stories(records, scale)
+        self.units = [record for name in records.names() if (record := results.get(name)) is not None]
 
     @property
     def limits(self) -> list[str]:
         """The limits of claims.toml, and those that the records show."""
         dirty = sum(str(unit.get("commit")).endswith("+") for unit in self.units)
-        limits = list(claims_file()["limits"])
+        limits = list(read_toml("claims")["limits"])
         limits += [f"{dirty} records were made with uncommitted changes in the code."] if dirty else []
-        mixed = ", ".join(self.mixed)
+        mixed = ", ".join(mixed_weights(self.units))
         return limits + ([f"Records of different weights stand side by side for: {mixed}."] if mixed else [])
 
     @property
     def sections(self) -> list[tuple[str, list[Table]]]:
         return [(name, list(tables)) for name, tables in groupby(self.tables, lambda table: table.section)]
 
+    @property
+    def facts(self) -> dict[str, str]:
+        """Where the figures come from."""
 
-def build(records: Records, scale: Scale) -> Report:
-    """The report of all records that are there."""
-    results = Results(records, scale)
-    units = [record for name in records.names() if (record := results.get(name)) is not None]
-    return Report(
-        scale=scale,
-        facts=facts(units),
-        finding=finding(results),
-        claims=verdicts(results),
-        summary=summary(results),
-        tables=all_tables(results),
-        stories=first_stories(records, scale),
-        units=units,
-        mixed=mixed_weights(units),
-    )
+        def values(key: str) -> str:
+            counts = Counter(str(unit[key]) for unit in self.units if unit.get(key) is not None)
+            return ", ".join(f"{value} ({count})" for value, count in counts.most_common()) or "–"
 
-
-def facts(units: list[dict[str, Any]]) -> dict[str, str]:
-    """Where the figures come from."""
-
-    def values(key: str) -> str:
-        counts = Counter(str(unit[key]) for unit in units if unit.get(key) is not None)
-        return ", ".join(f"{value} ({count})" for value, count in counts.most_common()) or "–"
-
-    return {
-        "records": f"{len(units):,}",
-        "commits (records)": values("commit"),
-        "corpus hash (records)": values("data_hash"),
-        "seeds of sampling (records)": values("seed"),
-        "machines (records)": values("device"),
-        "time of all units": f"{sum(float(unit.get('seconds', 0.0)) for unit in units) / 60:,.0f} minutes",
-    }
+        return {
+            "records": f"{len(self.units):,}",
+            "commits (records)": values("commit"),
+            "corpus hash (records)": values("data_hash"),
+            "seeds of sampling (records)": values("seed"),
+            "machines (records)": values("device"),
+            "time of all units": f"{sum(float(unit.get('seconds', 0.0)) for unit in self.units) / 60:,.0f} minutes",
+        }
 
 
 def mixed_weights(units: list[dict[str, Any]]) -> list[str]:
@@ -128,7 +105,7 @@ def scale_of(records: Records) -> Scale:
 
 
 def write_pages(records: Records, scale: Scale) -> None:
-    for name, content in render(build(records, scale)).items():
+    for name, content in render(Report(records, scale)).items():
         write_file(records.folder / name, content)
 
 
@@ -155,7 +132,7 @@ class Check:
 def check(folder: Path) -> Check:
     """Compute every page, every cell and every recorded mean again, and compare."""
     records = Records(folder)
-    report = build(records, scale_of(records))
+    report = Report(records, scale_of(records))
     cells = [f for table in report.tables for row in table.rows for f in row.figures if f.value is not None]
     wrong = [f"a cell names no record: {figure}" for figure in cells if records.read(figure.record) is None]
     for name, content in render(report).items():

@@ -9,47 +9,34 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
 
 from fabula import api
+from fabula.cli import options
 from fabula.cli.train import settings
 from fabula.device import pick_device
 from fabula.errors import UserError
 from fabula.models.io import read_config
+from fabula.workflow import prepare
 from fabula_paper import measuring, writing
-from fabula_paper.bench import Bench, Job
+from fabula_paper.bench import Bench, EnglishStories, Job, Made, Outcome
 from fabula_paper.plan import BY_NAME, FULL, SMALL, Unit, narrowed, systems_for, units_of
 from fabula_paper.readers import write_sheets
 from fabula_paper.scoring import SCORES, Scorer
-from fabula_paper.stories import EnglishStories
 
 Say = Callable[[str], None]
-STAGES: dict[str, Callable[[Bench, Unit], None]] = {
+STAGES: dict[str, Callable[[Bench, Unit], Made | None]] = {
     "train": measuring.train_system, "likelihood": measuring.measure_system, "bound": measuring.tighten,
     "sample": writing.sample, "write": writing.write_stories,
 }  # fmt: skip
 
 
-@dataclass
-class Outcome:
-    """What became of the units, by their names."""
-
-    done: list[str] = field(default_factory=list)
-    skipped: list[str] = field(default_factory=list)
-    """Done by an earlier call."""
-    waiting: list[str] = field(default_factory=list)
-    """Not begun: a unit that they need is missing."""
-    failed: dict[str, str] = field(default_factory=dict)
-    """Scores that a scorer refused."""
-
-
-def run_units(bench: Bench, units: list[Unit], say: Say) -> Outcome:
+def run_units(bench: Bench, units: list[Unit], outcome: Outcome, say: Say) -> None:
     """Do everything that is not done yet and can be done, by priority."""
-    outcome, done = Outcome(), bench.records.done
+    done = bench.records.done
     outcome.skipped = [unit.name for unit in units if done(unit.name)]
     waiting = [unit for unit in units if unit.name not in set(outcome.skipped)]
     while unit := next((unit for unit in waiting if not unit.needs or done(unit.needs)), None):
@@ -57,19 +44,20 @@ def run_units(bench: Bench, units: list[Unit], say: Say) -> Outcome:
         if done(unit.name):  # by another call, meanwhile
             outcome.skipped.append(unit.name)
             continue
-        began = time.perf_counter()
+        system = BY_NAME[unit.system]
         if unit.stage != "train":
-            bench.checkpoint(BY_NAME[unit.system])
+            bench.checkpoint(system)
         if bench.device.type == "cuda":
             # Sampling may use TF32 products; a measurement may not.
             sampling = unit.stage in ("sample", "write")
             torch.set_float32_matmul_precision("high" if sampling else "highest")
-        STAGES[unit.stage](bench, unit)
-        if done(unit.name):
+        began, made = time.perf_counter(), STAGES[unit.stage](bench, unit)
+        if made is not None:
+            record, texts = made
+            bench.write(unit, {**bench.made_by(system), **record}, texts, began)
             outcome.done.append(unit.name)
             say(f"{unit.name}  {time.perf_counter() - began:.1f} s")
     outcome.waiting = [unit.name for unit in waiting]
-    return outcome
 
 
 def reproduce(args: argparse.Namespace, say: Say = print) -> Outcome:
@@ -83,13 +71,10 @@ def reproduce(args: argparse.Namespace, say: Say = print) -> Outcome:
     unit_words = words - {"score", "report", *SCORES}
     outcome = Outcome()
     if not words or unit_words:
-        outcome = run_units(bench, narrowed(units, unit_words), say)
-    if words & set(SCORES) or ((not words or "score" in words) and has_scorers()):
-        scorer = Scorer(bench, raw=args.raw, say=say)
-        scorer.run(sorted(words))
-        outcome.done += scorer.done
-        outcome.skipped += scorer.skipped
-        outcome.failed |= scorer.failed
+        run_units(bench, narrowed(units, unit_words), outcome, say)
+    installed = all(importlib.util.find_spec(name) is not None for name in ("vaderSentiment", "rouge_score"))
+    if words & set(SCORES) or (installed and (not words or "score" in words)):  # else it trains and writes only
+        Scorer(bench, outcome, raw=args.raw, say=say).run(sorted(words))
     if not words or "report" in words:
         from fabula_paper.report import write_pages
 
@@ -103,7 +88,7 @@ def reproduce(args: argparse.Namespace, say: Say = print) -> Outcome:
 def job_of(args: argparse.Namespace) -> Job:
     """The job that the options describe."""
     scale, device = SMALL if args.small else FULL, pick_device(args.device)
-    models = given_models(args.model)
+    models = {name: Path(folder) for name, folder in options.pairs("model", "NAME=RUN", args.model).items()}
     for folder in models.values():
         read_config(folder)  # a folder that is no checkpoint is an error at once
     data = corpus_folder(args.data, args.out, small=args.small)
@@ -120,20 +105,6 @@ def job_of(args: argparse.Namespace) -> Job:
     )
 
 
-def given_models(given: Sequence[str]) -> dict[str, Path]:
-    """The checkpoints that are named as NAME=RUN."""
-    split = [pair.partition("=") for pair in given]
-    for pair, (name, _, folder) in zip(given, split, strict=True):
-        if not name or not folder:
-            raise UserError(f"--model wants NAME=RUN, not {pair!r}", field="model")
-    return {name: Path(folder) for name, _, folder in split}
-
-
-def has_scorers() -> bool:
-    """Whether the scorers are installed; a machine without them trains and writes only."""
-    return all(importlib.util.find_spec(name) is not None for name in ("vaderSentiment", "rouge_score"))
-
-
 def corpus_folder(data: Path | None, out: Path, *, small: bool) -> Path:
     """The prepared corpus; at the small scale a toy corpus below REPORT if none is given."""
     if data is not None:
@@ -144,14 +115,7 @@ def corpus_folder(data: Path | None, out: Path, *, small: bool) -> Path:
         )
     folder = out / "toy"
     if not (folder / "manifest.json").exists():
-        from fabula.corpus.prepare import prepare_stories
-        from fabula.corpus.toy import toy_splits
-
-        try:
-            out.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise UserError(f"cannot write into {out}: {error.strerror}", field="out") from error
-        prepare_stories(toy_splits(SMALL.toy, 0), folder, provenance={"toy": SMALL.toy, "seed": 0}, progress=False)
+        prepare(out=folder, toy=SMALL.toy)
     return folder
 
 

@@ -16,53 +16,45 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fabula.corpus.taggers.sentiment import VaderTagger
 from fabula.errors import UserError
 from fabula.metrics.bootstrap import bootstrap
 from fabula.metrics.counting import distinct
 from fabula.metrics.record import rounded
-from fabula_paper.bench import Bench
-from fabula_paper.plan import BY_NAME, HUMAN, MIDDLE, SETTINGS, TABLE_SETTINGS, protocol
+from fabula_paper.bench import Bench, EnglishStories, Outcome, english
+from fabula_paper.plan import BY_NAME, HUMAN, MIDDLE, SENTENCES, SETTINGS, TABLE_SETTINGS, Unit, protocol
 from fabula_paper.records import rounded_list
-from fabula_paper.stories import EnglishStories, english, given_in
+from fabula_paper.scores.lexicon import LexiconTagger
+from fabula_paper.scores.overlap import meteor, rouge, rouge_paper
+from fabula_paper.scores.quality import Reader, quality
 
 
 class Scorer:
     """Scores the texts of one report folder."""
 
-    def __init__(self, bench: Bench, *, raw: Path | None = None, say: Callable[[str], None] = print) -> None:
-        self.bench, self.job, self.records = bench, bench.job, bench.records
+    def __init__(self, bench: Bench, outcome: Outcome, *, raw: Path | None, say: Callable[[str], None]) -> None:
+        self.bench, self.job, self.records, self.outcome = bench, bench.job, bench.records, outcome
         self.stories, self.say = EnglishStories(bench, raw), say
-        self.small = self.job.scale.name == "small"
-        self.done: list[str] = []
-        self.skipped: list[str] = []
-        self.failed: dict[str, str] = {}
 
-    def run(self, only: Sequence[str] = ()) -> None:
+    def run(self, only: Sequence[str]) -> None:
         """Make every score that is not there yet; a scorer that is not installed leaves its cells `not run`."""
         systems = set(only) & set(BY_NAME)
         for kind, score in SCORES.items():
             if set(only) & set(SCORES) and kind not in only:
                 continue
             try:
-                self.names = [n for n in self.candidates(kind) if not systems or n.split(".")[0] in systems]
-                self.skipped += [f"{kind}/{n}" for n in self.names if self.records.done(f"{kind}/{n}")]
-                self.names = [n for n in self.names if not self.records.done(f"{kind}/{n}")]
-                for name in self.names:
-                    began = time.perf_counter()
-                    record = score(self, name)
-                    seconds = round(time.perf_counter() - began, 2)
-                    self.records.write(f"{kind}/{name}", {**self.common(kind, name), **record, "seconds": seconds})
-                    self.done.append(f"{kind}/{name}")
-                    self.say(f"{kind}/{name}  {seconds:.1f} s")
+                names = [name for name in self.candidates(kind) if not systems or name.split(".")[0] in systems]
+                for name, unit in ((name, f"{kind}/{name}") for name in names):
+                    if self.records.done(unit):
+                        self.outcome.skipped.append(unit)
+                        continue
+                    (system, _, detail), began = name.partition("."), time.perf_counter()
+                    record = {**score(self, name), "kind": "estimate", "device": "cpu"}
+                    self.bench.write(Unit(kind, system, detail), record, None, began)
+                    self.outcome.done.append(unit)
+                    self.say(f"{unit}  {time.perf_counter() - began:.1f} s")
             except UserError as error:
-                self.failed[kind] = str(error)
-
-    def common(self, kind: str, name: str) -> dict[str, Any]:
-        system, _, detail = name.partition(".")
-        return {
-            "stage": kind, "system": system, "detail": detail, "scale": self.job.scale.name, "seed": self.job.seed,
-            "data_hash": self.bench.corpus.hash, "kind": "estimate", "device": "cpu",
-        }  # fmt: skip
+                self.outcome.failed[kind] = str(error)
 
     def candidates(self, kind: str) -> list[str]:
         """What a score can be made of, by the texts that are there; the most important first."""
@@ -77,12 +69,10 @@ class Scorer:
         return [name.removeprefix("write/") for name in units if name.startswith("write/")]
 
     def overlap(self, name: str) -> dict[str, Any]:
-        from fabula_paper.scores.overlap import meteor
-
         written, true = self.pairs(name)
         measured = meteor(written, true)
         # The paper's Perl program scores everything; at the small scale one system is enough.
-        record = rouges(written, true, perl=not self.small or name.startswith("slds."))
+        record = rouges(written, true, perl=self.job.scale.name != "small" or name.startswith("slds."))
         record |= {"n": len(written), "meteor": rounded(100 * measured.aggregate)}
         record["stories"]["meteor"] = rounded_list(100 * measured.scores, 2)
         return record
@@ -95,9 +85,6 @@ class Scorer:
         return written, ["\n".join(story[place] for place in places) for story in true]
 
     def control(self, name: str) -> dict[str, Any]:
-        from fabula.corpus.taggers.sentiment import VaderTagger
-        from fabula_paper.scores.lexicon import LexiconTagger
-
         texts = self.records.texts(f"write/{name}")
         S = np.array([text["tags"] for text in texts])
         runs = [[text["runs"][run] for text in texts] for run in range(len(texts[0]["runs"]))]
@@ -118,17 +105,13 @@ class Scorer:
         return record
 
     @cached_property
-    def reader(self) -> Any:
-        from fabula_paper.scores.quality import Reader
-
+    def reader(self) -> Reader:
         return Reader.of(self.bench.corpus)
 
     def prose(self, name: str) -> dict[str, Any]:
-        from fabula_paper.scores.quality import quality
-
         stories = self.stories.middles(name)
-        measured = quality(stories, self.reader, [given_in(MIDDLE)] * len(stories), seed=self.job.seed)
-        return {"n": len(stories), **measured}
+        given = [place not in SETTINGS[MIDDLE] for place in range(SENTENCES)]
+        return {"n": len(stories), **quality(stories, self.reader, [given] * len(stories), seed=self.job.seed)}
 
 
 SCORES: dict[str, Callable[[Scorer, str], dict[str, Any]]] = {
@@ -147,8 +130,6 @@ def rouges(written: list[str], true: list[str], *, perl: bool) -> dict[str, Any]
 
     Sentences on lines of their own are joined for ROUGE-1, -2 and -L; `rougeLsum` is ROUGE-L with the lines apart.
     """
-    from fabula_paper.scores.overlap import rouge, rouge_paper
-
     joined = [[" ".join(text.splitlines()) for text in side] for side in (written, true)]
     if perl:
         try:

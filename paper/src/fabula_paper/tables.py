@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import math
-import tomllib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from importlib import resources
 from typing import Any
 
 from fabula_paper import figures
-from fabula_paper.figures import DASH, METRICS, Figure, Results, paper
-from fabula_paper.plan import COMPARED, HUMAN, SETTINGS, SYSTEMS, TABLE_SETTINGS, protocol, samplers_of
+from fabula_paper.figures import DASH, METRICS, Figure, Results
+from fabula_paper.plan import COMPARED, HUMAN, SETTINGS, SYSTEMS, TABLE_SETTINGS, protocol, read_toml, samplers_of
 from fabula_paper.readers import ERRORS
 
 SETTING_NAMES = {"2": "2nd missing", "4": "4th missing", "12": "1st and 2nd missing", "34": "3rd and 4th missing"}
@@ -42,11 +40,6 @@ class Table:
         return [any(row.figures[m].paper is not None for row in self.rows) for m in range(len(self.columns))]
 
 
-def counts(records: list[dict[str, Any]]) -> tuple[str, str]:
-    """Stories and trainings behind a row."""
-    return (f"{records[0]['n']:,}", str(len(records))) if records and "n" in records[0] else ("–", "–")
-
-
 def metrics_of(setting: str) -> dict[str, str]:
     """The metrics that compare with the paper's: ROUGE-L of two sentences keeps them apart."""
     if len(SETTINGS[setting]) == 1:
@@ -62,11 +55,12 @@ def infilling(results: Results) -> Iterator[Row]:
         pairs = [(system, protocol(system)) for system in systems]
         pairs += [(system, sampler) for system in systems for sampler in samplers_of(system)[1:]]
         for system, sampler in pairs:
-            n = counts(results.trainings("overlap", system.name, f".{setting}.{sampler}"))
+            trainings = len(results.trainings("overlap", system.name, f".{setting}.{sampler}"))
             cells = tuple(results.overlap(system.name, setting, sampler, metric) for metric in metrics_of(setting))
             if sampler != protocol(system):
                 cells = tuple(replace(cell, paper=None) for cell in cells)
-            yield Row((SETTING_NAMES[setting], results.title(system), SAMPLER_NAMES[sampler], n[1]), cells)
+            lead = (SETTING_NAMES[setting], results.title(system), SAMPLER_NAMES[sampler], str(trainings or "–"))
+            yield Row(lead, cells)
 
 
 def perplexity(results: Results) -> Iterator[Row]:
@@ -76,7 +70,7 @@ def perplexity(results: Results) -> Iterator[Row]:
         theirs = "authors" if system.latent else "nll"
         honest = "iw" if system.latent else "with_tags" if system.reads_tags else "nll"
         bound = "" if honest == "nll" else "≤ "
-        nll, ppl = paper()["perplexity"].get(name, (None, None))
+        nll, ppl = read_toml("paper")["perplexity"].get(name, (None, None))
         lacks = results.slack(name, honest)
         slack = Figure(text="unknown") if math.isinf(lacks) else Figure(value=lacks, record=f"likelihood/{name}")
         cells = (
@@ -89,7 +83,7 @@ def perplexity(results: Results) -> Iterator[Row]:
             results.latent(name, "kl_s") if system.has_tags else DASH,
             results.latent(name, "f1_s", digits=1) if system.has_tags else DASH,
         )
-        yield Row((results.title(system), counts(measured)[1]), cells)
+        yield Row((results.title(system), str(len(measured) or "–")), cells)
 
 
 def control(results: Results) -> Iterator[Row]:
@@ -103,7 +97,7 @@ def control(results: Results) -> Iterator[Row]:
             results.control(system.name, "afinn", greedy=True),
             Figure(value=(records or [{}])[0].get("distinct_2"), record=f"control/{system.name}", digits=3),
         )
-        yield Row((results.title(system), counts(records)[1]), cells)
+        yield Row((results.title(system), str(len(records) or "–")), cells)
 
 
 def human(results: Results) -> Iterator[Row]:
@@ -111,7 +105,7 @@ def human(results: Results) -> Iterator[Row]:
     for rival, title in (("lm", "LM"), ("s2s", "S2S")):
         record, where = results.get(f"human/{rival}") or {}, f"human/{rival}"
         for key, side, name in ((rival, "rival", title), (f"slds-vs-{rival}", "slds", f"SLDS, against {title}")):
-            coherence, _, best = paper()["human"][key]
+            coherence, _, best = read_toml("paper")["human"][key]
             values = [record.get(figure, {}).get(side) for figure in ("coherence", "best")]
             agreement = DASH if side == "slds" else Figure(value=record.get("agreement"), record=where)
             cells = (Figure(value=values[0], paper=coherence, record=where),
@@ -122,7 +116,7 @@ def human(results: Results) -> Iterator[Row]:
 def errors(results: Results) -> Iterator[Row]:
     """Appendix B of the paper; ours by blind readers."""
     ours = (results.get("human/errors") or {}).get("errors", {})
-    for (name, (cases, of)), key in zip(paper()["errors"].items(), ERRORS, strict=True):
+    for (name, (cases, of)), key in zip(read_toml("paper")["errors"].items(), ERRORS, strict=True):
         yield Row((f"{name}, of {of}",), (Figure(value=ours.get(key), paper=cases, record="human/errors", digits=1),))
 
 
@@ -174,10 +168,9 @@ MAKERS: tuple[Callable[[Results], Iterable[Row]], ...] = (
 
 def all_tables(results: Results) -> list[Table]:
     """Every table that has a row, in the order of the report."""
-    heads = tomllib.loads((resources.files("fabula_paper") / "tables.toml").read_text(encoding="utf-8"))
     tables = []
     for make in MAKERS:
-        head = heads[make.__name__]
+        head = read_toml("tables")[make.__name__]
         columns = [name.format(runs=results.scale.runs) for name in head["columns"]]
         tables.append(Table(**head | {"columns": columns}, rows=list(make(results))))
     return [table for table in tables if table.rows]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Sequence
 from dataclasses import asdict
 
 import torch
@@ -11,15 +9,14 @@ from torch import Tensor
 
 from fabula.metrics.latent import draw_given
 from fabula.sampling.batch import infill_batch
-from fabula.sampling.driver import Answer, fill_batch
+from fabula.sampling.driver import fill_batch
 from fabula.sampling.noise import Noise, seeded
 from fabula.sampling.rerank import write_left_to_right
 from fabula.sampling.settings import DecodingConfig, FillSettings, GibbsSettings, RerankSettings
 from fabula.sampling.tags import infer_tags
 from fabula.statespace.markov import allowed_states
-from fabula_paper.bench import Bench
+from fabula_paper.bench import Bench, Made, english
 from fabula_paper.plan import BY_NAME, SENTENCES, SETTINGS, Scale, System, Unit
-from fabula_paper.stories import english
 
 WRITTEN_AT_ONCE = 2048
 TOP_K = 15
@@ -36,54 +33,51 @@ def settings_of(sampler: str, scale: Scale) -> FillSettings:
     return GibbsSettings.plain(samples=scale.samples)
 
 
-def fill(bench: Bench, system: System, rows: Sequence[int], setting: str, sampler: str) -> list[Answer]:
-    """The sampler's answers for some test stories. S2S gets the gold tags, as in the paper; the others get none."""
-    model, whole = bench.checkpoint(system).model, [bench.words(row) for row in rows]
-    missing = SETTINGS[setting]
-    blank = [[None if i in missing else words for i, words in enumerate(story)] for story in whole]
+def sample(bench: Bench, unit: Unit) -> Made:
+    """Fill in the missing sentences of every chosen story; the best answer of each is kept.
+
+    S2S gets the gold tags, as in the paper; the others get none.
+    """
+    system, rows = BY_NAME[unit.system], bench.rows
+    setting, sampler = unit.detail.split(".")
+    model, whole, missing = bench.checkpoint(system).model, [bench.words(row) for row in rows], SETTINGS[setting]
+    settings = settings_of(sampler, bench.job.scale)
     allowed = None
     if system.reads_tags:
         allowed = [allowed_states(torch.tensor(bench.tags(row)), bench.corpus.states.K) for row in rows]
     if sampler == "gibbs-peek" and model.latent is not None:
         # The authors' way: argmax q(S_i | X) with the true missing sentences in X.
         allowed = list(infer_tags(model.latent, infill_batch(whole, device=bench.device), "read").allowed)
-    seeds = [seeded(bench.job.seed, n).initial_seed() for n in range(len(rows))]
-    return fill_batch(
-        model, bench.rules, infill_batch(blank, allowed, device=bench.device),
-        settings_of(sampler, bench.job.scale), [seeded(seed) for seed in seeds], memory_gib=bench.job.memory_gib,
-    )  # fmt: skip
-
-
-def sample(bench: Bench, unit: Unit) -> None:
-    """Fill in the missing sentences of every chosen story; the best answer of each is kept."""
-    system, began = BY_NAME[unit.system], time.perf_counter()
-    setting, sampler = unit.detail.split(".")
-    missing = SETTINGS[setting]
-    answers = [answer.stories[0] for answer in fill(bench, system, bench.rows, setting, sampler)]
+    blank = [[None if i in missing else words for i, words in enumerate(story)] for story in whole]
+    batch = infill_batch(blank, allowed, device=bench.device)
+    seeds = [seeded(seeded(bench.job.seed, n).initial_seed()) for n in range(len(rows))]
+    filled = fill_batch(model, bench.rules, batch, settings, seeds, memory_gib=bench.job.memory_gib)
+    answers = [answer.stories[0] for answer in filled]
     texts = [
         {
             "id": bench.test.ids[row],
             "lines": bench.text(answer.X, answer.lengths, missing),
             "tags": [int(s) for s in answer.S[:SENTENCES]],
         }
-        for row, answer in zip(bench.rows, answers, strict=True)
+        for row, answer in zip(rows, answers, strict=True)
     ]
     record = {
-        **bench.common(unit, n=len(texts), kind="estimate", began=began),
+        "n": len(texts),
+        "kind": "estimate",
         "setting": setting,
         "missing": [i + 1 for i in missing],
         "sampler": sampler,
-        "settings": asdict(settings_of(sampler, bench.job.scale)),
+        "settings": asdict(settings),
         "peeks": sampler == "gibbs-peek",
         "gold_tags": system.reads_tags,
         "mean_score": round(sum(answer.score for answer in answers) / len(answers), 4),
     }
-    bench.records.write(unit.name, record, texts)
+    return record, texts
 
 
-def write_stories(bench: Bench, unit: Unit) -> None:
+def write_stories(bench: Bench, unit: Unit) -> Made:
     """Write five sentences along the tags of every test story: several runs by top-k, and greedily."""
-    system, scale, began = BY_NAME[unit.system], bench.job.scale, time.perf_counter()
+    system, scale = BY_NAME[unit.system], bench.job.scale
     rows = [row for row in range(len(bench.test)) if len(bench.tags(row)) == SENTENCES][: scale.written]
     tags = [bench.tags(row) for row in rows]
     S = torch.tensor(tags)
@@ -93,12 +87,7 @@ def write_stories(bench: Bench, unit: Unit) -> None:
         {"id": bench.test.ids[row], "tags": tags[n], "runs": [run[n] for run in runs], "greedy": greedy[n]}
         for n, row in enumerate(rows)
     ]
-    record = {
-        **bench.common(unit, n=len(rows), kind="estimate", began=began),
-        "runs": scale.runs,
-        "top_k": TOP_K,
-    }
-    bench.records.write(unit.name, record, texts)
+    return {"n": len(rows), "kind": "estimate", "runs": scale.runs, "top_k": TOP_K}, texts
 
 
 @torch.inference_mode()

@@ -25,33 +25,23 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 
 def run(args: argparse.Namespace) -> int:
+    from fabula.catalogue import installed
     from fabula.errors import UserError
+    from fabula.models import io
     from fabula.models.decoders import bases
 
-    if args.action is None:
-        print("\n".join(_lines()))
-        return 0
-    if args.base is None:
+    if args.action is not None and args.base is None:
         raise UserError(f"fabula bases {args.action} needs a base; see fabula bases --help")
     if args.action == "remove":
         print(f"{bases.remove(args.base)} is forgotten; the file stays")
-        return 0
-    digest = bases.add(Path(args.base), args.sha256)
-    print(f"{digest[:12]}  {Path(args.base).resolve()}")
+    elif args.action == "add":
+        print(f"{bases.add(Path(args.base), args.sha256)[:12]}  {Path(args.base).resolve()}")
+    else:
+        users: dict[str, list[str]] = {}
+        for name, folder in installed().items():
+            if io.adapts_base(folder):
+                users.setdefault(io.describe(folder).base, []).append(name)
+        for digest in dict.fromkeys([*users, *bases.added()]):
+            where = bases.find_base(digest) or f"not installed: {bases.how_to_install(digest)}"
+            print(f"{digest[:12]}  {where}  used by {', '.join(users.get(digest, ['no model']))}")
     return 0
-
-
-def _lines() -> list[str]:
-    from fabula.catalogue import installed
-    from fabula.models import io
-    from fabula.models.decoders.bases import added, find_base, how_to_install
-
-    users: dict[str, list[str]] = {}
-    for name, folder in installed().items():
-        if io.adapts_base(folder):
-            users.setdefault(io.describe(folder).base, []).append(name)
-    lines = []
-    for digest in dict.fromkeys([*users, *added()]):
-        where = find_base(digest) or f"not installed: {how_to_install(digest)}"
-        lines.append(f"{digest[:12]}  {where}  used by {', '.join(users.get(digest, ['no model']))}")
-    return lines

@@ -27,9 +27,8 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 def run(args: argparse.Namespace) -> int:
     from fabula.sampling.task import fill_task
 
-    sentences, chosen = options.story(args), options.chosen(args)
-    options.check(args, fill_task, sentences, chosen)
-    model = options.load_model(args)
+    sentences = options.story(args)
+    chosen, model = options.chosen(args, fill_task, sentences), options.load_model(args)
     filling = show.watch(model.fill_iter(sentences, at_once=True, **chosen), quiet=args.json)
     show.print_filling(filling, args, options.factors(model, chosen["arc"]))
     return 0

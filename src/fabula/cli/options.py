@@ -51,10 +51,6 @@ def add_sampling(parser: Parser, write: bool = False) -> None:
     parser.add("--voice", f"{text} (present,first,short)", metavar="WORDS")
     add_sampler(parser, write)
     parser.add_flag("--verbose", "also print scores, diagnostics and factors that the arc leaves free")
-    add_colour(parser)
-
-
-def add_colour(parser: Parser) -> None:
     parser.add("--color", "colours (auto: only in a terminal)", choices=("auto", "always", "never"), default="auto")
 
 
@@ -130,23 +126,23 @@ def _kind(hint: Any) -> dict[str, Any]:
     return {"type": int, "metavar": "N"} if int in kinds else {"type": float, "metavar": "X"}
 
 
-def chosen(args: argparse.Namespace) -> dict[str, Any]:
-    """The arguments of `add_sampling` as `fill` and `write` of a model take them; None where nobody chose a value."""
-    values = {key: getattr(args, key) for key in ("candidates", "sampler", "seed", *args.settings)}
-    beside = {"starts": starts(args), "people": people(args), "notes": args.note, "voice": args.voice}
-    return {**values, "arc": None if args.arc is None else ";".join(args.arc), **beside}
+def chosen(args: argparse.Namespace, make_task: Callable[..., Any], sentences: Any) -> dict[str, Any]:
+    """The arguments of `add_sampling` as `fill` and `write` of a model take them; None where nobody chose a value.
 
-
-def check(args: argparse.Namespace, make_task: Callable[..., Any], sentences: Any, options: Mapping[str, Any]) -> None:
-    """Say what is wrong with the options, the arc or the story before a model is loaded, which takes seconds."""
+    What is wrong with them, the arc or the story is said before a model is loaded, which takes seconds.
+    """
     from fabula.sampling.context import read_context
 
-    sampler = sampler_named(options["sampler"])
+    values = {key: getattr(args, key) for key in ("candidates", "sampler", "seed", *args.settings)}
+    arc, openings = None if args.arc is None else ";".join(args.arc), starts(args)
+    context = {"people": people(args), "notes": args.note, "voice": args.voice}
+    sampler = sampler_named(args.sampler)
     keys = ("candidates", "seed", *offered(sampler.settings, "cli"))
-    resolve(sampler, sampling_defaults(args.model), {key: options[key] for key in keys})
-    read_context(options["people"], options["notes"], options["voice"])
+    resolve(sampler, sampling_defaults(args.model), {key: values[key] for key in keys})
+    read_context(*context.values())
     if (states := states_of_model(args.model)) is not None:
-        make_task(sentences, states, options["arc"], options["starts"])
+        make_task(sentences, states, arc, openings)
+    return {**values, "arc": arc, "starts": openings, **context}
 
 
 def load_model(args: argparse.Namespace) -> StoryModel:
@@ -175,6 +171,15 @@ def starts(args: argparse.Namespace) -> dict[int, str]:
     return openings
 
 
+def pairs(option: str, form: str, entries: Sequence[str]) -> dict[str, str]:
+    """`NAME=TEXT` of an option that may be repeated, as a name and its text."""
+    split = {entry: entry.partition("=") for entry in entries}
+    for entry, (name, equals, _) in split.items():
+        if not name or not equals:
+            raise UserError(f"--{option} wants {form}, not {entry!r}", field=option)
+    return {name.strip(): text for name, _, text in split.values()}
+
+
 def add_story(parser: Parser, blanks: bool) -> None:
     """The ways a story comes in."""
     what = "the sentences in order, _ for a missing one" if blanks else "the sentences in order"
@@ -191,7 +196,7 @@ def story(args: argparse.Namespace) -> list[str]:
     if args.file is not None and args.sentences:
         raise UserError("sentences and --file were both given; use one", field="file")
     if args.file is not None or args.sentences == ["-"]:
-        text = _read(args.file)
+        text = read_text(args.file)
         lines = [text] if args.paragraph else [line.strip() for line in text.splitlines() if line.strip()]
     else:
         lines = list(args.sentences)
@@ -211,7 +216,8 @@ def story(args: argparse.Namespace) -> list[str]:
     return ["_" if line is None else line for line in split_story(" ".join(lines))] if args.paragraph else lines
 
 
-def _read(path: Path | None) -> str:
+def read_text(path: Path | None) -> str:
+    """A file's text, or that of standard input for None and `-`."""
     try:
         data = sys.stdin.buffer.read() if path is None or str(path) == "-" else path.read_bytes()
         return data.decode("utf-8-sig")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import signal
 import sys
-from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from fabula.cli import add_command
@@ -71,7 +70,8 @@ def run(args: argparse.Namespace) -> int:
     settings: dict[str, Any] = {"force": args.force, "progress": not args.json and sys.stderr.isatty()}
     settings |= {} if args.cutoff is None else {"cutoff": args.cutoff}
     settings |= {} if args.tagger in (None, OWN) else {"tagger": args.tagger}
-    previous = signal.signal(signal.SIGTERM, _interrupt)
+    # A polite kill is like Ctrl-C: the temporary folder is removed.
+    previous = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         if args.toy is None:
             own_tags = None if args.tagger is None else args.tagger == OWN
@@ -86,11 +86,6 @@ def run(args: argparse.Namespace) -> int:
         none = "note: training also needs stories to validate on: name some with --valid"
         print(note if drawn else none, file=sys.stderr)
     return 0
-
-
-def _interrupt(number: int, frame: FrameType | None) -> None:
-    """A polite kill is like Ctrl-C: the temporary folder is removed."""
-    raise KeyboardInterrupt
 
 
 def render(report: Report) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 
 from fabula.cli import add_command, options, show
-from fabula.results import plain
 
 EXAMPLES = """examples:
   fabula score "Tom lost his dog." "He cried." "The dog came home."
@@ -39,7 +38,7 @@ def run(args: argparse.Namespace) -> int:
     why = model.explain(sentences, seed=args.seed, **chosen).sentences if explained else ()
     verdict = model.judge(sentences) if args.critic else None
     if args.json:
-        answer = score.to_dict(4) | ({"why": [plain(reasons, decimals=4) for reasons in why]} if args.words else {})
+        answer = score.to_dict(4) | ({"why": [reasons.to_dict(4) for reasons in why]} if args.words else {})
         answer |= {} if verdict is None else {"critic": verdict.to_dict(4)}
         show.print_json(answer)
         return 0

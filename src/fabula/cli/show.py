@@ -95,8 +95,8 @@ def show_movement(filling: Filling) -> str:
     shares = [f"{i}: {share:.0%}" for i, share in enumerate(moved.changed, start=1) if share is not None]
     if shares:
         parts.append(f"sentences that changed {', '.join(shares)}")
-    names = ("acceptance", "effective samples", "split-R-hat of Z", "effective samples of S")
-    figures = (moved.acceptance, moved.effective_samples, moved.r_hat, moved.tag_effective_samples)
+    names = ("effective samples", "split-R-hat of Z", "effective samples of S")
+    figures = (moved.effective_samples, moved.r_hat, moved.tag_effective_samples)
     return "\n".join([*parts, *_figures(names, figures)])
 
 

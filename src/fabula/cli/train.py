@@ -6,6 +6,7 @@ import argparse
 import json
 import sys
 import tomllib
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -68,13 +69,8 @@ def report(entry: dict[str, Any]) -> None:
 
 def settings(entries: list[str]) -> dict[str, Any]:
     """`train.batch=16` as a path and a value of TOML; what is no TOML is a text."""
-    chosen: dict[str, Any] = {}
-    for entry in entries:
-        key, equals, text = entry.partition("=")
-        if not key or not equals:
-            raise UserError(f"--set wants KEY=VALUE, not {entry!r}", field="set")
-        try:
-            chosen[key.strip()] = tomllib.loads(f"value = {text}")["value"]
-        except tomllib.TOMLDecodeError:
-            chosen[key.strip()] = text
+    chosen: dict[str, Any] = options.pairs("set", "KEY=VALUE", entries)
+    for key, text in chosen.items():
+        with suppress(tomllib.TOMLDecodeError):
+            chosen[key] = tomllib.loads(f"value = {text}")["value"]
     return chosen

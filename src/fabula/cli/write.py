@@ -25,9 +25,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 def run(args: argparse.Namespace) -> int:
     from fabula.sampling.task import write_task
 
-    chosen = options.chosen(args)
-    options.check(args, write_task, args.sentences, chosen)
-    model = options.load_model(args)
+    chosen, model = options.chosen(args, write_task, args.sentences), options.load_model(args)
     stories = (model.write(args.sentences, **chosen) for _ in range(1))
     story = show.watch(stories, quiet=args.json, doing="writing")
     show.print_filling(story, args, options.factors(model, chosen["arc"]))

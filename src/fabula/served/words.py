@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from fabula.corpus.states import Factor, StateSpace
 from fabula.corpus.taggers.protocol import meanings_of
 from fabula.corpus.tokenize import normalise, split_paragraph
-from fabula.sampling.context import Context, Voice
+from fabula.sampling.context import Context
 from fabula.sampling.text import close_quotes
 
 PROMPT = tomllib.loads(Path(__file__).with_name("words.toml").read_text(encoding="utf-8"))
@@ -51,11 +51,6 @@ def describe_line(number: int, wish: Wish, states: StateSpace) -> str:
     return f"Line {number}: {'; '.join(parts)}." if parts else f"Line {number}."
 
 
-def voice_in_words(voice: Voice) -> list[str]:
-    """`The present tense.`, `Short sentences, of at most 8 words.`"""
-    return [PROMPT["voices"][value] for value in voice if value]
-
-
 def messages(
     texts: Sequence[str | None], numbers: Sequence[int], wishes: Mapping[int, Wish], states: StateSpace,
     context: Context, words: int, complaint: str = "", form: str = "json",
@@ -69,7 +64,8 @@ def messages(
     shown = [f"{i}. {texts[i - 1] or f'______ ({blank})'}" for i, blank in blanks.items()]
     about = ", ".join(f"{p.name} ({p.pronoun})" if p.pronoun else p.name for p in context.people)
     parts = [f"People in the story: {about}."] * bool(about) + [f"What holds: {context.line}"] * bool(context.line)
-    parts += [" ".join(["How it is told:", *spoken])] if (spoken := voice_in_words(context.voice)) else []
+    voice = [PROMPT["voices"][value] for value in context.voice if value]
+    parts += [" ".join(["How it is told:", *voice])] if voice else []
     parts += [f"The story has {len(texts)} lines:", *["..."] * (first > 1), *shown, *["..."] * (last < len(texts)), ""]
     parts += ["The lines to write:", *(describe_line(number, wishes[number], states) for number in numbers), ""]
     parts += [complaint, ""] * bool(complaint)

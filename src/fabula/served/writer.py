@@ -18,13 +18,13 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from itertools import accumulate
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
 
-from fabula.corpus.states import UNKNOWN, StateSpace, Values
+from fabula.corpus.states import StateSpace, Values
 from fabula.corpus.taggers.protocol import Tagger, misses, read_values
 from fabula.errors import UnavailableError, UserError
 from fabula.listening import Listener, listener
+from fabula.loaded import known_values
 from fabula.sampling.context import Context
 from fabula.sampling.noise import seeded
 from fabula.sampling.settings import ServedSettings
@@ -76,9 +76,7 @@ class Writer:
         """S ~ p(S | known) of every sample, for the mood and the factors that the arc speaks of; others stay free."""
         task, shape = story.task, (story.settings.samples, len(story.task.sentences))
         spoken, generator = self.states.spoken(task.arc), seeded(story.seed)
-        read = read_values(self.tagger, [sentence or "" for sentence in task.sentences], spoken)
-        seen = np.where(np.asarray(task.missing)[:, None], UNKNOWN, read)
-        known = torch.from_numpy(np.where(np.asarray(task.arc) < 0, seen, np.asarray(task.arc)))
+        known = torch.from_numpy(known_values(task, self.states, self.tagger))
         columns = []
         for f, (factor, scaffold) in enumerate(zip(self.states.factors, self.scaffolds, strict=True)):
             uniform, values = torch.rand(shape, generator=generator), known[:, f].expand(shape)

@@ -9,7 +9,7 @@ import re
 from functools import cache
 from typing import ClassVar
 
-from fabula_paper.scores.external import package_file
+from fabula_paper.scores.overlap import package_file
 
 NEGATIONS = frozenset(
     ["not", "no", "never", "n't", "cannot", "nothing", "nobody", "neither", "nor", "without", "hardly", "barely"]

@@ -6,11 +6,15 @@
 from __future__ import annotations
 
 import atexit
+import importlib.util
+import os
 import re
 import shutil
 import subprocess
+import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,8 +23,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fabula.errors import UserError
-from fabula_paper.scores.external import SCORERS, no_stderr, package_file
 
+SCORERS = "pip install fabula-paper && pip install --no-deps -r scorers.txt"
 FloatArray = NDArray[np.float64]
 KINDS = ("rouge1", "rouge2", "rougeL")
 FLAGS = "-c 95 -r 1000 -n 2 -m -a -d"
@@ -136,3 +140,27 @@ def _rouge_home(folder: Path) -> Path:
     if built.returncode or not database.is_file():
         raise UserError(f"ROUGE's exception database could not be built: {built.stderr.strip()[:200]}")
     return home
+
+
+def package_file(package: str, file: str) -> Path:
+    """A file or folder of an installed package, which is never imported: its own imports are not wanted."""
+    spec = importlib.util.find_spec(package)
+    folders = spec.submodule_search_locations if spec is not None else None
+    path = next((Path(folder) / file for folder in folders or () if (Path(folder) / file).exists()), None)
+    if path is None:
+        raise UserError(f"{package} not found: {SCORERS}")
+    return path
+
+
+@contextmanager
+def no_stderr() -> Iterator[None]:
+    """Discards the standard error of this process and its children, to which Java and C++ write past Python."""
+    sys.stderr.flush()
+    saved = os.dup(2)
+    with open(os.devnull, "w") as nowhere:
+        os.dup2(nowhere.fileno(), 2)
+    try:
+        yield
+    finally:
+        os.dup2(saved, 2)
+        os.close(saved)

@@ -1,27 +1,35 @@
-"""A job: rows in, shards out, on some engine; killed anywhere and run again, every row has its result once."""
+"""A job: rows in, shards out; killed anywhere and run again, every row has its result once.
+
+A chunk of rows becomes a shard, in this process or in worker processes: generators of (chunk, shard) in any order. They
+take chunks as they have room, which bounds the memory.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import multiprocessing
+import os
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import asdict, dataclass, field
 from functools import cached_property, partial
 from importlib import metadata
 from itertools import count, islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from tqdm import tqdm
 
 from fabula import __version__
-from fabula.apps.fleet.engines import Chunk, Work, run_inline, run_workers
 from fabula.apps.fleet.rows import check_files, estimated_rows, fingerprint, read_items
-from fabula.apps.fleet.shards import Output
+from fabula.apps.fleet.shards import Output, Shard, write_shard
 from fabula.errors import UserError
 from fabula.models.defaults import sampling_defaults
-from fabula.sampling.many import FillsTogether, together
+from fabula.sampling.many import FillsTogether, Item, fill_rows, together
 from fabula.sampling.protocol import DEFAULT, resolve, sampler_named
 from fabula.sampling.settings import whole_number
 from fabula.servers import PREFIX, find_server
@@ -30,6 +38,8 @@ SMALL_JOB, SMALL_GROUP = 256, 4
 """Rows of a small job on a CPU, and of its groups: there a kill costs seconds, and workers share what there is."""
 SHARD = 256
 """Rows of a shard of other jobs, where a group has fewer: millions of rows should not be a hundred thousand files."""
+MAX_DEATHS = 20
+"""Workers that die one after the other, with no chunk done between, stop the job: it needs more memory or fewer."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,7 +99,10 @@ def run(job: Job, load: Callable[[], FillsTogether] | None = None, bar: bool = F
         "id_column": job.id_column, "input": [fingerprint(path) for path in job.files],
     }  # fmt: skip
     output = Output(job.out)
-    load = load or partial(load_model, job.model, job.device, job.threads)
+    if load is None:
+        from fabula.api import load as load_model  # imports torch, which takes seconds
+
+        load = partial(load_model, job.model, job.device, job.threads)
     work = Work(load, job.seed, job.defaults, job.group, output.path)
     first_error = ""
     with output.opened(facts):
@@ -120,13 +133,6 @@ def chunks(job: Job, output: Output) -> Iterator[Chunk]:
             yield Chunk(first, rows)
 
 
-def load_model(name: str, device: str, threads: int | None) -> FillsTogether:
-    """`fabula.load`, imported here: torch takes seconds to import, and not every process of a job needs it."""
-    from fabula.api import load
-
-    return load(name, device, threads)
-
-
 def model_hash(name: str) -> str:
     """A digest of every file of a model, its base included."""
     from fabula.api import find
@@ -142,3 +148,88 @@ def model_hash(name: str) -> str:
         with path.open("rb") as stream:
             digest.update(hashlib.file_digest(stream, "blake2b").digest())
     return digest.hexdigest()
+
+
+class Chunk(NamedTuple):
+    """The rows of a shard; `number` is the shard's: how many rows stand before them."""
+
+    number: int
+    items: Sequence[Item]
+
+
+class Work(NamedTuple):
+    """How chunks are done. It is sent to other processes, so all of it can be pickled."""
+
+    load: Callable[[], FillsTogether]
+    seed: int
+    defaults: Mapping[str, Any]
+    group: int  # rows that are filled in together
+    path: Callable[[int], Path]  # where the shard of a number goes
+
+
+def fill_chunk(model: FillsTogether, work: Work, chunk: Chunk) -> Shard:
+    groups = (chunk.items[i : i + work.group] for i in range(0, len(chunk.items), work.group))
+    results = [result for group in groups for result in fill_rows(model, group, work.seed, work.defaults)]
+    return write_shard(work.path(chunk.number), results)
+
+
+def run_inline(work: Work, chunks: Iterator[Chunk]) -> Iterator[tuple[Chunk, Shard]]:
+    """One chunk after the other in this process."""
+    model = None
+    for chunk in chunks:
+        model = model or work.load()  # only when there is something to do: a finished job needs no model
+        yield chunk, fill_chunk(model, work, chunk)
+
+
+def run_workers(work: Work, chunks: Iterator[Chunk], workers: int) -> Iterator[tuple[Chunk, Shard]]:
+    """Processes, each with its model. Where one dies all are begun anew, and their chunks are repeated.
+
+    They are spawned, so that they inherit no lock or thread of this process. What a worker sends is shorter than what a
+    pipe takes at once: half a message of a worker that was killed would block the pipe, which all of them share.
+    """
+    held: dict[int, Chunk] = {}
+    deaths = 0
+    context = multiprocessing.get_context("spawn")
+    while held := held or {chunk.number: chunk for chunk in islice(chunks, workers)}:
+        with ProcessPoolExecutor(workers, context, _end_with_parent, ()) as pool:
+            running: dict[Future[Shard], int] = {}
+            try:
+                while held:
+                    held |= {chunk.number: chunk for chunk in islice(chunks, workers - len(held))}
+                    for number in sorted(held.keys() - running.values()):
+                        running[pool.submit(_fill, work, held[number])] = number
+                    for future in wait(running, return_when=FIRST_COMPLETED).done:
+                        shard = future.result()
+                        deaths = 0
+                        yield held.pop(running.pop(future)), shard
+            except BrokenProcessPool:
+                deaths += 1
+                if deaths >= MAX_DEATHS:
+                    message = f"{MAX_DEATHS} workers have died at chunk {min(held)}"
+                    raise UserError(f"{message}; run again with fewer workers") from None
+            finally:
+                pool.shutdown(wait=False, cancel_futures=True)
+
+
+_models: list[FillsTogether] = []
+"""Of this worker: its one model."""
+
+
+def _fill(work: Work, chunk: Chunk) -> Shard:
+    """The work of a worker, which loads its model for its first chunk."""
+    if not _models:
+        _models.append(work.load())
+    return fill_chunk(_models[0], work, chunk)
+
+
+def _end_with_parent() -> None:
+    """Before a worker's first chunk: it is to end when the process that started it ends, in whatever way."""
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+
+    def end() -> None:
+        parent.join()
+        os._exit(1)
+
+    threading.Thread(target=end, daemon=True).start()

@@ -62,11 +62,9 @@ class Output:
     @contextmanager
     def opened(self, job: Mapping[str, Any]) -> Iterator[None]:
         """Lock the folder for this process, and find the shards of an earlier run of the same job."""
-        try:
+        with write_errors_for_user(self.folder):
             self.folder.mkdir(parents=True, exist_ok=True)
             lock = (self.folder / LOCK).open("w")
-        except OSError as error:
-            raise UserError(f"cannot write into {self.folder}: {error.strerror}", field="out") from error
         with lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -103,15 +101,10 @@ class Output:
             os.replace(_beside(self.path(number)), self.path(number))
         self.counts[number] = (shard.rows, shard.errors)
 
-    @property
-    def errors(self) -> int:
-        """Rows that failed, of all shards that are done."""
-        return sum(errors for _, errors in self.counts.values())
-
     def describe(self, job: Mapping[str, Any], finished: bool, **more: Any) -> dict[str, Any]:
         """Write the manifest."""
-        rows = sum(rows for rows, _ in self.counts.values())
-        counts = {"rows": rows, "errors": self.errors, "shards": len(self.counts)}
+        rows, errors = sum(rows for rows, _ in self.counts.values()), sum(errors for _, errors in self.counts.values())
+        counts = {"rows": rows, "errors": errors, "shards": len(self.counts)}
         manifest = {"finished": finished, **counts, "job": dict(job), **more}
         with write_errors_for_user(self.folder / MANIFEST):
             write_whole(self.folder / MANIFEST, (json.dumps(manifest, ensure_ascii=False, indent=1) + "\n").encode())

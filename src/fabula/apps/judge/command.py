@@ -91,9 +91,8 @@ def run_new(args: argparse.Namespace) -> int:
 def run_serve(args: argparse.Namespace) -> int:
     store = _store(args)
     from fabula.apps.judge.routes import create_app
-    from fabula.apps.web.serve import check, serve
+    from fabula.apps.web.serve import serve
 
-    check(args.host, args.token)
     app = create_app(store, host=args.host, token=args.token, names=args.allow_host)
     serve(app, args.host, args.port, args.token, name="Fabula judge")
     return 0
@@ -103,15 +102,14 @@ def run_report(args: argparse.Namespace) -> int:
     store = _store(args)
     with needs_extra("judging"):
         from fabula.apps.judge.report import report, table
+        from fabula.corpus.folder import write_errors_for_user
 
     result = report(store, repeats=args.bootstrap, seed=args.seed)
     content = json.dumps(asdict(result), ensure_ascii=False)
     if args.out is not None:
-        try:
+        with write_errors_for_user(args.out):
             args.out.mkdir(parents=True, exist_ok=True)
             (args.out / "report.txt").write_text(table(result) + "\n", encoding="utf-8")
             (args.out / "report.json").write_text(content + "\n", encoding="utf-8")
-        except OSError as error:
-            raise UserError(f"cannot write into {args.out}: {error.strerror or error}", field="out") from error
     print(content if args.format == "json" else table(result))
     return 0

@@ -25,6 +25,7 @@ from pydantic.dataclasses import dataclass
 
 from fabula.apps.fleet.shards import read_results
 from fabula.apps.web.errors import explain
+from fabula.cli.options import read_text
 from fabula.corpus.read import check_story
 from fabula.errors import UserError
 
@@ -75,15 +76,6 @@ class Pair:
 
 
 PAIR = TypeAdapter(Pair)
-
-
-def read_text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise UserError(f"{path}: not valid UTF-8") from error
-    except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror or error}") from error
 
 
 def pair_results(first: Path, second: Path) -> list[Pair]:
@@ -138,15 +130,13 @@ def read_pairs(path: Path) -> list[Pair]:
             continue
         try:
             pair = PAIR.validate_python(json.loads(line))
-            if pair.id in pairs:
+            if pairs.setdefault(pair.id, pair) is not pair:
                 raise ValueError(f"its id {pair.id!r} is that of another line already")
-        except ValidationError as error:
-            raise UserError(f"{path}, line {number}: {explain(error.errors())[0]}") from error
         except RecursionError as error:
             raise UserError(f"{path}, line {number}: nested too deeply") from error
         except ValueError as error:
-            raise UserError(f"{path}, line {number}: {error}") from error
-        pairs[pair.id] = pair
+            wrong = explain(error.errors())[0] if isinstance(error, ValidationError) else error
+            raise UserError(f"{path}, line {number}: {wrong}") from error
     if not pairs:
         raise UserError(f"{path} holds no pair to judge; a line is {{'id', 'systems', 'given', 'stories'}}")
     return list(pairs.values())

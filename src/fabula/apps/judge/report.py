@@ -1,18 +1,39 @@
-"""The results of a study: the paper's table with intervals, agreement, times and annotators."""
+"""The results of a study: the paper's table with intervals, agreement (Krippendorff's alpha), times and annotators.
+
+Ratings of one story are not independent: they share its text. So pairs are resampled, never single answers.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
 from operator import attrgetter
+from typing import Literal
 
+import krippendorff
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
-from fabula.apps.judge import statistics
-from fabula.apps.judge.statistics import REPEATS, Figure, ratio_figure
 from fabula.apps.judge.store import Judgement, Store
 from fabula.apps.judge.study import SCALE
 from fabula.errors import UserError
+from fabula.metrics.bootstrap import middle, ratio
+
+Counts = NDArray[np.int64]
+Level = Literal["nominal", "ordinal"]
+
+REPEATS = 2000
+MIN_SHARE = 0.9
+"""The share of resampled studies in which alpha must exist for it to have an interval."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Figure:
+    """An estimate with its 95 % bootstrap interval, where there is one."""
+
+    value: float | None
+    interval: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True)
@@ -82,19 +103,18 @@ def report(store: Store, *, repeats: int = REPEATS, seed: int = 0) -> Report:
         swapped = pairs[id].systems != (first, second)
         compared.setdefault((first, second), []).append([_swap(one) if swapped else one for one in answers])
     ratings = [
-        statistics.value_counts([[*one.ratings[0], *one.ratings[1]] for one in answers], SCALE)
-        for answers in by_pair.values()
+        value_counts([[*one.ratings[0], *one.ratings[1]] for one in answers], SCALE) for answers in by_pair.values()
     ]
     preferences = [
-        statistics.value_counts([[2 if one.better is None else one.better] for one in answers], range(3))
+        value_counts([[2 if one.better is None else one.better] for one in answers], range(3))
         for answers in by_pair.values()
     ]
     return Report(
         pairs=len(pairs), wanted=wanted, finished=sum(len(answers) >= wanted for answers in by_pair.values()),
         repeats=repeats, seed=seed, judgements=len(judgements),
         comparisons=[_comparison(systems, compared[systems], repeats, seed) for systems in sorted(compared)],
-        alpha_ratings=statistics.alpha_figure(ratings, "ordinal", repeats, seed),
-        alpha_preference=statistics.alpha_figure(preferences, "nominal", repeats, seed),
+        alpha_ratings=alpha_figure(ratings, "ordinal", repeats, seed),
+        alpha_preference=alpha_figure(preferences, "nominal", repeats, seed),
         annotators=[
             Annotator(code, len(given), _median(given) or 0.0)
             for code, given in _grouped(judgements, "annotator").items()
@@ -105,10 +125,7 @@ def report(store: Store, *, repeats: int = REPEATS, seed: int = 0) -> Report:
 
 def _grouped(judgements: Sequence[Judgement], by: str) -> dict[str, list[Judgement]]:
     """Judgements by `pair` or `annotator`, in the order of their names."""
-    groups: dict[str, list[Judgement]] = {}
-    for one in sorted(judgements, key=attrgetter(by)):
-        groups.setdefault(getattr(one, by), []).append(one)
-    return groups
+    return {name: [*group] for name, group in groupby(sorted(judgements, key=attrgetter(by)), attrgetter(by))}
 
 
 def _median(judgements: Sequence[Judgement]) -> float | None:
@@ -179,3 +196,35 @@ def _number(figure: Figure, digits: int, unit: str = "", sd: float | None = None
     if figure.interval is not None:
         interval = f" [{figure.interval[0]:.{digits}f}, {figure.interval[1]:.{digits}f}]"
     return f"{figure.value:.{digits}f}{deviation}{unit}{interval}"
+
+
+def ratio_figure(numerators: ArrayLike, denominators: ArrayLike, repeats: int, seed: int, scale: float = 1.0) -> Figure:
+    """The ratio of two sums over pairs; every pair counts something."""
+    figure = ratio(scale * np.asarray(numerators), denominators, draws=repeats, seed=seed)
+    return Figure(value=figure.value, interval=(figure.low, figure.high) if repeats else None)
+
+
+def value_counts(answers: ArrayLike, values: Sequence[int]) -> Counts:
+    """For each unit (a column of `answers`) how many annotators (rows) chose each value."""
+    return np.asarray((np.asarray(answers)[:, :, None] == np.asarray(values)).sum(axis=0), dtype=np.int64)
+
+
+def alpha(counts: Counts, level: Level) -> float | None:
+    """Krippendorff's alpha of `value_counts`: 1 is full agreement, 0 that of random labels.
+
+    None where it is not defined: no unit has two annotators, or those who share units chose one value only.
+    """
+    shared = counts[counts.sum(axis=1) > 1]
+    if np.count_nonzero(shared.sum(axis=0)) < 2:
+        return None
+    return float(krippendorff.alpha(value_counts=shared, level_of_measurement=level))
+
+
+def alpha_figure(counts: Sequence[Counts], level: Level, repeats: int, seed: int) -> Figure:
+    """Alpha over all units; `counts` has the units of each pair, which are resampled together."""
+    value = alpha(np.concatenate(counts), level) if counts else None
+    if value is None:
+        return Figure(value=None)
+    rows = np.random.default_rng(seed).integers(len(counts), size=(repeats, len(counts)))
+    drawn = [alpha(np.concatenate([counts[pair] for pair in row]), level) for row in rows]
+    return Figure(value=value, interval=middle(np.asarray(drawn, dtype=np.float64), MIN_SHARE))

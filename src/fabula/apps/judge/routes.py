@@ -31,7 +31,6 @@ def _check_code(code: str) -> str:
 
 Rating = Annotated[int, Field(ge=SCALE[0], le=SCALE[-1], strict=True)]
 Ratings = Annotated[list[Annotated[list[Rating], Field(max_length=63)]], Field(min_length=2, max_length=2)]
-Seconds = Annotated[float, Field(ge=0, le=86_400, allow_inf_nan=False, description="Time the pair was looked at.")]
 Code = Annotated[
     str,
     AfterValidator(_check_code),
@@ -43,12 +42,11 @@ class TaskRequest(Answer):
     code: Code
 
 
-class AnswerRequest(Answer):
-    code: Code
+class AnswerRequest(TaskRequest):
     item: int = Field(strict=True)
     ratings: Ratings = Field(description="Of the left story, then the right: a rating of every sentence but the first.")
     choice: Choice
-    seconds: Seconds
+    seconds: float = Field(ge=0, le=86_400, allow_inf_nan=False, description="Time the pair was looked at.")
 
 
 def create_app(
@@ -81,5 +79,5 @@ def create_app(
 
     static.mount(app, PAGE)
     errors.install(app)
-    guard.protect(app, hosts=guard.hosts_of(host, names), token=token, max_body=MAX_BODY)
+    app.add_middleware(guard.Guard, hosts=guard.hosts_of(host, names), token=token, max_body=MAX_BODY)
     return app

@@ -82,16 +82,14 @@ class Store:
         self._items: list[Item] = []
         if not create and not self.path.is_file():
             raise UserError(f"there is no study at {self.path}: make one with fabula judge new PAIRS.jsonl --db FILE")
-        database = Database(self.path, SCHEMA)
+        database = Database(self.path, SCHEMA, table="judge_study")
         self.read, self.write, self.close = database.read, database.write, database.close
 
     def create_study(self, items: Sequence[Item], settings: StudySettings) -> None:
         """Begin a study in this file; one that is there is never overwritten."""
         with self.write() as db:
-            tables = {name for (name,) in db.execute("SELECT name FROM sqlite_master")}
-            if "story" in tables or db.execute("SELECT 1 FROM judge_study").fetchone():
-                holds = "belongs to fabula studio" if "story" in tables else "holds a study already"
-                raise RefusedError(409, f"{self.path} {holds}: name another file with --db", field="db")
+            if db.execute("SELECT 1 FROM judge_study").fetchone():
+                raise RefusedError(409, f"{self.path} holds a study already: name another file with --db", field="db")
             study = (secrets.token_hex(8), FORMAT, json.dumps(asdict(settings)), int(time.time()))
             db.execute("INSERT INTO judge_study VALUES (1, ?, ?, ?, ?)", study)
             rows = [(item.number, item.pair.id, json.dumps(asdict(item.pair)), item.swapped) for item in items]

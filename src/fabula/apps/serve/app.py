@@ -10,7 +10,7 @@ from fastapi import FastAPI
 from starlette.middleware.cors import CORSMiddleware
 
 from fabula import __version__
-from fabula.apps.serve import chat, completions, writing
+from fabula.apps.serve import completions, writing
 from fabula.apps.serve.jobs import WorkerPool
 from fabula.apps.serve.models import ModelCache
 from fabula.apps.serve.settings import ServerSettings
@@ -62,13 +62,12 @@ def create_server(
         return {"models": models.listed()}
 
     app.include_router(completions.router(models, pool))
-    app.include_router(chat.router(models, pool))
     app.include_router(writing.router(models, pool))
     app.state.error_shapes = {"/v1/": completions.converted}
     errors.install(app)
-    guard.protect(
-        app, hosts=guard.hosts_of(settings.host, settings.names), token=settings.token, max_body=settings.max_body,
-        origins=settings.origins,
+    app.add_middleware(
+        guard.Guard, hosts=guard.hosts_of(settings.host, settings.names), token=settings.token,
+        max_body=settings.max_body, origins=settings.origins,
     )  # fmt: skip
     if settings.origins:  # outermost, so that a page also reads why it was refused
         app.add_middleware(

@@ -1,9 +1,13 @@
-"""OpenAI-style completions: /v1/completions and /v1/models, so that clients of that API can fill in stories.
+"""OpenAI's API, so that its clients can fill in stories: /v1/completions, /v1/chat/completions and /v1/models.
 
-`prompt` is how the story begins and `suffix` how it ends. What that API has no parameter for stands under `fabula`: the
-number of sentences to write, and their moods. Parameters that mean nothing to these models are listed in the answer. A
-stream has the chosen text sentence by sentence: candidates are ranked when all are drawn, so only comments that keep
-the connection alive are sent before.
+Of a completion `prompt` is how the story begins and `suffix` how it ends. Of a chat the last message of the user is the
+story, `_` where a sentence is missing, and the answer the whole story; a message without a blank is how the story
+begins; one that is a JSON object has the arguments of `fill`: {"sentences": ["Tom was sad.", null, "Tom smiled."],
+"arc": "- ? +"}. Other messages mean nothing here.
+
+What that API has no parameter for stands under `fabula`: the number of sentences to write, and their moods. Parameters
+that mean nothing to these models are listed in the answer. A stream has the chosen text sentence by sentence; before it
+only comments that keep the connection alive are sent, because candidates are ranked when all are drawn.
 """
 
 from __future__ import annotations
@@ -18,20 +22,21 @@ from typing import Annotated, Any
 from fastapi import APIRouter
 from fastapi import Request as HTTPRequest
 from fastapi.responses import Response
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 from sse_starlette import ServerSentEvent
 
 from fabula.api import StoryModel
-from fabula.apps.serve.bodies import Arc, sentence_fits
+from fabula.apps.serve.bodies import Arc, Blanks, Body, Cast, Notes, sentence_fits
 from fabula.apps.serve.jobs import Job, WorkerPool
 from fabula.apps.serve.models import ModelCache
 from fabula.apps.serve.settings import CANDIDATES, CHARACTERS, SEEDS, SENTENCES, USUAL_SAMPLES
 from fabula.apps.serve.writing import event_stream, last_answer
 from fabula.apps.web import errors
-from fabula.apps.web.errors import RefusedError
-from fabula.completion import Completion, complete_iter
+from fabula.apps.web.errors import RefusedError, explain
+from fabula.completion import Completion, Gap, complete_iter, complete_story_iter
 from fabula.corpus.tokenize import split_paragraph
 from fabula.errors import UserError
+from fabula.sampling.task import split_story
 
 EVENT = {"type": "object", "required": ["data"], "properties": {"data": {"type": "string"}}}
 """One server-sent event, for the OpenAPI document: its data is JSON, and `[DONE]` in the last."""
@@ -49,10 +54,8 @@ def _sentences_fit(text: str) -> str:
 Prose = Annotated[str, Field(max_length=SENTENCES[1] * CHARACTERS), AfterValidator(_sentences_fit)]
 
 
-class Extra(BaseModel):
+class Extra(Body):
     """What Fabula asks beyond OpenAI's API."""
-
-    model_config = ConfigDict(extra="forbid", strict=True)
 
     sentences: int | None = Field(
         default=None, ge=1, le=SENTENCES[1], description="How many to write; null: up to 5 in all."
@@ -107,6 +110,65 @@ class CompletionBody(Request):
         return complete_iter(model, prompt, self.suffix or "", **options)
 
 
+class Message(BaseModel):
+    model_config = ConfigDict(extra="allow")
+
+    role: str
+    content: Prose | list[dict[str, Any]] | None = Field(None, description="A text, or parts with a `text` each.")
+
+    @property
+    def text(self) -> str:
+        if self.content is None or isinstance(self.content, str):
+            return self.content or ""
+        return " ".join(str(part.get("text", "")) for part in self.content)
+
+
+class Structured(Body):
+    """A story as data, in the message's text."""
+
+    sentences: Blanks
+    arc: Arc = None
+    starts: dict[int, str] | None = None
+    people: Cast = Field(default_factory=list)
+    notes: Notes = Field(default_factory=list)
+
+
+class ChatBody(Request):
+    """A request as OpenAI's clients send it."""
+
+    messages: list[Message] = Field(min_length=1, max_length=1000)
+    max_completion_tokens: int | None = Field(None, ge=1, le=100_000, description="The newer name of max_tokens.")
+
+    @property
+    def ignored(self) -> list[str]:
+        others = [f"messages.{message.role}" for message in self.messages if message.role != "user"]
+        return [*super().ignored, *dict.fromkeys(others)]
+
+    def story(self) -> dict[str, Any]:
+        """The arguments of `fill` for the last message of the user."""
+        text = next((message.text for message in reversed(self.messages) if message.role == "user"), "").strip()
+        if not text:
+            raise UserError(
+                "no message of the user has a text: it is the story, _ where a sentence is missing", field="messages"
+            )
+        if text.startswith("{"):
+            try:
+                return Structured.model_validate_json(text, strict=False).model_dump(exclude_unset=True)
+            except ValidationError as error:
+                raise UserError(f"the message's JSON: {explain(error.errors())[0]}", field="messages") from error
+        sentences = split_story(text)
+        if None in sentences:
+            return {"sentences": sentences}
+        gap = Gap.of(text, "", self.fabula.sentences)
+        starts = {len(gap.before) + 1: gap.opening} if gap.opening else None
+        return {"sentences": [*gap.before, *[None] * gap.count], "starts": starts}
+
+    def complete(self, model: StoryModel, **options: Any) -> Iterator[Completion]:
+        chosen = {**self.options, **options, **self.story()}
+        chosen["max_tokens"] = chosen["max_tokens"] or self.max_completion_tokens
+        return complete_story_iter(model, chosen.pop("sentences"), **chosen)
+
+
 REFUSAL: dict[int | str, dict[str, Any]] = {"default": {"description": "A mistake, as OpenAI's clients read it"}}
 STREAMED = {"content": {"text/event-stream": {"schema": EVENT}}, "description": "An answer, or events"}
 
@@ -116,27 +178,26 @@ class Answer:
 
     prefix, kind, chunk_kind = "cmpl", "text_completion", "text_completion"
 
-    def __init__(self, body: Request, model: str) -> None:
-        self.body, self.model = body, model
+    def __init__(self, body: Request, models: ModelCache) -> None:
+        self.body, self.models, name = body, models, models.default if body.model is None else body.model
         self.seed = secrets.randbelow(SEEDS) if body.seed is None else body.seed
-        self.head = {"id": f"{self.prefix}-{secrets.token_hex(12)}", "created": int(time.time()), "model": model}
+        self.head = {"id": f"{self.prefix}-{secrets.token_hex(12)}", "created": int(time.time()), "model": name}
 
-    def completions(self, models: ModelCache) -> Iterator[Completion]:
+    def completions(self) -> Iterator[Completion]:
         """The completions, each at least as good as the one before."""
         try:
-            model = models.get(self.model)
+            model = self.models.get(self.body.model)
         except UserError as error:
             raise RefusedError(404, str(error), field=error.field) if error.field == "model" else error from error
         samples = min(model.usual_samples(candidates=self.body.n or 1), USUAL_SAMPLES)
         yield from self.body.complete(model, samples=samples, seed=self.seed)
 
-    def choice(self, text: str, finish: str) -> dict[str, Any]:
+    def choice(self, text: str, finish: str | None) -> dict[str, Any]:
         """A whole text."""
         return {"text": text, "finish_reason": finish}
 
-    def piece(self, text: str, finish: str | None) -> dict[str, Any]:
-        """A part of a text, in a stream."""
-        return {"text": text, "finish_reason": finish}
+    piece = choice
+    """A part of a text, in a stream."""
 
     def usage(self, completion: Completion) -> dict[str, int]:
         written = sum(passage.tokens for passage in completion.passages)
@@ -183,6 +244,16 @@ class Answer:
             yield ServerSentEvent("[DONE]", sep="\n")
 
 
+class ChatAnswer(Answer):
+    prefix, kind, chunk_kind = "chatcmpl", "chat.completion", "chat.completion.chunk"
+
+    def choice(self, text: str, finish: str | None) -> dict[str, Any]:
+        return {"message": {"role": "assistant", "content": text}, "finish_reason": finish}
+
+    def piece(self, text: str, finish: str | None) -> dict[str, Any]:
+        return {"delta": {"role": "assistant", "content": text} if text else {}, "finish_reason": finish}
+
+
 def router(models: ModelCache, pool: WorkerPool) -> APIRouter:
     """The routes over these models and this queue."""
     routes = APIRouter(prefix="/v1", tags=["completions"], responses=REFUSAL)
@@ -204,19 +275,24 @@ def router(models: ModelCache, pool: WorkerPool) -> APIRouter:
     @routes.post("/completions", summary="The text between a prompt and a suffix", responses={200: STREAMED})
     async def completions(http: HTTPRequest, body: CompletionBody) -> Response:
         """As OpenAI's legacy completions: `prompt` is the opening, `suffix` the ending, `n` candidates, best first."""
-        return await respond(http, Answer(body, models.default if body.model is None else body.model), models, pool)
+        return await respond(http, Answer(body, models), pool)
+
+    @routes.post("/chat/completions", summary="A story with blanks, filled in", responses={200: STREAMED})
+    async def chat(http: HTTPRequest, body: ChatBody) -> Response:
+        """As OpenAI's chat completions: the last user message is the story, the answer the whole of it."""
+        return await respond(http, ChatAnswer(body, models), pool)
 
     return routes
 
 
-async def respond(http: HTTPRequest, answer: Answer, models: ModelCache, pool: WorkerPool) -> Response:
+async def respond(http: HTTPRequest, answer: Answer, pool: WorkerPool) -> Response:
     """The answer whole, or as a stream where the request wants one."""
     if answer.body.stream:
-        job = pool.submit(lambda: answer.completions(models))
+        job = pool.submit(answer.completions)
         return event_stream(job, answer.events(job))
 
     def work() -> Iterator[dict[str, Any]]:
-        *_, last = answer.completions(models)
+        *_, last = answer.completions()
         yield answer.whole(last)
 
     return await last_answer(http, pool.submit(work))

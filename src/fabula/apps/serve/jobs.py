@@ -1,7 +1,7 @@
 """The queue of the model's work: first come, first served, and an end when the client leaves.
 
 A job is an iterator that runs in a thread; its answers come back to the event loop one by one. As many jobs run at a
-time as there are workers. A running job calls `check` at its operations on tensors. There it ends when its client has
+time as there are workers. A running job is checked at its operations on tensors. There it ends when its client has
 left.
 """
 
@@ -13,10 +13,13 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
+from torch.overrides import TorchFunctionMode
+
 from fabula.apps.web.errors import RefusedError
-from fabula.interrupt import Interruptible
 
 RETRY_SECONDS = 5  # when a client that was refused may try again
+OPERATIONS_PER_CHECK = 16
+"""Operations on tensors between two checks: a check costs more than a small operation."""
 _thread = threading.local()  # `_thread.job` is the job that this thread runs.
 
 
@@ -24,17 +27,26 @@ class ClientLeftError(Exception):
     """The client of this job has left."""
 
 
-def check() -> None:
-    """End the job of this thread if its client has left; else do nothing."""
-    job: Job | None = getattr(_thread, "job", None)
-    if job is not None and job.client_left.is_set():
-        raise ClientLeftError
-
-
 def current_job() -> Job:
     """The job that this thread runs."""
     job: Job = _thread.job
     return job
+
+
+class Interruptible(TorchFunctionMode):
+    """Calls `check` at operations on tensors; an exception that it raises ends the work."""
+
+    def __init__(self, check: Callable[[], None]) -> None:
+        super().__init__()
+        self.check, self.operations = check, 0
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        self.operations += 1
+        if self.operations % OPERATIONS_PER_CHECK == 0:
+            self.check()
+        return func(*args, **(kwargs or {}))
 
 
 class Job:
@@ -52,11 +64,11 @@ class Job:
         _thread.job = self
         last: tuple[str, Any] = ("end", None)
         try:
-            check()
-            with Interruptible(check):
+            self.check()
+            with Interruptible(self.check):
                 for answer in self.work():
                     self.send("answer", answer)
-                    check()
+                    self.check()
         except ClientLeftError:
             pass
         except BaseException as error:
@@ -64,6 +76,11 @@ class Job:
         finally:
             _thread.job = None
         self.send(*last)
+
+    def check(self) -> None:
+        """End the job if its client has left; else do nothing."""
+        if self.client_left.is_set():
+            raise ClientLeftError
 
     def send(self, kind: str, value: Any) -> None:
         if not self._loop.is_closed():

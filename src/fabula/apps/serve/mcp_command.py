@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 
+from fabula.apps.web.options import needs_extra
 from fabula.cli import add_command, options
-from fabula.errors import UserError
 
 ABOUT = "tools for assistants that speak the Model Context Protocol"
 EXAMPLES = """examples:
@@ -26,10 +26,8 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 
 def run(args: argparse.Namespace) -> int:
-    try:
+    with needs_extra("the MCP server"):
         import mcp  # noqa: F401 (imported first, so that its absence is one line)
-    except ModuleNotFoundError as error:
-        raise UserError("the MCP server needs mcp: pip install 'fabula-stories[mcp]'") from error
     from fabula.apps.serve.mcp import create_mcp_server
     from fabula.catalogue import find
 

@@ -40,7 +40,3 @@ class ServerSettings:
     max_body: int = MAX_BODY
     loaded: int = 2
     """Models in memory at the same time."""
-
-    def __post_init__(self) -> None:
-        if self.workers < 1 or self.queue < 0 or self.loaded < 1:
-            raise ValueError("workers and loaded are at least 1, queue at least 0")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import closing, nullcontext, suppress
 from functools import partial
 from typing import Any
@@ -56,16 +56,12 @@ class Mentioned(errors.Answer):
     places: list[str]
 
 
-def fill_work(models: ModelCache, body: FillBody, *, at_once: bool = False) -> Callable[[], Iterator[dict[str, Any]]]:
+def answers(models: ModelCache, body: FillBody, *, at_once: bool = False) -> Iterator[dict[str, Any]]:
     """The answers of a fill as they come. With `at_once` only the last one counts, which comes sooner."""
-
-    def run() -> Iterator[dict[str, Any]]:
-        model = models.get(body.model)
-        with nullcontext() if at_once else listening(partial(current_job().send, "writing")):
-            for answer in model.fill_iter(at_once=at_once, **body.arguments_for(model)):
-                yield answer.to_dict(4)
-
-    return run
+    model = models.get(body.model)
+    with nullcontext() if at_once else listening(partial(current_job().send, "writing")):
+        for answer in model.fill_iter(at_once=at_once, **body.arguments_for(model)):
+            yield answer.to_dict(4)
 
 
 def add_fill(routes: APIRouter, models: ModelCache, pool: WorkerPool) -> None:
@@ -74,7 +70,7 @@ def add_fill(routes: APIRouter, models: ModelCache, pool: WorkerPool) -> None:
     @routes.post("/fill", summary="Fill in the missing sentences", response_model=Filling)
     async def fill(request: Request, body: FillBody) -> JSONResponse:
         """What `fabula fill --json` prints for the same seed."""
-        return await last_answer(request, pool.submit(fill_work(models, body, at_once=True)))
+        return await last_answer(request, pool.submit(partial(answers, models, body, at_once=True)))
 
     @routes.post(
         "/fill/stream",
@@ -88,7 +84,7 @@ def add_fill(routes: APIRouter, models: ModelCache, pool: WorkerPool) -> None:
         answer so far, each at least as good as the one before), at last `done` (what /api/fill answers) or `error`
         (the error shape). Whoever leaves ends the job.
         """
-        job = pool.submit(fill_work(models, body))
+        job = pool.submit(partial(answers, models, body))
         return event_stream(job, events(job, body.samples or 1))
 
 
@@ -153,7 +149,7 @@ async def last_answer(request: Request, job: Job) -> JSONResponse:
         try:
             await asyncio.wait({answer, leaving}, return_when=asyncio.FIRST_COMPLETED)
             if not answer.done():
-                return errors.answer(499, "the client left")
+                raise errors.RefusedError(499, "the client left")
             return JSONResponse(answer.result())
         finally:
             for task in (answer, leaving):

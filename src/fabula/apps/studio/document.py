@@ -16,7 +16,6 @@ from fabula.apps.serve.settings import CANDIDATES, CHARACTERS, SEEDS
 from fabula.sampling.settings import CANDIDATES as SHOWN
 
 LINES = (1, 400)  # sentences of a story on the page; a model reads a part of a long one
-TAKEN = 100  # records of what was taken from the model that a branch keeps
 TRAY = 60  # candidates that a branch keeps
 BRANCHES = 500  # branches of one story, at most
 
@@ -33,7 +32,6 @@ def _is_json(value: Any) -> Any:
 Opaque = Annotated[Any, AfterValidator(_is_json)]
 Name = Annotated[str, Field(min_length=1, max_length=200)]
 Id = Annotated[int, Field(ge=1, le=SEEDS)]
-Automatic = Annotated[bool, Field(description="Whether the title was made from the first line, not given.")]
 
 
 class Line(Body):
@@ -63,21 +61,18 @@ class State(Body):
     tense: Literal["past", "present"] | None = None
     person: Literal["first", "third"] | None = None
     length: Literal["short", "medium", "long"] | None = None
-    taken: list[Opaque] = Field(default_factory=list, max_length=TAKEN)
     people: list[PersonBody] = Field(default_factory=list, max_length=20)
     notes: str = Field("", max_length=4 * CHARACTERS, description="Places and facts, a line each.")
     tray: list[Opaque] = Field(default_factory=list, max_length=TRAY, description="Candidates kept with the branch.")
 
 
-class NewStory(Body):
-    title: Name
-    state: State
-    automatic: Automatic = False
-
-
 class StoryChange(Body):
     title: Name
-    automatic: Automatic = False
+    automatic: bool = Field(False, description="Whether the title was made from the first line, not given.")
+
+
+class NewStory(StoryChange):
+    state: State
 
 
 class NewBranch(Body):

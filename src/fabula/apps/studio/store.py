@@ -50,8 +50,8 @@ class Store:
     """What people wrote. Every method is one transaction, and returns when it is on disk."""
 
     def __init__(self, path: Path) -> None:
-        self.database = Database(path, SCHEMA, table="story")
-        self.read, self.write, self.close = self.database.read, self.database.write, self.database.close
+        database = Database(path, SCHEMA, table="story")
+        self.read, self.write, self.close = database.read, database.write, database.close
         with self.read() as connection:
             connection.create_function("folded", 1, lambda text: str(text).casefold(), deterministic=True)
 

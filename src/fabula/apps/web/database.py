@@ -39,11 +39,8 @@ class Database:
     that nothing is acknowledged that would not be there after a restart.
     """
 
-    def __init__(self, path: Path, schema: str, table: str | None = None) -> None:
-        """Open or create the file; `schema` is a script of CREATE ... IF NOT EXISTS.
-
-        `table` is one that the file has unless it is new: without it, the file is another command's.
-        """
+    def __init__(self, path: Path, schema: str, table: str) -> None:
+        """Open or create the file by a script of CREATE ... IF NOT EXISTS; one without `table` is another command's."""
         self.path = path
         self._lock = threading.Lock()
         self._thread = threading.local()  # `_thread.inside` says whether this thread is in a transaction.
@@ -61,22 +58,20 @@ class Database:
             raise UserError(f"cannot open {path}: {reason}; choose another file with --db", field="db") from error
         try:
             self._prepare(schema, table)
-        except sqlite3.Error as error:
+        except (sqlite3.Error, UserError) as error:
             self.close()
-            raise UserError(self._message(error), field="db") from error
-        except UserError as error:
-            self.close()
-            raise UserError(str(error), field="db") from error
+            message = self._message(error) if isinstance(error, sqlite3.Error) else str(error)
+            raise UserError(message, field="db") from error
         wal = path.with_name(f"{path.name}-wal")
         self._files = {name: name.stat().st_ino for name in (path, wal)}
 
-    def _prepare(self, schema: str, table: str | None) -> None:
+    def _prepare(self, schema: str, table: str) -> None:
         run = self._connection.execute
         mark = run("PRAGMA application_id").fetchone()[0]
         tables = [name for (name,) in run("SELECT name FROM sqlite_master")]
         if mark != APPLICATION and (mark or tables):
             raise UserError(f"{self.path} is another program's database; choose another file with --db")
-        if table is not None and tables and table not in tables:
+        if tables and table not in tables:
             maker = next((maker for made, maker in MAKERS.items() if made in tables), "another command")
             raise UserError(f"{self.path} belongs to {maker}: choose another file with --db")
         # WAL: other processes may read. FULL: a commit returns when it is on disk, and survives a cut in power.

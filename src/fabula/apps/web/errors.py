@@ -81,11 +81,6 @@ class RefusedError(UserError):
         self.status, self.headers = status, dict(headers or {})
 
 
-def body(status: int, message: str, field: str | None = None) -> dict[str, Any]:
-    """The error shape as plain values."""
-    return {"error": {"message": one_line(message), "field": field and one_line(field), "status": status}}
-
-
 def one_line(message: str) -> str:
     """A short line of it; lone surrogates, which no encoding holds, are replaced."""
     line = " ".join(message.encode("utf-8", "replace").decode("utf-8").split())
@@ -93,11 +88,11 @@ def one_line(message: str) -> str:
 
 
 class ErrorResponse(JSONResponse):
-    """A refusal in the error shape. `app.state.error_shapes` has other shapes by the beginning of the path."""
+    """An exception in the error shape. `app.state.error_shapes` has other shapes by the beginning of the path."""
 
-    def __init__(self, content: dict[str, Any], headers: Mapping[str, str] | None = None) -> None:
-        super().__init__(content, content["error"]["status"], headers)
-        self.content = content
+    def __init__(self, error: Exception) -> None:
+        self.content = of(error)
+        super().__init__(self.content, self.content["error"]["status"], getattr(error, "headers", None))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         for prefix, convert in getattr(scope["app"].state, "error_shapes", {}).items():
@@ -108,19 +103,20 @@ class ErrorResponse(JSONResponse):
         await super().__call__(scope, receive, send)
 
 
-def answer(
-    status: int, message: str, field: str | None = None, headers: Mapping[str, str] | None = None
-) -> ErrorResponse:
-    """The error shape as a response."""
-    return ErrorResponse(body(status, message, field), headers)
-
-
 def of(error: Exception) -> dict[str, Any]:
-    """The error shape of an exception; one that is no `UserError` is logged, and the client learns nothing of it."""
+    """The error shape of an exception; one that nobody expects is logged, and the client learns nothing of it."""
+    status, message, field, more = 500, "a fault of Fabula's: see the terminal it runs in", None, {}
     if isinstance(error, UserError):
-        return body(getattr(error, "status", 422), str(error), error.field)
-    logger.error("a request failed", exc_info=error)
-    return body(500, "a fault of Fabula's: see the terminal it runs in")
+        status, message, field = getattr(error, "status", 422), str(error), error.field
+    elif isinstance(error, RequestValidationError):
+        status, (message, field) = 422, explain(error.errors())
+        faults = refused_fields(error.errors())
+        more = {"fields": [{"field": field, "message": message} for field, message in faults.items()]}
+    elif isinstance(error, HTTPException):
+        status, message = error.status_code, HTTP_MESSAGES.get(error.status_code, str(error.detail))
+    else:
+        logger.error("a request failed", exc_info=error)
+    return {"error": {"message": one_line(message), "field": field and one_line(field), "status": status, **more}}
 
 
 def responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
@@ -129,26 +125,13 @@ def responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
 
 
 def install(app: FastAPI) -> None:
-    """Send every error that is expected in the one shape, ours and the framework's; `guard.protect` has the others."""
+    """Send every error that is expected in the one shape, ours and the framework's; `guard.Guard` has the others."""
 
-    async def user_error(_: Request, error: Exception) -> JSONResponse:
-        return ErrorResponse(of(error), getattr(error, "headers", None))
+    async def refuse(_: Request, error: Exception) -> JSONResponse:
+        return ErrorResponse(error)
 
-    async def invalid(_: Request, error: Exception) -> JSONResponse:
-        assert isinstance(error, RequestValidationError)
-        content = body(422, *explain(error.errors()))
-        faults = refused_fields(error.errors())
-        content["error"]["fields"] = [{"field": field, "message": message} for field, message in faults.items()]
-        return ErrorResponse(content)
-
-    async def http(_: Request, error: Exception) -> JSONResponse:
-        assert isinstance(error, HTTPException)
-        message = HTTP_MESSAGES.get(error.status_code, str(error.detail))
-        return answer(error.status_code, message, headers=error.headers)
-
-    app.add_exception_handler(UserError, user_error)
-    app.add_exception_handler(RequestValidationError, invalid)
-    app.add_exception_handler(HTTPException, http)
+    for kind in (UserError, RequestValidationError, HTTPException):
+        app.add_exception_handler(kind, refuse)
 
 
 def explain(errors: Sequence[Any]) -> tuple[str, str | None]:

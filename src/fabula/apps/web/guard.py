@@ -13,17 +13,17 @@ import ipaddress
 import json
 import socket
 from collections.abc import Collection
-from typing import Any
 from urllib.parse import urlsplit
 
-from fastapi import FastAPI
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import HTTPConnection
 from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from fabula.apps.web import errors
+from fabula.apps.web.errors import RefusedError
 from fabula.apps.web.options import MAX_BODY
+from fabula.errors import UserError
 
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "[::1]"})
 COOKIE = "fabula_token"
@@ -61,13 +61,11 @@ def hosts_of(host: str, allowed: Collection[str] = ()) -> frozenset[str]:
     return frozenset(name.lower() for name in names)
 
 
-def protect(app: FastAPI, **checks: Any) -> None:
-    """Put the checks before every route of `app`, and the security headers on every answer, also to a fault of ours."""
-    app.add_middleware(Guard, **checks)
-
-
 class Guard:
-    """The checks, in the order of what an attacker can least influence."""
+    """The checks before every route, in the order of what an attacker can least influence.
+
+    Every answer has the security headers, also one to a fault of ours.
+    """
 
     def __init__(
         self, app: ASGIApp, hosts: Collection[str] = LOOPBACK, token: str | None = None, max_body: int = MAX_BODY,
@@ -96,36 +94,32 @@ class Guard:
             await send(message)
 
         headers = Headers(scope=scope)
-        refusal = self._wrong_site(scope, headers) or self._wrong_token(scope, headers)
-        if refusal is None and scope["method"] not in SAFE:
-            body = await read_body(receive, headers, self.max_body)
-            if isinstance(body, Response):
-                refusal = body
-            else:
-                receive = replayed(body, receive)
         try:
-            await (refusal or self.app)(scope, receive, send_with_headers)
+            self._check_site(scope, headers)
+            app = self._welcome(scope, headers) or self.app
+            if scope["method"] not in SAFE:
+                receive = replayed(await read_body(receive, headers, self.max_body), receive)
+            await app(scope, receive, send_with_headers)
         except Exception as error:
             if started:
                 raise
-            await errors.ErrorResponse(errors.of(error))(scope, receive, send_with_headers)
+            await errors.ErrorResponse(error)(scope, receive, send_with_headers)
 
-    def _wrong_site(self, scope: Scope, headers: Headers) -> Response | None:
-        """The refusal of a request for another Host or from another site's page."""
+    def _check_site(self, scope: Scope, headers: Headers) -> None:
+        """Refuse a request for another Host or from another site's page."""
         host = headers.get("host", "").lower()
         name = host if host.endswith("]") else host.rpartition(":")[0] or host
         # Rebinding needs a name: where a token is needed, every address is accepted.
         if name not in self.hosts and (self.token is None or _address(name) is None):
-            return errors.answer(403, "this server is not called that: use the address it printed", "Host")
+            raise RefusedError(403, "this server is not called that: use the address it printed", field="Host")
         if len(headers.getlist("host")) > 1:
-            return errors.answer(403, "more than one Host was sent", "Host")
+            raise RefusedError(403, "more than one Host was sent", field="Host")
         allowed = scope["method"] in SAFE or headers.get("origin") in self.origins
         if not allowed and not _same_origin(headers, host):
-            return errors.answer(403, "a request from another site was refused", "Origin")
-        return None
+            raise RefusedError(403, "a request from another site was refused", field="Origin")
 
-    def _wrong_token(self, scope: Scope, headers: Headers) -> Response | None:
-        """None for whoever holds the token; the link with ?token= is answered with a cookie."""
+    def _welcome(self, scope: Scope, headers: Headers) -> Response | None:
+        """Refuse whoever does not hold the token; the link with ?token= is answered with a cookie."""
         if self.token is None:
             return None
         # Browsers tell cookies apart by host, not by port: two servers on one machine need two names.
@@ -143,7 +137,7 @@ class Guard:
             welcome.set_cookie(cookie, session_of(self.token), httponly=True, samesite="strict", path="/")
             return welcome
         message = "a token is needed: open the address that the server printed, or send Authorization: Bearer TOKEN"
-        return errors.answer(401, message, "Authorization", {"WWW-Authenticate": "Bearer"})
+        raise RefusedError(401, message, field="Authorization", headers={"WWW-Authenticate": "Bearer"})
 
 
 def _equal(offered: str, secret: str) -> bool:
@@ -167,21 +161,21 @@ def session_of(token: str) -> str:
     return hmac.new(token.encode("utf-8"), b"fabula session", hashlib.sha256).hexdigest()
 
 
-async def read_body(receive: Receive, headers: Headers, limit: int) -> bytes | Response:
-    """The whole body, or its refusal. Routes start when everything is there, so none waits for a slow sender."""
-    too_large = errors.answer(413, f"the body is larger than {limit:,} bytes", "body")
+async def read_body(receive: Receive, headers: Headers, limit: int) -> bytes:
+    """The whole body. Routes start when everything is there, so none waits for a slow sender."""
     announced = headers.get("content-length", "")
-    if announced.isdigit() and int(announced) > limit:
-        return too_large
-    body, more = b"", True
-    while more:
+    size, body, more = int(announced) if announced.isdigit() else 0, b"", True
+    while more and size <= limit:
         message = await receive()
         if message["type"] == "http.disconnect":
-            return errors.answer(400, "the client left in the middle of its request")
+            raise RefusedError(400, "the client left in the middle of its request")
         body, more = body + message.get("body", b""), message.get("more_body", False)
-        if len(body) > limit:
-            return too_large
-    return errors.answer(422, "the body holds half a character (a lone surrogate)") if has_surrogate(body) else body
+        size = max(size, len(body))
+    if size > limit:
+        raise RefusedError(413, f"the body is larger than {limit:,} bytes", field="body")
+    if has_surrogate(body):
+        raise UserError("the body holds half a character (a lone surrogate)")
+    return body
 
 
 def has_surrogate(body: bytes) -> bool:
@@ -190,10 +184,8 @@ def has_surrogate(body: bytes) -> bool:
         return False
     try:
         json.dumps(json.loads(body), ensure_ascii=False).encode("utf-8")
-    except UnicodeEncodeError:
-        return True
-    except (ValueError, RecursionError):
-        pass
+    except (ValueError, RecursionError) as error:
+        return isinstance(error, UnicodeEncodeError)
     return False
 
 

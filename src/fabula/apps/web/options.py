@@ -11,8 +11,9 @@ from fabula.errors import UserError
 
 MAX_BODY = 4 * 2**20
 """Bytes of a request's body, at most."""
-EXTRA = ("fastapi", "uvicorn", "sse_starlette", "krippendorff", "scipy")
-"""The packages that `fabula-stories[studio]` installs."""
+STUDIO = ("fastapi", "uvicorn", "sse_starlette", "krippendorff", "scipy")
+EXTRAS = {**dict.fromkeys(STUDIO, "studio"), "mcp": "mcp"}
+"""The extra of `fabula-stories` that installs each package."""
 
 
 def add_server(parser: argparse.ArgumentParser, port: int, *, model: bool = True) -> None:
@@ -34,6 +35,7 @@ def needs_extra(what: str) -> Iterator[None]:
     try:
         yield
     except ModuleNotFoundError as error:
-        if error.name not in EXTRA:
+        if error.name not in EXTRAS:
             raise
-        raise UserError(f"{what} needs {error.name}: pip install 'fabula-stories[studio]'") from error
+        extra = EXTRAS[error.name]
+        raise UserError(f"{what} needs {error.name}: pip install 'fabula-stories[{extra}]'") from error

@@ -5,7 +5,7 @@ import { compare } from "./diff.js";
 import { $, h, icon, keep, pictured } from "./dom.js";
 import { isWeak, verdicts } from "./critic.js";
 import { focus, hang } from "./editor.js";
-import { different, moreLike, recipe, stop } from "./filling.js";
+import { different, moreLike, stop } from "./filling.js";
 import { menu } from "./menu.js";
 import { hue, place, said } from "./moods.js";
 import { note, say } from "./messages.js";
@@ -109,10 +109,8 @@ function taken(number, wanted) {
   const sources = lines.map(({ at, id }) => takenFrom(batch, at, lineOf(store.doc, id).text));
   const mixed = wanted.length > 1 && new Set(sources).size > 1 ? lines.filter((_, i) => sources[i] >= 0 && sources[i] !== number) : [];
   const sentences = Object.fromEntries(lines.map(({ at, id }) => [id, candidate.sentences[at].text]));
-  const { model, seed, settings } = recipe(batch.request);
-  const entry = { model, seed, settings, candidate: number, lines: lines.map(({ id }) => numberOf(store.doc, id)), score: candidate.score };
   store.ui.preview = null;
-  change(take, sentences, entry);
+  change(take, sentences);
   const gone = batch.writes.length - standing(batch, store.doc).length;
   const numbers = (some) => some.map(({ id }) => numberOf(store.doc, id));
   const remarks = [

@@ -6,7 +6,7 @@ import { $, h, keep, pictured } from "./dom.js";
 import { aside, usable } from "./filling.js";
 import { named, rowsOf, sendable } from "./people.js";
 import { say } from "./messages.js";
-import { PERSON, STORY } from "./schema.js";
+import { PERSON, SENTENCES, STORY } from "./schema.js";
 import { set } from "./state.js";
 import { change, show, store, subscribe } from "./store.js";
 
@@ -112,7 +112,7 @@ function watch() {
   let timer = null;
   let asked = "";
   subscribe((doc, ui) => {
-    const sentences = doc.lines.map((line) => sendable(line.text)).filter(Boolean).slice(-64); // as many as the server reads
+    const sentences = doc.lines.map((line) => sendable(line.text)).filter(Boolean).slice(-SENTENCES); // as many as the server reads
     const key = JSON.stringify([sentences, ui.model]);
     if (key === asked || !ui.model) return;
     asked = key;

@@ -1,11 +1,10 @@
 // The cast and the notes as they are sent: named people, notes that say something.
 
+import { WORDS } from "./schema.js"; // of one sentence that a model reads, at most: of a longer one the last
 import { paragraphs } from "./split.js";
 
 /** Notes that are sent, at most: one place stays for an example. */
 const NOTES = 19;
-/** Words of one sentence that a model reads, at most: of a longer one the last. */
-const WORDS = 60;
 
 export const sendable = (text) => text.trim().split(/\s+/).slice(-WORDS).join(" ");
 

@@ -9,7 +9,6 @@ export const STORY = {
   tense: {"type": "string", "enum": ["past", "present"], "nullable": true, "default": null},
   person: {"type": "string", "enum": ["first", "third"], "nullable": true, "default": null},
   length: {"type": "string", "enum": ["short", "medium", "long"], "nullable": true, "default": null},
-  taken: {"type": "array", "maxItems": 100, "nullable": false, "default": []},
   people: {"type": "array", "maxItems": 20, "nullable": false, "default": []},
   notes: {"type": "string", "maxLength": 4000, "nullable": false, "default": ""},
   tray: {"type": "array", "maxItems": 60, "nullable": false, "default": []},
@@ -29,4 +28,6 @@ export const PERSON = {
   about: {"type": "string", "maxLength": 200, "nullable": false, "default": ""},
 };
 export const CONTENT_FIELDS = ["lines", "people", "notes"];
-export const SAVED_FIELDS = ["lines", "seed", "candidates", "temperature", "model", "tense", "person", "length", "taken", "people", "notes", "tray"];
+export const SAVED_FIELDS = ["lines", "seed", "candidates", "temperature", "model", "tense", "person", "length", "people", "notes", "tray"];
+export const SENTENCES = 64;
+export const WORDS = 60;

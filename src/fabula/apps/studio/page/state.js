@@ -128,10 +128,10 @@ export function paste(doc, id, from, to, paragraphs) {
   return { doc: { ...doc, lines: doc.lines.toSpliced(at, 1, ...pieces) }, left: pasted.length - fitting.length, last: fitting.at(-1).id };
 }
 
-/** A candidate's sentences, by id of the line, put into the story; `entry` says how they came about. What is taken is kept. */
-export function take(doc, sentences, entry) {
+/** A candidate's sentences, by id of the line, put into the story. What is taken is kept by the next fill. */
+export function take(doc, sentences) {
   const lines = doc.lines.map((line) => (line.id in sentences && !line.locked ? { ...line, text: sentences[line.id], write: false } : line));
-  return { ...doc, lines, taken: [...doc.taken, entry].slice(-STORY.taken.maxItems) };
+  return { ...doc, lines };
 }
 
 /** The writer's fields as a version has them; a version of an older Fabula may not have all. */

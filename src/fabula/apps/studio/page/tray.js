@@ -61,7 +61,7 @@ function put(entry, wanted) {
   if (!there.length) return note("The sentences that this was written for are gone, or locked.");
   if (!lines.length) return note("All these sentences have words: take one of them alone to replace it.");
   const sentences = Object.fromEntries(lines.map((id) => [id, entry.sentences[id]]));
-  change(take, sentences, { seed: entry.seed, lines: lines.map((id) => numberOf(store.doc, id)), score: entry.score });
+  change(take, sentences);
   const spared = wanted.length - lines.length;
   return note(spared ? `Taken; ${spared} of the sentences stayed as they are.` : "Taken. Control Z takes it back.");
 }
