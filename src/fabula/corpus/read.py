@@ -123,7 +123,7 @@ def check_story(sentences: list[object], tags: object = None, *, id: str, file: 
             raise ValueError(f"sentence {number} has {words:,} words, more than {MAX_WORDS}")
         if len(text) > MAX_CHARACTERS:
             raise ValueError(f"sentence {number} has {len(text):,} characters, more than {MAX_CHARACTERS:,}")
-        if not _is_unicode(text):
+        if not is_unicode(text):
             raise ValueError(f"sentence {number} holds half a character (a lone surrogate)")
         texts.append(text)
     if len(texts) < MIN_SENTENCES:
@@ -132,7 +132,7 @@ def check_story(sentences: list[object], tags: object = None, *, id: str, file: 
         raise ValueError(f"{len(texts):,} sentences, more than {MAX_SENTENCES}")
     name = normalise(id)
     return Story(
-        id=name if _is_unicode(name) else name.encode("utf-8", "replace").decode(),
+        id=name if is_unicode(name) else name.encode("utf-8", "replace").decode(),
         sentences=texts,
         tags=None if tags is None else _check_tags(tags, len(texts)),
         file=file,
@@ -146,12 +146,12 @@ def _check_tags(tags: object, sentences: int) -> list[str | None]:
     if len(tags) != sentences:
         raise ValueError(f"{len(tags)} tags for {sentences} sentences")
     labels = [None if tag is None else normalise(tag) for tag in tags]
-    if any(label is not None and (not label or not _is_unicode(label)) for label in labels):
+    if any(label is not None and (not label or not is_unicode(label)) for label in labels):
         raise ValueError("one of its tags is blank")
     return labels
 
 
-def _is_unicode(text: str) -> bool:
+def is_unicode(text: str) -> bool:
     """False if the text has a lone surrogate, which JSON can escape and UTF-8 cannot encode."""
     return text.encode("utf-8", "ignore").decode() == text
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from fabula.corpus.read import MAX_CHARACTERS, MAX_SENTENCES, MAX_WORDS, MIN_SENTENCES
+from fabula.corpus.read import MAX_CHARACTERS, MAX_SENTENCES, MAX_WORDS, MIN_SENTENCES, is_unicode
 from fabula.corpus.states import Arc, StateSpace, Values
 from fabula.corpus.tokenize import split_paragraph
 from fabula.errors import UserError
@@ -127,7 +127,5 @@ def _check_words(what: str, text: str) -> None:
         raise UserError(f"{what} has {size}; the most is {limit}", field="sentences")
     if any(is_blank(word) for word in text.split()):
         raise UserError(f"{what} has a blank (_) inside: give each sentence and each _ on its own", field="sentences")
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError:
-        raise UserError(f"{what} holds half a character (a lone surrogate)", field="sentences") from None
+    if not is_unicode(text):
+        raise UserError(f"{what} holds half a character (a lone surrogate)", field="sentences")

@@ -96,7 +96,7 @@ def save_tags(file: Path, tagger: str = DEFAULT_TAGGER) -> Path:
 
 def common_words(sentences: Sequence[str]) -> tuple[str, ...]:
     """The commonest words, counted over the first sentences; ties in the order of the alphabet."""
-    from fabula.corpus.tokenize import tokenise_many
+    from fabula.corpus.tokenize import tokenise
 
-    counts = Counter(word for words in tokenise_many(sentences[:COUNTED]) for word in words)
+    counts = Counter(word for sentence in sentences[:COUNTED] for word in tokenise(sentence))
     return tuple(sorted(counts, key=lambda word: (-counts[word], word))[:COMMON])
