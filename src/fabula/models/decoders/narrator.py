@@ -19,7 +19,7 @@ from fabula.corpus.states import UNKNOWN
 from fabula.models.decoders.cache import Cache
 from fabula.models.decoders.network import Network, Packed
 from fabula.models.decoders.protocol import Given
-from fabula.models.decoders.rows import END, MOOD_TOKENS, NO_TOKEN, SPECIALS, TagTokens, header
+from fabula.models.decoders.rows import END, MOOD_TOKENS, NO_TOKEN, SPECIALS, TagTokens, header, padded
 from fabula.models.decoders.tokenizer import SubwordTokenizer
 from fabula.shapes import Flags, Integers, PerStory, Rows, Scores, Tokens, Words
 
@@ -233,28 +233,11 @@ class NarratorDecoder:
         )
         return features, new, replace(moved, sentences=state.sentences + began.long())
 
-    def _fresh(self, prompts: Sequence[Sequence[int]], first: Integers) -> NarratorState:
-        """States that have read a prompt each, all but its last token, which is read next."""
-        rows, device = len(prompts), self.network.device
-        zeros = torch.zeros(rows, dtype=torch.int64, device=device)
-        last = torch.tensor([prompt[-1] for prompt in prompts], device=device)
-        state = NarratorState(
-            self.network.cache(rows), torch.arange(rows, device=device), True, zeros, last,
-            torch.full_like(self.tag_tokens[:1], NO_TOKEN).expand(rows, -1),
-            zeros[:, None][:, :0],
-            torch.zeros(rows, WINDOW, dtype=torch.int64, device=device), zeros, first.to(device), None,
-        )  # fmt: skip
-        width = max(len(prompt) - 1 for prompt in prompts)
-        if width:
-            padded = torch.tensor(
-                [[*prompt[:-1], *[0] * (width - len(prompt) + 1)] for prompt in prompts], device=device
-            )
-            there = torch.arange(width, device=device) < torch.tensor([[len(p) - 1] for p in prompts], device=device)
-            state = self._read(state, padded, there)[2]
-        return state
-
     def _begin(self, given: Given | None, first: Integers, written: Sequence[Sequence[int]]) -> NarratorState:
-        """A window that begins with sentence `first` of each story: its header is read, then the tokens `written`."""
+        """A window that begins with sentence `first` of each story: its header is read, then the tokens `written`.
+
+        Of both together the last token is read next.
+        """
         prompts = []
         # Asked for once: rows are many, and each question to a GPU takes its time.
         X, lengths, present, missing = ([], [], [], []) if given is None else (tensor.tolist() for tensor in given)
@@ -267,7 +250,16 @@ class NarratorDecoder:
                     elif present[row][j]:
                         ahead.append(X[row][j][: max(lengths[row][j] - 1, 0)])
             prompts.append([*header(ahead), *tokens])
-        return replace(self._fresh(prompts, first), given=given)
+        rows, device = len(prompts), self.network.device
+        zeros = torch.zeros(rows, dtype=torch.int64, device=device)
+        state = NarratorState(
+            self.network.cache(rows), torch.arange(rows, device=device), True, zeros,
+            torch.tensor([prompt.pop() for prompt in prompts], device=device),
+            torch.full_like(self.tag_tokens[:1], NO_TOKEN).expand(rows, -1),
+            zeros[:, None][:, :0],
+            torch.zeros(rows, WINDOW, dtype=torch.int64, device=device), zeros, first.to(device), given,
+        )  # fmt: skip
+        return self._read(state, *padded(prompts, device))[2] if any(prompts) else state
 
     def _move_window(self, state: NarratorState) -> NarratorState:
         """The last sentences read again after a fresh beginning; the states' rows are full."""
