@@ -101,8 +101,6 @@ class ScoreParts(NamedTuple):
 
     ending: PerStory
     """log p of the given sentences that follow a missing one; 0 where there is none."""
-    written: PerStory
-    """log p of the written sentences."""
     density: PerStory
     """Mean log p of a written word."""
 
@@ -110,8 +108,8 @@ class ScoreParts(NamedTuple):
 def score_parts(log_p: PerSentence, lengths: Tags, blanks: InfillBatch) -> ScoreParts:
     following = (blanks.given & (blanks.missing.cumsum(1) > 0)).to(log_p.device)
     missing = blanks.missing.to(log_p.device)
-    written = (log_p * missing).sum(-1)
-    return ScoreParts((log_p * following).sum(-1), written, written / (lengths * missing).sum(-1).clamp(min=1))
+    density = (log_p * missing).sum(-1) / (lengths * missing).sum(-1).clamp(min=1)
+    return ScoreParts((log_p * following).sum(-1), density)
 
 
 def best_stories(
