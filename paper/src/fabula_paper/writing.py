@@ -9,7 +9,7 @@ from dataclasses import asdict
 import torch
 from torch import Tensor
 
-from fabula.metrics.latent import draw_given
+from fabula.metrics.likelihood import draw_given
 from fabula.sampling.batch import infill_batch
 from fabula.sampling.driver import Answer, fill_batch
 from fabula.sampling.noise import Noise, seeded

@@ -12,17 +12,18 @@ from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Int
+from jaxtyping import Float, Int
 from numpy.typing import NDArray
 from torch import Tensor
 from tqdm import tqdm
 
 from fabula.metrics.bound import FEWEST, authors_estimate, independent_draws, slack, weigh
-from fabula.metrics.latent import prior_log_p_X
 from fabula.metrics.record import Figure, Kind, mean_and_error, rounded
-from fabula.models.batch import IntArray, StoryDataset
+from fabula.models.batch import Batch, IntArray, StoryDataset
 from fabula.models.protocol import Model
 from fabula.models.slds import SLDS
+from fabula.statespace.chain import chain
+from fabula.statespace.gaussian import Potential
 from fabula.training.losses.elbo import kl_of_tags
 
 FloatArray = NDArray[np.float64]
@@ -122,6 +123,23 @@ def use_of_Z(model: SLDS, dataset: StoryDataset, seed: int, posterior: str, prec
         known = weigh(model, batch, draws, posterior, precision).log_p_X.mean(1)
         gains.append(known - prior_log_p_X(model, batch, generator, Z_DRAWS))
     return mean_and_error(torch.cat(gains))
+
+
+def prior_log_p_X(model: SLDS, batch: Batch, generator: torch.Generator, draws: int = 5) -> Float[Tensor, " batch"]:
+    """E log p(X | Z) with Z ~ p(Z | S): X under a Z that depends on the arc alone."""
+    S = torch.where(batch.S >= 0, batch.S, model.evidence(batch).log_q_S.argmax(-1)) if model.K > 1 else batch.S * 0
+    Z = draw_given(model, S, batch.present, draws, generator)
+    return torch.stack([model.log_p_X(batch, Z[:, m]).sum(-1) for m in range(draws)], 1).mean(1)
+
+
+def draw_given(
+    model: SLDS, S: Int[Tensor, "batch sent"], present: Tensor, draws: int, generator: torch.Generator
+) -> Float[Tensor, "batch sample sent latent"]:
+    """Z ~ p(Z | S), `draws` for each row."""
+    A = model.dynamics.A
+    noise = torch.randn((S.shape[0], draws, S.shape[1], model.D), generator=generator, device=A.device, dtype=A.dtype)
+    no_evidence = torch.zeros_like(noise[:, 0])
+    return chain(model.dynamics, S, Potential(no_evidence, no_evidence), present).sample(noise)
 
 
 @torch.no_grad()
