@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from fabula.corpus.vocabulary import SPECIALS, Vocabulary
-from fabula.models.decoders.words import WordTokenizer
+from fabula.models.decoders.tokenizer import WordTokenizer
 from fabula.models.protocol import Model
 from fabula.models.slds import SLDS
 from fabula.sampling import smc

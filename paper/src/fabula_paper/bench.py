@@ -17,7 +17,7 @@ from fabula.corpus.dataset import Corpus, Stories
 from fabula.device import pick_device
 from fabula.errors import UserError
 from fabula.metrics.measure import check_same_corpus
-from fabula.models.decoders.words import WordTokenizer
+from fabula.models.decoders.tokenizer import WordTokenizer
 from fabula.models.io import Checkpoint, load, read_config
 from fabula.sampling.rules import WordRules
 from fabula.training.recipe import Recipe, changed, read_recipe, recipe_from

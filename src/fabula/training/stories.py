@@ -19,8 +19,7 @@ from fabula.corpus.read import Story, read_stories
 from fabula.corpus.taggers.protocol import DEFAULT_TAGGER, build_tagger
 from fabula.corpus.transitions import Transitions
 from fabula.errors import UserError
-from fabula.models.decoders.tokenizer import SubwordTokenizer
-from fabula.models.decoders.words import COMMON
+from fabula.models.decoders.tokenizer import COMMON, SubwordTokenizer
 
 COUNTED = 50_000
 """Sentences whose words are counted: enough for the commonest."""
