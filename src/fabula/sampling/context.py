@@ -81,9 +81,6 @@ class Context:
         return " ".join([f"This is a story about {about}."] * bool(about) + ended) or None
 
 
-NOTHING = Context()
-
-
 def read_voice(voice: str | Mapping[str, str | None] | None) -> Voice:
     """A voice by its fields, or by words in any order (`present,first,short`)."""
     words = [word.strip() for word in voice.split(",")] if isinstance(voice, str) else ()

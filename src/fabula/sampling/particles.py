@@ -40,11 +40,9 @@ class Particles(NamedTuple):
         return None if self.Z is None else self.Z[:, i]
 
     def select(self, rows: Rows) -> Particles:
-        proposal, Z = self.proposal, self.Z
-        S, X, lengths, log_p, log_w, twist = (t[rows] for t in (self.S, *self[4:]))
-        proposal = None if proposal is None else proposal.select(rows)
-        Z = None if Z is None else Z[rows]
-        return Particles(self.state.select(rows), proposal, S, Z, X, lengths, log_p, log_w, twist)
+        proposal = None if self.proposal is None else self.proposal.select(rows)
+        tensors = {name: t[rows] for name, t in self._asdict().items() if isinstance(t, Tensor)}
+        return self._replace(state=self.state.select(rows), proposal=proposal, **tensors)
 
 
 def decoder_of(model: Model) -> Decoder[Any]:

@@ -57,9 +57,7 @@ class SampledStories(NamedTuple):
         return self._each(lambda tensor: tensor.unflatten(0, (-1, chains))[:, :kept].flatten(0, 1))
 
     def _each(self, change: Callable[[Tensor], Tensor]) -> SampledStories:
-        X, lengths, S, log_p, score, log_weight = (change(tensor) for tensor in self[:6])
-        verdict = None if self.verdict is None else change(self.verdict)
-        return SampledStories(X, lengths, S, log_p, score, log_weight, verdict)
+        return self._replace(**{name: change(t) for name, t in self._asdict().items() if t is not None})
 
 
 class Diagnostics(NamedTuple):

@@ -33,7 +33,7 @@ from fabula.sampling.cast import Cast
 from fabula.sampling.decode import Writer
 from fabula.sampling.latents import Paths, draw_latents, find_paths
 from fabula.sampling.noise import Noise
-from fabula.sampling.particles import Particles, decoder_of, group_sizes, propose, resample, start
+from fabula.sampling.particles import decoder_of, group_sizes, propose, resample, start
 from fabula.sampling.rules import WordRules
 from fabula.sampling.samples import Diagnostics, Rounds, SampledStories
 from fabula.sampling.settings import SMCSettings, TagSource
@@ -109,9 +109,8 @@ def draw_numbers(
     uniform = None if decoding.top_k == 1 else noise.uniform(decoding.max_words)
     resampling = noise.uniform().view(stories, noise.chains, -1)[:, 0]
     S, uniform = S.unflatten(0, (stories, -1)), None if uniform is None else uniform.unflatten(0, (stories, -1))
-    if latents is None:
-        return Draws(S, None, uniform, resampling, None)
-    return Draws(S, latents.Z.unflatten(0, (stories, -1)), uniform, resampling, latents.tag_ess)
+    Z, tag_ess = (None, None) if latents is None else (latents.Z.unflatten(0, (stories, -1)), latents.tag_ess)
+    return Draws(S, Z, uniform, resampling, tag_ess)
 
 
 def draw_groups(
@@ -160,7 +159,8 @@ def draw_groups(
     diagnostics = Diagnostics.none(stories, N)._replace(ess=ess, changed=_differing(particles.X, blanks, P, sizes[-1]))
     if draws[-1].tag_ess is not None:
         diagnostics = diagnostics._replace(tag_ess=draws[-1].tag_ess)
-    return _sampled(particles, score, verdicts), diagnostics
+    X, lengths, log_p, log_w = particles.X, particles.lengths, particles.log_p, particles.log_w
+    return SampledStories(X, lengths, particles.S, log_p, score, log_w, verdicts), diagnostics
 
 
 def weighed(model: Model, blanks: InfillBatch, settings: SMCSettings, i: int, following: Tensor) -> Tensor:
@@ -169,10 +169,6 @@ def weighed(model: Model, blanks: InfillBatch, settings: SMCSettings, i: int, fo
     if settings.arc_weight and model.tagger is not None:
         changed = changed | (blanks.missing[:, i] & ~blanks.allowed[:, i].all(1).cpu())
     return changed
-
-
-def _sampled(p: Particles, score: Tensor, verdicts: Tensor | None) -> SampledStories:
-    return SampledStories(p.X, p.lengths, p.S, p.log_p, score, p.log_w, verdicts)
 
 
 def _rows(groups: Sequence[Tensor | None]) -> Tensor | None:
