@@ -53,7 +53,7 @@ class LatentConditional:
     ) -> Information:
         """p(Z_i | everything else); where nothing follows it is q alone."""
         q = self.steps.at(s).given(z_prev).times(phi.information())
-        return q.times(self.steps.at(s_next).given_next(z_next).where(followed))
+        return q.times(self.steps.at(s_next).reversed().given(z_next).where(followed))
 
 
 def sweep_Z(
