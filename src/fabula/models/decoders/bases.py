@@ -11,6 +11,7 @@ import json
 import os
 from pathlib import Path
 
+from fabula.corpus.folder import write_whole
 from fabula.errors import UserError
 from fabula.models.decoders.base import read_base, sha256
 
@@ -91,9 +92,8 @@ def write(bases: dict[str, Path]) -> None:
     file = index()
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        temporary = file.with_suffix(".tmp")
-        temporary.write_text(json.dumps({digest: str(path) for digest, path in bases.items()}, indent=1) + "\n")
-        temporary.replace(file)
+        content = json.dumps({digest: str(path) for digest, path in bases.items()}, indent=1) + "\n"
+        write_whole(file, content.encode())
     except OSError as error:
         raise UserError(f"cannot write {file}: {error.strerror}") from error
 
