@@ -115,7 +115,9 @@ class Transformer(nn.Module):
 
     def forward(self, ids: Tokens) -> Float[Tensor, "batch token width"]:
         """Features of every place, from which `logits` reads the next token."""
-        rotation = rotations(ids.shape[1], self.sizes, ids.device)
+        turns = torch.tensor(self.sizes.frequencies, device=ids.device)
+        angle = torch.arange(ids.shape[1], device=ids.device).float()[:, None] * turns
+        rotation = angle.cos(), angle.sin()
         x = self.below(ids, rotation) if self.fixed else self.embed(ids)
         for block in self.blocks[self.fixed :]:
             x = block(x, rotation)
@@ -165,12 +167,6 @@ def compile_blocks(network: Transformer) -> None:
     """On a GPU, where launching small kernels takes longer than they do; the blocks share one compilation."""
     for block in network.blocks:
         block.compile(dynamic=True)
-
-
-def rotations(tokens: int, sizes: Sizes, device: torch.device) -> tuple[Tensor, Tensor]:
-    """Cosine and sine of every position's angles."""
-    angle = torch.arange(tokens, device=device).float()[:, None] * torch.tensor(sizes.frequencies, device=device)
-    return angle.cos(), angle.sin()
 
 
 def rotate(x: Float[Tensor, "batch head token width"], cos: Tensor, sin: Tensor) -> Tensor:
