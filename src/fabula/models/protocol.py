@@ -152,8 +152,6 @@ class Model(nn.Module, ABC):
         return self.decoder.step(self.decoder.start(1, z), z, done)[0][0]
 
 
-Builder = Callable[[ModelSettings, int, Tensor, Tensor], Model]
-"""A model from its settings, the size of the vocabulary, p(S_1) and p(S_i | S_{i-1})."""
-
-MODELS: Registry[Builder] = Registry("fabula.models", "model kind")
+MODELS: Registry[Callable[[ModelSettings, int, Tensor, Tensor], Model]] = Registry("fabula.models", "model kind")
+"""Builders of models from their settings, the size of the vocabulary, p(S_1) and p(S_i | S_{i-1})."""
 register_model = MODELS.register

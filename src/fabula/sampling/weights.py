@@ -103,8 +103,8 @@ def rank(
     elif settings.rank == "critic":
         critic = critic_of(model)
         verdicts = judged(critic, particles, blanks)
-        parts = score_parts(particles.log_p, particles.lengths, blanks)
-        score = verdicts[:, 0] + critic.ending * parts.ending
+        ending, _ = score_parts(particles.log_p, particles.lengths, blanks)
+        score = verdicts[:, 0] + critic.ending * ending
     score = score - settings.arc_weight * off_the_arc(model, settings, particles, blanks, range(blanks.X.shape[1]))
     if settings.context:
         score = score + settings.context * context_gain(model, particles, blanks)
