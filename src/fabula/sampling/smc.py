@@ -33,12 +33,21 @@ from fabula.sampling.cast import Cast
 from fabula.sampling.decode import Writer
 from fabula.sampling.latents import Paths, draw_latents, find_paths
 from fabula.sampling.noise import Noise
-from fabula.sampling.particles import decoder_of, group_sizes, propose, resample, start
+from fabula.sampling.particles import (
+    decoder_of,
+    group_sizes,
+    next_given,
+    propose,
+    rank,
+    resample,
+    start,
+    twisted,
+    weigh,
+)
 from fabula.sampling.rules import WordRules
 from fabula.sampling.samples import Diagnostics, Rounds, SampledStories
 from fabula.sampling.settings import SMCSettings, TagSource
 from fabula.sampling.tags import infer_tags, tags_to_write
-from fabula.sampling.weights import next_given, rank, twisted, weigh
 from fabula.statespace.gaussian import Potential
 
 FIRST = 5
