@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import torch
@@ -49,20 +49,21 @@ class CorpusLearner(Learner):
         self.train_stories = StoryDataset(corpus.split("train"), device)
         self.valid_stories = StoryDataset(corpus.split("valid"), device)
         self.labelled = labelled_rows(len(self.train_stories), recipe.objective)
-        hide_tags(self.train_stories, self.labelled)
+        seen = np.repeat(np.isin(np.arange(len(self.train_stories)), self.labelled), self.train_stories.sentences)
+        self.train_stories.tags[:-1].masked_fill_(torch.from_numpy(~seen).to(device), UNKNOWN)
         self.half = recipe.train.precision == "bfloat16" and device.type == "cuda"
         self.people = People.count(corpus.split("train"), corpus.vocabulary)
 
     def parameter_groups(self) -> list[dict[str, Any]]:
         """The networks at one rate, A, bias and B at another."""
         model, settings = self.model, self.recipe.train
-        slow = {id(p) for p in model.latent.dynamics.parameters()} if model.latent is not None else set()
+        dynamics = [] if model.latent is None else list(model.latent.dynamics.parameters())
+        slow = {id(p) for p in dynamics}
         networks = [p for p in model.parameters() if id(p) not in slow]
-        groups = [{"params": networks, "full_rate": settings.learning_rate}]
-        if slow:
-            dynamics = [p for p in model.parameters() if id(p) in slow]
+        groups: list[dict[str, Any]] = [{"params": networks, "full_rate": settings.learning_rate}]
+        if dynamics:
             groups.append({"params": dynamics, "full_rate": settings.learning_rate_dynamics, "weight_decay": 0.0})
-        return cast(list[dict[str, Any]], groups)
+        return groups
 
     def batches(self, epoch: int) -> list[IntArray]:
         settings = self.recipe.train
@@ -141,14 +142,6 @@ def labelled_rows(n: int, objective: ObjectiveSettings) -> IntArray:
         return np.arange(n)
     count = max(1, round(n * objective.labelled)) if objective.labelled else 0
     return np.sort(np.random.default_rng(objective.label_seed).permutation(n)[:count])
-
-
-def hide_tags(dataset: StoryDataset, labelled: IntArray) -> None:
-    """Forget the tags of every story that is not labelled."""
-    seen = np.zeros(len(dataset), dtype=bool)
-    seen[labelled] = True
-    of_sentence = torch.from_numpy(np.repeat(seen, dataset.sentences)).to(dataset.device)
-    dataset.tags[:-1] = torch.where(of_sentence, dataset.tags[:-1], torch.full_like(dataset.tags[:-1], UNKNOWN))
 
 
 @torch.no_grad()
