@@ -14,8 +14,7 @@ from hypothesis import settings
 from fabula.corpus.prepare import prepare_stories
 from fabula.corpus.toy import toy_splits
 from fabula.models.decoders.adapter import Adapter, AdapterConfig, shapes
-from fabula.models.decoders.base import read_base
-from fabula.models.decoders.bases import CACHE_VARIABLE
+from fabula.models.decoders.bases import CACHE_VARIABLE, read_base
 from fabula.models.io import save
 from fabula.models.io.pretrained import save_adapter
 from gguf_writer import write_tiny_base

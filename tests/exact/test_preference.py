@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from fabula.errors import UserError
-from fabula.models.decoders.base import read_base
+from fabula.models.decoders.bases import read_base
 from fabula.models.io.pretrained import load_adapter
 from fabula.training.loop import train_adapter
 from fabula.training.losses.lm import log_p_of, scores_of

@@ -15,7 +15,7 @@ import torch
 from fabula.errors import UserError
 from fabula.models.decoders import bases
 from fabula.models.decoders.adapter import Adapter, AdapterConfig, shapes
-from fabula.models.decoders.base import read_base
+from fabula.models.decoders.bases import read_base
 from fabula.models.decoders.narrator import NarratorDecoder
 from fabula.models.io import load, pretrained
 from fabula.models.io.pretrained import load_adapter, save_adapter

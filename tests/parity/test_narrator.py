@@ -10,7 +10,7 @@ from torch.nn import functional as F
 
 from fabula.corpus.states import Factor, StateSpace
 from fabula.models.decoders.adapter import Adapter, AdapterConfig
-from fabula.models.decoders.base import FOLDER_NAMES, Base, read_base
+from fabula.models.decoders.bases import FOLDER_NAMES, Base, read_base
 from fabula.models.decoders.fuse import fuse
 from fabula.models.decoders.narrator import NarratorDecoder, NarratorState
 from fabula.models.decoders.network import Network

@@ -16,7 +16,7 @@ from fabula.corpus.taggers.protocol import build_tagger, named, states_of
 from fabula.corpus.taggers.verb import INSTALL, VerbTagger
 from fabula.models.decoders import bases
 from fabula.models.decoders.adapter import Adapter, AdapterConfig, shapes
-from fabula.models.decoders.base import read_base
+from fabula.models.decoders.bases import read_base
 from fabula.models.io import pretrained
 from fabula.models.io.pretrained import save_adapter
 from fabula.training.stories import chain_of

@@ -20,7 +20,6 @@ class LM(Model):
 
     @property
     def decoder(self) -> GRUDecoder:
-        """p(X_i | X_:i)."""
         return self.language
 
     def log_p_words(self, batch: Batch, Z: Tensor | None = None) -> PerToken:

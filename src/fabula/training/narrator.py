@@ -16,10 +16,9 @@ from fabula.corpus.dataset import digest
 from fabula.corpus.taggers.protocol import build_tagger, named, states_of
 from fabula.errors import UserError
 from fabula.models.decoders.adapter import Adapter, AdapterConfig
-from fabula.models.decoders.base import read_base
-from fabula.models.decoders.bases import SMOLLM2, need_base
+from fabula.models.decoders.bases import SMOLLM2, need_base, read_base
 from fabula.models.decoders.rows import FREE, SPECIALS, Row, TagTokens, random_row, row
-from fabula.models.decoders.transformer import Transformer, compile_blocks, freeze
+from fabula.models.decoders.transformer import Transformer, freeze
 from fabula.models.io import write_file
 from fabula.models.io.pretrained import FACTS, load_adapter, save_adapter
 from fabula.training.learner import Learner, batches_of_like_lengths
@@ -107,8 +106,6 @@ class NarratorLearner(AdapterLearner):
         freeze(self.network, device, self.half)
         if recipe.start:
             self.begin_from(self.network, recipe.start)
-        if device.type == "cuda":
-            compile_blocks(self.network)
         splits = (data / f"{split}.csv" for split in ("train", "valid"))
         self.train, self.valid = (Stories(file, self.encode, WORDS, recipe.tagger) for file in splits)
         self.hash_data(data)

@@ -156,7 +156,6 @@ class NarratorDecoder:
     def read(
         self, state: NarratorState, tokens: Words, lengths: Integers, z: Tensor | None = None
     ) -> tuple[NarratorState, PerStory]:
-        """Over a known sentence: log p(X_i | X_:i, S_i), exact. A row of length 0 stays as it is."""
         state, log_p = self.read_tokens(state, tokens, lengths)
         return state, log_p.sum(1)
 
@@ -164,7 +163,7 @@ class NarratorDecoder:
     def read_tokens(
         self, state: NarratorState, tokens: Words, lengths: Integers
     ) -> tuple[NarratorState, Float[Tensor, "batch word"]]:
-        """The same, log p of each token; 0 beyond a sentence's end."""
+        """Over a known sentence as `read` goes, with log p of each token; 0 beyond its end."""
         log_p = torch.zeros(tokens.shape, device=self.network.device)
         if not bool((lengths > 0).any()):
             return state, log_p
@@ -186,7 +185,7 @@ class NarratorDecoder:
 
     @torch.inference_mode()
     def step(self, state: NarratorState, z: Tensor | None, done: Flags) -> tuple[Scores, NarratorState]:
-        """One token on: scores of the next one. Rows that are `done` stay where they are; their scores are 0."""
+        """Scores of rows that are `done` are 0."""
         vocabulary = self.network.sizes.vocabulary
         if bool(done.all()):
             return torch.zeros(len(done), vocabulary, device=done.device), state

@@ -121,11 +121,9 @@ class SubwordTokenizer:
         return [list(e.ids) for e in self.inner.encode_batch([" " + " ".join(text.split()) for text in texts])]
 
     def encode_word(self, word: str) -> list[int]:
-        """The tokens of one word as it stands inside a sentence."""
         return self.encode(word)
 
     def decode(self, tokens: Sequence[int]) -> str:
-        """The text of a sentence; special tokens spell nothing."""
         return str(self.inner.decode([t for t in tokens if t >= SPECIALS])).strip()
 
     @cached_property
@@ -135,7 +133,6 @@ class SubwordTokenizer:
 
     @cached_property
     def texts(self) -> list[str]:
-        """What each token spells, without the blank before it; a special token spells nothing."""
         from tokenizers import decoders
 
         bytes_of = decoders.ByteLevel()

@@ -155,18 +155,17 @@ class Transformer(nn.Module):
 
 
 def freeze(network: nn.Module, device: torch.device, half: bool = False) -> None:
-    """Move a network; on a GPU, and with `half`, its frozen weights become bfloat16, all that products use of them."""
+    """Move a network; on a GPU, and with `half`, its frozen weights become bfloat16, all that products use of them.
+
+    On a GPU blocks are compiled, for to launch small kernels takes longer than they do; they share one compilation.
+    """
     network.to(device)
     if device.type == "cuda" or half:
         for module in network.modules():
             for name, tensor in module.named_buffers(recurse=False):
                 setattr(module, name, tensor.bfloat16() if tensor.ndim > 1 else tensor)
-
-
-def compile_blocks(network: Transformer) -> None:
-    """On a GPU, where launching small kernels takes longer than they do; the blocks share one compilation."""
-    for block in network.blocks:
-        block.compile(dynamic=True)
+            if device.type == "cuda" and isinstance(module, Block):
+                module.compile(dynamic=True)
 
 
 def rotate(x: Float[Tensor, "batch head token width"], cos: Tensor, sin: Tensor) -> Tensor:
