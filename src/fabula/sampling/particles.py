@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import torch
@@ -22,6 +23,7 @@ from fabula.models.protocol import Model
 from fabula.sampling.batch import InfillBatch
 from fabula.sampling.cast import Cast
 from fabula.sampling.decode import Sentences, Uniform, Writer
+from fabula.sampling.guidance import GuidedDecoder, GuidedState
 from fabula.sampling.samples import score_following, score_parts
 from fabula.sampling.settings import SMCSettings
 from fabula.shapes import Flags, Integers, Latent, Latents, PerSentence, PerStory, Rows, Tags
@@ -67,7 +69,8 @@ def start(writer: Writer, blanks: InfillBatch, wide: InfillBatch, S: Tensor, Z: 
     if decoder.reads_ahead:
         given = Given(blanks.X, blanks.lengths, blanks.present.to(device), blanks.missing.to(device))
         copies = torch.arange(len(blanks.X), device=device).repeat_interleave(rows // len(blanks.X))
-        proposal = decoder.start(len(blanks.X), None, given).select(copies)
+        proposer = GuidedDecoder(decoder, decoding.guidance) if decoding.guidance else decoder
+        proposal = proposer.start(len(blanks.X), None, given).select(copies)
     X = wide.X.new_zeros(rows, wide.X.shape[1], max(wide.X.shape[2], decoding.max_words))
     log_p, nothing = torch.zeros(wide.lengths.shape, device=device), torch.zeros(rows, device=device)
     return Particles(state, proposal, S, Z, X, torch.zeros_like(wide.lengths), log_p, nothing, nothing)
@@ -80,13 +83,17 @@ def propose(
     decoder, s, z = writer.decoder, particles.S[:, i], particles.z(i)
     # Where nothing is left to write the proposal has served.
     state, proposal = particles.state, particles.proposal if blanks.missing[:, i:].any() else None
-    drawn_from = state if proposal is None else proposal
-    drawn_from, sentences = writer.sentence(drawn_from, blanks, i, s, z, uniform, particles.X)
-    if proposal is None:
-        state = drawn_from
+    if isinstance(proposal, GuidedState):
+        guided = replace(writer, decoder=GuidedDecoder(decoder, writer.decoding.guidance))
+        proposal, sentences = guided.sentence(proposal, blanks, i, s, z, uniform, particles.X)
+        state, log_p = proposal.under_p, proposal.log_p.masked_fill(sentences.lengths == 0, 0.0)
+        sentences = sentences._replace(log_p=log_p)
+    elif proposal is None:
+        state, sentences = writer.sentence(state, blanks, i, s, z, uniform, particles.X)
     else:
+        proposal, sentences = writer.sentence(proposal, blanks, i, s, z, uniform, particles.X)
         state, log_p = decoder.read(decoder.begin_sentence(state, s), sentences.words, sentences.lengths, z)
-        sentences, proposal = sentences._replace(log_p=log_p), drawn_from
+        sentences = sentences._replace(log_p=log_p)
     X, lengths, log_p = particles.X.clone(), particles.lengths.clone(), particles.log_p.clone()
     X[:, i], lengths[:, i], log_p[:, i] = sentences.words, sentences.lengths, sentences.log_p
     return particles._replace(state=state, proposal=proposal, X=X, lengths=lengths, log_p=log_p), sentences

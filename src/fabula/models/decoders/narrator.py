@@ -7,7 +7,7 @@ with the last four to eight before it in view, at lengths that the adapter was t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -63,12 +63,9 @@ class NarratorState:
         return self._with(self.cache, [tensor[rows] for tensor in self._rows()], given)
 
     def put(self, rows: Rows, other: NarratorState) -> NarratorState:
-        return self._merge(other, lambda a, b: a.index_copy(0, rows, b))
+        def merge(a: Tensor, b: Tensor) -> Tensor:
+            return a.index_copy(0, rows, b)
 
-    def join(self, other: NarratorState) -> NarratorState:
-        return self._merge(other, lambda a, b: torch.cat([a, b]))
-
-    def _merge(self, other: NarratorState, merge: Callable[[Tensor, Tensor], Tensor]) -> NarratorState:
         cache, ours, theirs = _alike(self, other)
         given = None
         if self.given is not None and other.given is not None:
@@ -79,7 +76,7 @@ class NarratorState:
         """A cache that so many tokens of each row can be written to, and the rows' slots there.
 
         It is this one, with room, if no other row went on from where these stand; else a copy. It is this one even if
-        most slots are idle: a smaller copy would have to be joined again with what stayed behind, prefixes and all.
+        most slots are idle: of a smaller copy and what stayed behind one cache would have to be made again.
         """
         cache = self.cache
         clash = (cache.written[self.slot] != self.lengths).any()
