@@ -226,14 +226,6 @@ ADAPTERS: dict[str, type[AdapterRecipe]] = {
 }  # fmt: skip
 
 
-def read_recipe(path: Path) -> Recipe:
-    """The recipe of a model of a prepared corpus, from its file."""
-    recipe = read_any_recipe(path)
-    if not isinstance(recipe, Recipe):
-        raise UserError(f"{path} is of kind {recipe.kind}: it adapts the pretrained base", field="recipe")
-    return recipe
-
-
 def read_any_recipe(path: Path, settings: Mapping[str, Any] | None = None) -> Recipe | AdapterRecipe:
     """A recipe of any kind from its file, with changed settings by path; a mistake in it is named by its path."""
     try:
