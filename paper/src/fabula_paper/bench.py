@@ -20,7 +20,7 @@ from fabula.metrics.measure import check_same_corpus
 from fabula.models.decoders.tokenizer import WordTokenizer
 from fabula.models.io import Checkpoint, load, read_config
 from fabula.sampling.rules import WordRules
-from fabula.training.recipe import Recipe, changed, read_recipe, recipe_from
+from fabula.training.recipe import Recipe, changed, read_any_recipe, recipe_from
 from fabula_paper.plan import BY_NAME, FULL, SENTENCES, Scale, System, Unit
 from fabula_paper.records import Records
 
@@ -129,3 +129,11 @@ class Bench:
 def weights_of(folder: Path) -> str:
     """The beginning of the weights' digests."""
     return ",".join(sorted(entry["sha256"][:12] for entry in read_config(folder)["weights"].values()))
+
+
+def read_recipe(path: Path) -> Recipe:
+    """The recipe of a model of a prepared corpus, from its file."""
+    recipe = read_any_recipe(path)
+    if not isinstance(recipe, Recipe):
+        raise UserError(f"{path} is of kind {recipe.kind}: it adapts the pretrained base", field="recipe")
+    return recipe

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import torch
 from torch import Tensor
 
 from fabula.metrics.likelihood import draw_given
-from fabula.sampling.batch import infill_batch
-from fabula.sampling.driver import Answer, fill_batch
+from fabula.models.protocol import Model
+from fabula.sampling.batch import InfillBatch, infill_batch
+from fabula.sampling.driver import Answer, fill_stories
 from fabula.sampling.noise import Noise, seeded
 from fabula.sampling.rerank import write_left_to_right
+from fabula.sampling.rules import WordRules
 from fabula.sampling.settings import DecodingConfig, FillSettings, GibbsSettings, RerankSettings
 from fabula.sampling.tags import infer_tags
 from fabula.statespace.markov import allowed_states
@@ -24,6 +26,8 @@ from fabula_paper.stories import english
 WRITTEN_AT_ONCE = 2048
 TOP_K = 15
 """The paper's value for its baselines; the paper does not say how it decoded for its control table."""
+COPIES_OF_SCORES = 6
+"""Arrays of rows x vocabulary alive at once while a word is chosen, at most."""
 
 
 def settings_of(sampler: str, scale: Scale) -> FillSettings:
@@ -52,6 +56,21 @@ def fill(bench: Bench, system: System, rows: Sequence[int], setting: str, sample
         model, bench.rules, infill_batch(blank, allowed, device=bench.device),
         settings_of(sampler, bench.job.scale), [seeded(seed) for seed in seeds], memory_gib=bench.job.memory_gib,
     )  # fmt: skip
+
+
+def fill_batch(
+    model: Model, rules: WordRules, batch: InfillBatch, settings: FillSettings, generators: Sequence[torch.Generator],
+    candidates: int = 1, *, memory_gib: float,
+) -> list[Answer]:  # fmt: skip
+    """The best stories for every task of a batch, in pieces whose scores fit the memory; a generator for each task."""
+    per_task = settings.rows * len(rules.anywhere) * 4 * COPIES_OF_SCORES
+    at_once, answers = max(1, int(memory_gib * 2**30 // per_task)), list[Answer]()
+    for start in range(0, len(batch.X), at_once):
+        part = batch.rows(start, min(start + at_once, len(batch.X)))
+        some, wanted = generators[start : start + at_once], [candidates] * len(part.X)
+        *_, last = fill_stories(model, rules, part, replace(settings, at_once=True), some, wanted)
+        answers += last
+    return answers
 
 
 def sample(bench: Bench, unit: Unit) -> None:

@@ -185,22 +185,16 @@ def _read_csv(path: Path, lines: Iterator[str], paragraphs: bool) -> Iterator[Ro
             continue  # a blank line
         if not header:
             header = [name.strip().lower() for name in row]
-            columns = _sentence_columns(path, row, header)
+            columns = list(takewhile(header.__contains__, (f"sentence{number}" for number in count(1))))
+            if not columns:
+                shown = ", ".join(name.strip() for name in row[:8])[:80]
+                raise UserError(f"{path}: its header has no sentence columns (sentence1, sentence2, …): {shown}")
         elif len(row) != len(header):
             yield line, f"{len(row)} fields where the header has {len(header)}"
         else:
             fields = dict(reversed(list(zip(header, row, strict=True))))
             sentences = [fields[name] for name in columns]
             yield line, {"sentences": sentences, "id": fields.get("storyid")}
-
-
-def _sentence_columns(path: Path, names: list[str], header: list[str]) -> list[str]:
-    """The names of the columns that hold the sentences, in their order."""
-    columns = list(takewhile(header.__contains__, (f"sentence{number}" for number in count(1))))
-    if not columns:
-        shown = ", ".join(name.strip() for name in names[:8])[:80]
-        raise UserError(f"{path}: its header has no sentence columns (sentence1, sentence2, …): {shown}")
-    return columns
 
 
 def _read_jsonl(path: Path, lines: Iterator[str], paragraphs: bool) -> Iterator[Row]:

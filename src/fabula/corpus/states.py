@@ -45,10 +45,8 @@ class Factor:
 
     def find(self, word: str) -> int:
         """The place of a label that is named by itself, in any case, or by its sign; -1 where it is not known."""
-        for named in (word, SIGNS.get(word, word.lower())):
-            if named in self.labels:
-                return self.labels.index(named)
-        return UNKNOWN
+        names = (word, SIGNS.get(word, word.lower()))
+        return next((self.labels.index(name) for name in names if name in self.labels), UNKNOWN)
 
 
 @dataclass(frozen=True)

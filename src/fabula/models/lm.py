@@ -26,6 +26,4 @@ class LM(Model):
         return self.language.log_prob(self.language(batch.previous, None), batch.tokens)
 
 
-@register_model("lm")
-def build_lm(settings: ModelSettings, vocabulary: int, p_initial: Tensor, p_next: Tensor) -> LM:
-    return LM(settings, vocabulary)
+register_model("lm")(lambda settings, vocabulary, p_initial, p_next: LM(settings, vocabulary))

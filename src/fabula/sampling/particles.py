@@ -27,7 +27,7 @@ from fabula.sampling.guidance import GuidedDecoder, GuidedState
 from fabula.sampling.samples import score_following, score_parts
 from fabula.sampling.settings import SMCSettings
 from fabula.shapes import Flags, Integers, Latent, Latents, PerSentence, PerStory, Rows, Tags
-from fabula.statespace.diagnostics import effective_size, systematic
+from fabula.statespace.diagnostics import systematic
 from fabula.statespace.gaussian import Potential
 
 
@@ -97,11 +97,6 @@ def propose(
     X, lengths, log_p = particles.X.clone(), particles.lengths.clone(), particles.log_p.clone()
     X[:, i], lengths[:, i], log_p[:, i] = sentences.words, sentences.lengths, sentences.log_p
     return particles._replace(state=state, proposal=proposal, X=X, lengths=lengths, log_p=log_p), sentences
-
-
-def group_sizes(log_w: Float[Tensor, "story sample"], sizes: Sequence[int]) -> Float[Tensor, "story group"]:
-    """The effective number of particles of every group."""
-    return torch.stack([effective_size(part) for part in log_w.split(list(sizes), 1)], 1)
 
 
 def resample(

@@ -18,7 +18,6 @@ sentence is read under p. With `correct=True` a written sentence's weight is p /
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import NamedTuple
 
 import torch
@@ -33,21 +32,12 @@ from fabula.sampling.cast import Cast
 from fabula.sampling.decode import Writer
 from fabula.sampling.latents import Paths, draw_latents, find_paths
 from fabula.sampling.noise import Noise
-from fabula.sampling.particles import (
-    decoder_of,
-    group_sizes,
-    next_given,
-    propose,
-    rank,
-    resample,
-    start,
-    twisted,
-    weigh,
-)
+from fabula.sampling.particles import decoder_of, next_given, propose, rank, resample, start, twisted, weigh
 from fabula.sampling.rules import WordRules
 from fabula.sampling.samples import Diagnostics, Rounds, SampledStories
 from fabula.sampling.settings import SMCSettings, TagSource
 from fabula.sampling.tags import infer_tags, tags_to_write
+from fabula.statespace.diagnostics import effective_size
 from fabula.statespace.gaussian import Potential
 
 FIRST = 5
@@ -56,8 +46,7 @@ FIRST = 5
 
 def observe(model: SLDS, blanks: InfillBatch, tags: TagSource) -> tuple[InfillBatch, Potential]:
     """The batch with its tags inferred, and phi of the given sentences: 1 for the missing ones."""
-    allowed = infer_tags(model, blanks, tags).allowed
-    return replace(blanks, allowed=allowed), evidence(model, blanks.X, blanks.lengths).phi
+    return infer_tags(model, blanks, tags), evidence(model, blanks.X, blanks.lengths).phi
 
 
 def without_latents(blanks: InfillBatch) -> Potential:
@@ -152,7 +141,8 @@ def draw_groups(
         particles = weigh(model, settings, particles, sentences, batch, i, phi_i, ahead)
         if i < shared:
             continue
-        sizes_now = group_sizes(particles.log_w.view(stories, P), sizes).cpu()
+        groups = particles.log_w.view(stories, P).split(sizes, 1)
+        sizes_now = torch.stack([effective_size(log_w) for log_w in groups], 1).cpu()
         ess = torch.where(blanks.given[:, i], torch.minimum(ess, sizes_now.amin(1)), ess)
         # Where nothing is left to write, resampling could only lose stories.
         here = weighed(model, blanks, settings, i, following[:, i]) & blanks.missing[:, i + 1 :].any(1)

