@@ -37,8 +37,7 @@ from safetensors.torch import load_file
 from bulk import log_p_lines, write_missing
 from fabula.models.critic import Critic
 from fabula.models.decoders.adapter import Adapter
-from fabula.models.decoders.base import read_base
-from fabula.models.decoders.bases import need_base
+from fabula.models.decoders.bases import need_base, read_base
 from fabula.models.decoders.fuse import fuse
 from fabula.models.decoders.narrator import NarratorDecoder
 from fabula.models.decoders.network import Network

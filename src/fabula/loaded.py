@@ -17,7 +17,7 @@ from fabula.corpus.taggers.protocol import Tagger, parts_of, read_values, tagger
 from fabula.corpus.tokenize import tokenise
 from fabula.corpus.vocabulary import SPECIALS
 from fabula.errors import UserError
-from fabula.models.decoders.words import COMMON, WordTokenizer
+from fabula.models.decoders.tokenizer import COMMON, WordTokenizer
 from fabula.models.io import Checkpoint
 from fabula.sampling.batch import InfillBatch, flatten
 from fabula.sampling.cast import Cast

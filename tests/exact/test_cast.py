@@ -8,7 +8,7 @@ import torch
 from fabula.corpus.dataset import Stories
 from fabula.corpus.people import People
 from fabula.corpus.vocabulary import EOS, PAD, SPECIALS, Vocabulary
-from fabula.models.decoders.words import WordTokenizer
+from fabula.models.decoders.tokenizer import WordTokenizer
 from fabula.sampling.batch import InfillBatch, infill_batch
 from fabula.sampling.cast import Cast, echoed, repeated
 from fabula.sampling.decode import Writer

@@ -12,7 +12,7 @@ from torch.nn import functional as F
 from fabula.errors import UserError
 from fabula.models.critic import AT_ONCE, WINDOW, Critic, starts
 from fabula.models.decoders.adapter import Adapter
-from fabula.models.decoders.base import read_base
+from fabula.models.decoders.bases import read_base
 from fabula.models.decoders.fuse import fuse, fuse_critic
 from fabula.models.decoders.network import Network
 from fabula.models.decoders.rows import FREE, row

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from fabula.corpus.vocabulary import EOS, PAD, SPECIALS, Vocabulary
-from fabula.models.decoders.words import WordTokenizer
+from fabula.models.decoders.tokenizer import WordTokenizer
 from fabula.models.slds import SLDS
 from fabula.sampling import decode
 from fabula.sampling.batch import InfillBatch, flatten, infill_batch

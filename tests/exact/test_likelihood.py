@@ -13,8 +13,7 @@ from fabula.corpus.dataset import Stories
 from fabula.corpus.transitions import Transitions
 from fabula.corpus.vocabulary import EOS
 from fabula.metrics.bound import Weighed, fit_precision, slack
-from fabula.metrics.latent import prior_log_p_X
-from fabula.metrics.likelihood import likelihood, macro_f1
+from fabula.metrics.likelihood import likelihood, macro_f1, prior_log_p_X
 from fabula.metrics.measure import log_p_of_tags
 from fabula.metrics.record import mean_and_error
 from fabula.models.batch import Batch, StoryDataset

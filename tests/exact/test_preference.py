@@ -9,11 +9,11 @@ import pytest
 import torch
 
 from fabula.errors import UserError
-from fabula.models.decoders.base import read_base
+from fabula.models.decoders.bases import read_base
 from fabula.models.io.pretrained import load_adapter
 from fabula.training.loop import train_adapter
-from fabula.training.losses.lm import log_p_of
-from fabula.training.losses.preference import divergence, log_probabilities, preference_loss, row_means
+from fabula.training.losses.lm import log_p_of, scores_of
+from fabula.training.losses.preference import divergence, preference_loss, row_means
 from fabula.training.preference import PreferenceLearner, read_pairs
 from fabula.training.recipe import NarratorRecipe, PreferenceRecipe
 from raw_stories import write_csv
@@ -51,11 +51,11 @@ def test_a_pair_counts_the_mean_token_of_each_version(how: dict[str, Any], tmp_p
     rows = [pair.better, pair.worse]
     with torch.no_grad():
         before = [float(log_p_of(learner.network, [row]).mean()) for row in rows]
-        held = log_probabilities(learner.network, [pair.better])
+        held = scores_of(learner.network, [pair.better])[0].log_softmax(-1)
         for p in learner.network.parameters():
             p.add_(torch.randn(p.shape, generator=torch.Generator().manual_seed(1)), alpha=0.05)
         now = [float(log_p_of(learner.network, [row]).mean()) for row in rows]
-        after = log_probabilities(learner.network, [pair.better])
+        after = scores_of(learner.network, [pair.better])[0].log_softmax(-1)
     margin = 3.0 * ((now[0] - before[0]) - (now[1] - before[1]))
     means = row_means(log_p_of(learner.network, rows), rows).detach()
     loss, margins = preference_loss(torch.tensor(before), means, 3.0, 0.2)

@@ -11,7 +11,7 @@ import torch
 from torch.nn import functional as F
 
 from fabula.errors import UserError
-from fabula.models.decoders.base import read_base
+from fabula.models.decoders.bases import read_base
 from fabula.models.io.pretrained import load_critic, load_decoder
 from fabula.training.critic import CriticNetwork, endless, read_readings, without_length
 from fabula.training.loop import train_adapter

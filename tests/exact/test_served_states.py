@@ -5,7 +5,7 @@ import torch
 
 from fabula.corpus.taggers.protocol import build_tagger
 from fabula.models.io.pretrained import scaffold_of
-from fabula.sampling.context import NOTHING
+from fabula.sampling.context import Context
 from fabula.sampling.settings import ServedSettings
 from fabula.sampling.task import fill_task
 from fabula.served.client import Client
@@ -36,7 +36,7 @@ def test_draws_keep_what_is_known_and_have_the_posterior_s_shares() -> None:
     """20,000 samples of one free mood between known ones: each share within 5 standard errors, false alarm < 1e-5."""
     client = Client(Server(name="x", address="http://x", model="m"))
     task = fill_task(["Tom was sad.", None, None], JUDGE.states, {"sentiment": "? ? +", "emotion": "? joy ?"})
-    story, n = Story(task, NOTHING, ServedSettings(samples=20_000), 1, 7, ()), 20_000
+    story, n = Story(task, Context(), ServedSettings(samples=20_000), 1, 7, ()), 20_000
     writer = Writer(client, JUDGE.states, JUDGE.by_factor, build_tagger(JUDGE.settings))
     drawn = np.array(writer.draw_states(story), dtype=int)
     known = [set(drawn[:, 0, 0]), set(drawn[:, 2, 0]), set(drawn[:, 1, 1]), set(drawn[:, :, 2].flatten())]

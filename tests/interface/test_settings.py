@@ -56,8 +56,8 @@ def test_a_setting_that_the_sampler_does_not_have_is_an_error(sampler: str, chos
 
 def test_plain_settings_are_the_models_own_distribution() -> None:
     smc = SMCSettings.plain(samples=7)
-    off = (smc.fluency, smc.twist_weight, smc.context, smc.agreement, smc.no_repeat)
-    assert (smc.samples, smc.temperature, smc.allow_new_names, off) == (7, 1.0, True, (0,) * 5)
+    off = (smc.fluency, smc.twist_weight, smc.context, smc.agreement, smc.no_repeat, smc.guidance)
+    assert (smc.samples, smc.temperature, smc.allow_new_names, off) == (7, 1.0, True, (0,) * 6)
     assert (RerankSettings.plain().temperature, RerankSettings.plain().no_repeat) == (1.0, 0)
     assert GibbsSettings.plain() == GibbsSettings()
     assert choose("smc", SMCSettings, {}) == SMCSettings()

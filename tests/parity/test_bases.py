@@ -12,7 +12,7 @@ from doors import Refused
 from fabula.cli import main
 from fabula.errors import UserError
 from fabula.models.decoders import bases
-from fabula.models.decoders.base import FOLDER_NAMES, TABLES, read_base
+from fabula.models.decoders.bases import FOLDER_NAMES, TABLES, read_base
 from fabula.models.decoders.gguf import read_gguf
 from fabula.models.decoders.rows import SPECIALS
 from fabula.models.decoders.transformer import Transformer

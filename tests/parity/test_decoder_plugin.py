@@ -48,7 +48,8 @@ def test_another_word_has_several_tokens_and_is_ranked_by_the_whole_line(folder:
     assert model.words(["ab bc.", None], line=2, before="ac", word=words[0], after="bb.").words == words[1:]
 
 
-def test_weights_p_over_r_make_the_proposal_exact() -> None:
+@pytest.mark.parametrize("guidance", [0.0, 0.8])
+def test_weights_p_over_r_make_the_proposal_exact(guidance: float) -> None:
     """Sentence 2 of 3 from r, weighed by p / r and p of the ending: the law that enumeration gives under p.
 
     4,000 particles; each of the likely sentences' shares within 6 standard errors of self-normalised weights: a false
@@ -67,7 +68,9 @@ def test_weights_p_over_r_make_the_proposal_exact() -> None:
         truth = truth + (log_p if i else 0.0)
     p = truth.detach().double().softmax(0)
     particles = 4_000
-    settings = SMCSettings.plain(samples=particles, top_k=0, max_words=limit, correct=True, resample_below=0.0)
+    settings = SMCSettings.plain(
+        samples=particles, top_k=0, max_words=limit, correct=True, resample_below=0.0, guidance=guidance
+    )
     noise = Noise([seeded(5)], [3], particles, "cpu")
     with torch.inference_mode():
         found, _ = smc.draw_groups(model, rules, batch, smc.without_latents(batch), settings, [noise])

@@ -4,17 +4,18 @@ import pytest
 import torch
 
 from fabula.corpus.vocabulary import SPECIALS, Vocabulary
-from fabula.models.decoders.words import WordTokenizer
+from fabula.models.decoders.tokenizer import WordTokenizer
 from fabula.models.protocol import Model
 from fabula.models.slds import SLDS
 from fabula.sampling import smc
 from fabula.sampling.batch import InfillBatch, infill_batch
-from fabula.sampling.driver import Answer, fill_batch
+from fabula.sampling.driver import Answer
 from fabula.sampling.noise import Noise, seeded
 from fabula.sampling.rules import WordRules
 from fabula.sampling.samples import SampledStory
 from fabula.sampling.settings import FillSettings, GibbsSettings, RerankSettings, SMCSettings
 from fabula.statespace.markov import allowed_states
+from fabula_paper.writing import fill_batch
 from small import small_model
 
 VOCABULARY = Vocabulary((*SPECIALS, ".", "!", *(f"w{i}" for i in range(40))))

@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fabula.errors import UserError
-from fabula.models.decoders.base import read_base
-from fabula.models.decoders.bases import FILE, find_base
+from fabula.models.decoders.bases import FILE, find_base, read_base
 from fabula.models.decoders.gguf import read_gguf
 from fabula.models.decoders.rows import SPECIALS
 from fabula.models.decoders.tokenizer import SubwordTokenizer

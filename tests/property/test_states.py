@@ -29,10 +29,9 @@ def test_states_number_the_product_in_order(sizes: list[int]) -> None:
     space = space_of(sizes)
     rows = list(itertools.product(*(range(n) for n in space.sizes)))
     assert len(rows) == space.K
-    assert space.encode(rows).tolist() == list(range(space.K))
-    assert space.decode(np.arange(space.K)).tolist() == [list(row) for row in rows]
-    assert space.decode([[0, -1]]).tolist() == [[[0] * len(space.sizes), [-1] * len(space.sizes)]]
-    assert space.encode([-1] * len(space.sizes)) == -1
+    assert space.number(rows).tolist() == list(range(space.K))
+    assert space.values(np.arange(space.K)).tolist() == [list(row) for row in rows]
+    assert space.values([[0, -1]]).tolist() == [[[0] * len(space.sizes), [-1] * len(space.sizes)]]
     assert StateSpace.from_record(space.to_record()) == space
 
 
@@ -46,7 +45,7 @@ def test_an_arc_is_read_back_from_its_labels(data: st.DataObject, sizes: list[in
     named = {factor.name: [space.factors[f].labels[v[f]] if v[f] >= 0 else None for v in arc]
              for f, factor in enumerate(space.factors)}  # fmt: skip
     assert space.parse(named) == arc
-    every = space.decode(np.arange(space.K))
+    every = space.values(np.arange(space.K))
     for values, allowed in zip(arc, space.allowed(arc), strict=True):
         agree = [all(w in (-1, v) for w, v in zip(values, state, strict=True)) for state in every.tolist()]
         assert allowed.tolist() == agree
@@ -62,7 +61,7 @@ def test_partly_given_states_have_numbers_of_their_own(sizes: list[int]) -> None
     assert space.values(numbers).tolist() == [list(row) for row in rows]
     for row, number in zip(rows, numbers.tolist(), strict=True):
         if min(row) >= 0:
-            assert number == int(space.encode(row))
+            assert number == np.ravel_multi_index(row, space.sizes)
         assert (number == -1) == (max(row) < 0)
     said = [[v if n > 1 else -1 for v, n in zip(row, space.sizes, strict=True)] for row in rows]
     assert space.common(space.allowed(rows)).tolist() == said

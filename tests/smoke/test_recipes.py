@@ -17,7 +17,8 @@ from fabula.models.io import load
 from fabula.models.s2s import S2S
 from fabula.models.slds import SLDS
 from fabula.training.loop import train
-from fabula.training.recipe import AdapterRecipe, Recipe, read_any_recipe, read_recipe, recipe_from
+from fabula.training.recipe import AdapterRecipe, Recipe, read_any_recipe, recipe_from
+from fabula_paper.bench import read_recipe
 from small import small_recipe
 
 ROOT = Path(__file__).parents[2]

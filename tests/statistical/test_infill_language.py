@@ -12,7 +12,7 @@ from torch import Tensor
 
 from fabula.corpus.vocabulary import EOS, PAD, SPECIALS, Vocabulary
 from fabula.models.decoders.gru import GRUState
-from fabula.models.decoders.words import WordTokenizer
+from fabula.models.decoders.tokenizer import WordTokenizer
 from fabula.models.slds import SLDS
 from fabula.sampling import smc
 from fabula.sampling.batch import InfillBatch, evidence, flatten, infill_batch

@@ -13,7 +13,7 @@ from torch.distributions import Normal
 from fabula.corpus.vocabulary import SPECIALS, Vocabulary
 from fabula.models.build import build
 from fabula.models.decoders.adapter import Adapter, AdapterConfig, shapes
-from fabula.models.decoders.base import read_base
+from fabula.models.decoders.bases import read_base
 from fabula.models.io import Checkpoint
 from fabula.models.slds import SLDS
 from fabula.statespace.dynamics import LinearGaussian

@@ -66,9 +66,6 @@ class Cache(NamedTuple):
         mine, theirs = alike(self, other)
         return Cache(*(a.index_copy(0, rows, b) for a, b in zip(mine, theirs, strict=True)))
 
-    def join(self, other: Cache) -> Cache:
-        return Cache(*(torch.cat(pair) for pair in zip(*alike(self, other), strict=True)))
-
 
 def alike(a: Cache, b: Cache) -> tuple[Cache, Cache]:
     width = max(a.keys.shape[1], b.keys.shape[1])
@@ -102,7 +99,7 @@ class ToyDecoder(nn.Module):
                 for t in range(given.X.shape[2]):
                     there = given.lengths[:, i] > t
                     state = self._read(state.then(torch.where(there, given.X[:, i, t], HEADER)), ~there)
-            state = state.then(none + HEADER)
+            state = state.then(torch.where(given.present.any(1), HEADER, END))
         return state
 
     def without_history(self, state: Cache) -> Cache:

@@ -18,10 +18,10 @@ from fabula.corpus.tokenize import detokenise
 from fabula.device import pick_device
 from fabula.errors import UserError
 from fabula.metrics.measure import check_same_corpus
-from fabula.models.decoders.words import WordTokenizer
+from fabula.models.decoders.tokenizer import WordTokenizer
 from fabula.models.io import Checkpoint, load, read_config
 from fabula.sampling.rules import WordRules
-from fabula.training.recipe import Recipe, changed, read_recipe, recipe_from
+from fabula.training.recipe import Recipe, changed, read_any_recipe, recipe_from
 from fabula_paper.plan import FULL, HUMAN, MIDDLE, SENTENCES, SETTINGS, Scale, System, Unit
 from fabula_paper.records import Records
 
@@ -203,3 +203,11 @@ def middle_unit(name: str) -> str:
 def english(line: str) -> str:
     """Words separated by blanks as a written sentence."""
     return detokenise(line.split(" "))
+
+
+def read_recipe(path: Path) -> Recipe:
+    """The recipe of a model of a prepared corpus, from its file."""
+    recipe = read_any_recipe(path)
+    if not isinstance(recipe, Recipe):
+        raise UserError(f"{path} is of kind {recipe.kind}: it adapts the pretrained base", field="recipe")
+    return recipe

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from collections.abc import Sequence
+from dataclasses import asdict, replace
 
 import torch
 from torch import Tensor
 
-from fabula.metrics.latent import draw_given
-from fabula.sampling.batch import infill_batch
-from fabula.sampling.driver import fill_batch
+from fabula.metrics.likelihood import draw_given
+from fabula.models.protocol import Model
+from fabula.sampling.batch import InfillBatch, infill_batch
+from fabula.sampling.driver import Answer, fill_stories
 from fabula.sampling.noise import Noise, seeded
 from fabula.sampling.rerank import write_left_to_right
+from fabula.sampling.rules import WordRules
 from fabula.sampling.settings import DecodingConfig, FillSettings, GibbsSettings, RerankSettings
 from fabula.sampling.tags import infer_tags
 from fabula.statespace.markov import allowed_states
@@ -21,6 +24,8 @@ from fabula_paper.plan import BY_NAME, SENTENCES, SETTINGS, Scale, System, Unit
 WRITTEN_AT_ONCE = 2048
 TOP_K = 15
 """The paper's value for its baselines; the paper does not say how it decoded for its control table."""
+COPIES_OF_SCORES = 6
+"""Arrays of rows x vocabulary alive at once while a word is chosen, at most."""
 
 
 def settings_of(sampler: str, scale: Scale) -> FillSettings:
@@ -31,6 +36,21 @@ def settings_of(sampler: str, scale: Scale) -> FillSettings:
         return GibbsSettings.plain(samples=scale.samples, chains=1)
     # Several chains: what is written into the blanks holds their tags where they are.
     return GibbsSettings.plain(samples=scale.samples)
+
+
+def fill_batch(
+    model: Model, rules: WordRules, batch: InfillBatch, settings: FillSettings, generators: Sequence[torch.Generator],
+    candidates: int = 1, *, memory_gib: float,
+) -> list[Answer]:  # fmt: skip
+    """The best stories for every task of a batch, in pieces whose scores fit the memory; a generator for each task."""
+    per_task = settings.rows * len(rules.anywhere) * 4 * COPIES_OF_SCORES
+    at_once, answers = max(1, int(memory_gib * 2**30 // per_task)), list[Answer]()
+    for start in range(0, len(batch.X), at_once):
+        part = batch.rows(start, min(start + at_once, len(batch.X)))
+        some, wanted = generators[start : start + at_once], [candidates] * len(part.X)
+        *_, last = fill_stories(model, rules, part, replace(settings, at_once=True), some, wanted)
+        answers += last
+    return answers
 
 
 def sample(bench: Bench, unit: Unit) -> Made:

@@ -57,33 +57,25 @@ class Stories:
 
     @classmethod
     def from_sentences(
-        cls,
-        tokens: Sequence[Sequence[Sequence[int]]],
-        tags: Sequence[Sequence[int | None]] | None = None,
-        characters: Sequence[Sequence[int]] | None = None,
-        ids: Sequence[str] | None = None,
+        cls, tokens: Sequence[Sequence[Sequence[int]]], tags: Sequence[Sequence[int | None]] | None = None
     ) -> "Stories":
         """Stories in memory: `tokens[story][sentence]` are word ids without `<eos>`, which is added here.
 
-        Without `tags` no sentence has one; without `characters` they count 0; without `ids` stories are numbered.
+        Without `tags` no sentence has one. Characters count 0, and stories are numbered.
         """
         lengths = [len(story) for story in tokens]
-        for name, values in (("tags", tags), ("characters", characters)):
-            if values is not None and [len(story) for story in values] != lengths:
-                raise ValueError(f"{name} do not have the stories' lengths")
-        if ids is not None and len(ids) != len(lengths):
-            raise ValueError(f"{len(ids)} ids for {len(lengths)} stories")
+        if tags is not None and [len(story) for story in tags] != lengths:
+            raise ValueError("tags do not have the stories' lengths")
         sentences = [sentence for story in tokens for sentence in story]
         flat = [number for sentence in sentences for number in (*sentence, EOS)]
         flat_tags = [-1 if tag is None else tag for story in tags or () for tag in story] or [-1] * len(sentences)
-        flat_characters = [n for story in characters or () for n in story] or [0] * len(sentences)
         return cls(
             tokens=np.asarray(flat, dtype=token_dtype(max(flat, default=0) + 1)),
             sentence_offsets=offsets([len(sentence) + 1 for sentence in sentences]),
             story_offsets=offsets(lengths),
             tags=np.asarray(flat_tags, dtype=tag_dtype(max(flat_tags, default=0) + 1)),
-            characters=np.asarray(flat_characters, dtype=np.int32),
-            ids_source=tuple(ids) if ids is not None else tuple(map(str, range(len(lengths)))),
+            characters=np.zeros(len(sentences), dtype=np.int32),
+            ids_source=tuple(map(str, range(len(lengths)))),
         )
 
     def __len__(self) -> int:

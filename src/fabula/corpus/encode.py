@@ -21,7 +21,7 @@ from fabula.corpus.dataset import file_entry, offsets, tag_dtype, token_dtype
 from fabula.corpus.folder import write
 from fabula.corpus.read import MAX_WORDS, Rejected, Story
 from fabula.corpus.taggers.protocol import Tagger
-from fabula.corpus.tokenize import tokenise_many
+from fabula.corpus.tokenize import tokenise
 from fabula.corpus.transitions import Transitions
 from fabula.corpus.vocabulary import EOS, UNK, Vocabulary
 
@@ -56,13 +56,16 @@ class Split:
 
     def _add(self, row: Story | Rejected) -> Sequence[str]:
         """Put a story into the columns; returns its sentences, none where it is rejected."""
+        columns = self.columns
+        tokenised = [] if isinstance(row, Rejected) else [tokenise(sentence) for sentence in row.sentences]
+        number, words = max(enumerate(tokenised, 1), key=lambda pair: len(pair[1]), default=(0, []))
+        if len(words) > MAX_WORDS:
+            row = Rejected(row.file, row.line, f"sentence {number} has {len(words):,} words, more than {MAX_WORDS}")
         if isinstance(row, Rejected):
-            return self._reject(row)
-        columns, tokenised = self.columns, tokenise_many(row.sentences)
-        longest = max(range(len(tokenised)), key=lambda place: len(tokenised[place]))
-        if len(tokenised[longest]) > MAX_WORDS:
-            reason = f"sentence {longest + 1} has {len(tokenised[longest]):,} words, more than {MAX_WORDS}"
-            return self._reject(Rejected(row.file, row.line, reason))
+            self.rejections += 1
+            if len(self.rejected) < LISTED:
+                self.rejected.append(row)
+            return ()
         for words in tokenised:
             self.words.update(words)
             columns["tokens"].extend(self.types.setdefault(word, len(self.types)) for word in words)
@@ -74,12 +77,6 @@ class Split:
         columns["characters"].extend(len(sentence) for sentence in row.sentences)
         self.ids.append(row.id)
         return row.sentences
-
-    def _reject(self, row: Rejected) -> Sequence[str]:
-        self.rejections += 1
-        if len(self.rejected) < LISTED:
-            self.rejected.append(row)
-        return ()
 
     def write(
         self, folder: Path, vocabulary: Vocabulary, labels: Sequence[str], own: bool, smoothing: float

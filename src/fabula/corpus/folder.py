@@ -64,9 +64,12 @@ def write(path: Path, content: bytes) -> None:
 
 def write_whole(path: Path, content: bytes) -> None:
     """Write all of it or nothing: a temporary file, flushed to the disk, then renamed."""
-    temporary = path.with_name(f".{path.name}.tmp")
-    write(temporary, content)
-    os.replace(temporary, path)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        write(temporary, content)
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
 
 
 def move_into_place(folder: Path, target: Path) -> None:

@@ -7,33 +7,26 @@ of the other.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fabula.corpus.dataset import Stories
+from fabula.corpus.tokenize import listed
 from fabula.corpus.vocabulary import Vocabulary
 
-
-def _listed(words: str) -> tuple[str, ...]:
-    """Words written as a line."""
-    return tuple(words.split())
-
-
-HE = _listed("he him his himself")
-SHE = _listed("she her hers herself")
-ME = _listed("i me my mine myself we us our ours ourselves")
-HE_NOUNS = _listed(
+HE = listed("he him his himself")
+SHE = listed("she her hers herself")
+ME = listed("i me my mine myself we us our ours ourselves")
+HE_NOUNS = listed(
     "man men boy boys guy guys husband father dad daddy brother brothers son sons grandfather grandpa uncle nephew "
     "king prince mr sir boyfriend groom gentleman policeman fireman waiter actor stepfather stepdad"
 )
-SHE_NOUNS = _listed(
+SHE_NOUNS = listed(
     "woman women girl girls lady ladies wife mother mom mommy mum sister sisters daughter daughters grandmother "
     "grandma aunt niece queen princess mrs ms miss girlfriend bride waitress actress stepmother stepmom"
 )
-EITHER_NOUNS = _listed(
+EITHER_NOUNS = listed(
     "friend friends neighbor neighbour baby child kid kids teacher doctor boss owner cat dog puppy kitten coach nurse "
     "cousin teenager student driver officer clerk cashier manager stranger pet horse bird parent parents someone "
     "everyone anyone person people"
@@ -71,9 +64,12 @@ class People:
         story = np.repeat(story_of_sentence, np.diff(offsets))
         uses = np.bincount(tokens, minlength=V)
         begins = np.bincount(tokens[offsets[:-1]], minlength=V)
-        pronouns = np.stack([_count(story, tokens, vocabulary, words, len(sentences_of_story)) for words in (HE, SHE)])
-        seen = np.unique(np.stack([story, tokens]), axis=1)
-        of_word = np.stack([np.bincount(seen[1], weights=row[seen[0]], minlength=V) for row in pronouns])
+        seen, of_word = np.unique(np.stack([story, tokens]), axis=1), np.empty((2, V))
+        for gender, words in enumerate((HE, SHE)):
+            forms = [form for word in words for form in (word, word.capitalize()) if form in vocabulary.index]
+            spoken = story[np.isin(tokens, [vocabulary.index[form] for form in forms])]
+            of_story = np.bincount(spoken, minlength=len(sentences_of_story))
+            of_word[gender] = np.bincount(seen[1], weights=of_story[seen[0]], minlength=V)
         share = of_word / np.maximum(of_word.sum(0), 1)
         small = np.array([vocabulary.index.get(w.lower(), 0) for w in vocabulary.words])
         named = np.array([looks_like_a_name(w) for w in vocabulary.words]) & (uses[small] < uses)
@@ -87,12 +83,3 @@ class People:
 
 
 NOBODY = People()
-
-
-def _count(
-    story: NDArray[np.int64], tokens: NDArray[np.int64], vocabulary: Vocabulary, words: Sequence[str], stories: int
-) -> NDArray[np.int64]:
-    """How often each story says one of the words."""
-    spelled = [w for word in words for w in (word, word.capitalize())]
-    wanted = np.isin(tokens, [vocabulary.index[w] for w in spelled if w in vocabulary.index])
-    return np.bincount(story[wanted], minlength=stories)

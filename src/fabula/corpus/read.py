@@ -123,7 +123,7 @@ def check_story(sentences: list[object], tags: object = None, *, id: str, file: 
             raise ValueError(f"sentence {number} has {words:,} words, more than {MAX_WORDS}")
         if len(text) > MAX_CHARACTERS:
             raise ValueError(f"sentence {number} has {len(text):,} characters, more than {MAX_CHARACTERS:,}")
-        if not _is_unicode(text):
+        if not is_unicode(text):
             raise ValueError(f"sentence {number} holds half a character (a lone surrogate)")
         texts.append(text)
     if len(texts) < MIN_SENTENCES:
@@ -132,7 +132,7 @@ def check_story(sentences: list[object], tags: object = None, *, id: str, file: 
         raise ValueError(f"{len(texts):,} sentences, more than {MAX_SENTENCES}")
     name = normalise(id)
     return Story(
-        id=name if _is_unicode(name) else name.encode("utf-8", "replace").decode(),
+        id=name if is_unicode(name) else name.encode("utf-8", "replace").decode(),
         sentences=texts,
         tags=None if tags is None else _check_tags(tags, len(texts)),
         file=file,
@@ -146,12 +146,12 @@ def _check_tags(tags: object, sentences: int) -> list[str | None]:
     if len(tags) != sentences:
         raise ValueError(f"{len(tags)} tags for {sentences} sentences")
     labels = [None if tag is None else normalise(tag) for tag in tags]
-    if any(label is not None and (not label or not _is_unicode(label)) for label in labels):
+    if any(label is not None and (not label or not is_unicode(label)) for label in labels):
         raise ValueError("one of its tags is blank")
     return labels
 
 
-def _is_unicode(text: str) -> bool:
+def is_unicode(text: str) -> bool:
     """False if the text has a lone surrogate, which JSON can escape and UTF-8 cannot encode."""
     return text.encode("utf-8", "ignore").decode() == text
 
@@ -185,22 +185,16 @@ def _read_csv(path: Path, lines: Iterator[str], paragraphs: bool) -> Iterator[Ro
             continue  # a blank line
         if not header:
             header = [name.strip().lower() for name in row]
-            columns = _sentence_columns(path, row, header)
+            columns = list(takewhile(header.__contains__, (f"sentence{number}" for number in count(1))))
+            if not columns:
+                shown = ", ".join(name.strip() for name in row[:8])[:80]
+                raise UserError(f"{path}: its header has no sentence columns (sentence1, sentence2, …): {shown}")
         elif len(row) != len(header):
             yield line, f"{len(row)} fields where the header has {len(header)}"
         else:
             fields = dict(reversed(list(zip(header, row, strict=True))))
             sentences = [fields[name] for name in columns]
             yield line, {"sentences": sentences, "id": fields.get("storyid")}
-
-
-def _sentence_columns(path: Path, names: list[str], header: list[str]) -> list[str]:
-    """The names of the columns that hold the sentences, in their order."""
-    columns = list(takewhile(header.__contains__, (f"sentence{number}" for number in count(1))))
-    if not columns:
-        shown = ", ".join(name.strip() for name in names[:8])[:80]
-        raise UserError(f"{path}: its header has no sentence columns (sentence1, sentence2, …): {shown}")
-    return columns
 
 
 def _read_jsonl(path: Path, lines: Iterator[str], paragraphs: bool) -> Iterator[Row]:

@@ -45,10 +45,8 @@ class Factor:
 
     def find(self, word: str) -> int:
         """The place of a label that is named by itself, in any case, or by its sign; -1 where it is not known."""
-        for named in (word, SIGNS.get(word, word.lower())):
-            if named in self.labels:
-                return self.labels.index(named)
-        return UNKNOWN
+        names = (word, SIGNS.get(word, word.lower()))
+        return next((self.labels.index(name) for name in names if name in self.labels), UNKNOWN)
 
 
 @dataclass(frozen=True)
@@ -85,20 +83,12 @@ class StateSpace:
     @cached_property
     def labels(self) -> tuple[str, ...]:
         """The name of every state."""
-        return tuple(self.label(tuple(values)) or FREE for values in self.decode(np.arange(self.K)).tolist())
-
-    def encode(self, values: Numbers) -> NDArray[np.int64]:
-        """[..., factor] to [...]: the state of each row of values; -1 where one of them is."""
-        return np.maximum(self.number(values), UNKNOWN)
-
-    def decode(self, states: Numbers) -> NDArray[np.int64]:
-        """[...] to [..., factor]: the values of each state; all -1 where the state is."""
-        return self.values(np.maximum(np.asarray(states, dtype=np.int64), UNKNOWN))
+        return tuple(self.label(tuple(values)) or FREE for values in self.values(np.arange(self.K)).tolist())
 
     def allowed(self, values: Numbers) -> NDArray[np.bool_]:
         """[..., factor] to [..., K]: the states that agree with every value that is not free."""
         wanted = np.asarray(values, dtype=np.int64)[..., None, :]
-        return np.asarray(((wanted < 0) | (wanted == self.decode(np.arange(self.K)))).all(-1))
+        return np.asarray(((wanted < 0) | (wanted == self.values(np.arange(self.K)))).all(-1))
 
     def number(self, values: Numbers) -> NDArray[np.int64]:
         """[..., factor] to [...]: the state where every value is given, -1 where none is, below -1 where some are.
@@ -123,7 +113,7 @@ class StateSpace:
 
         A factor of one label is free: to name its value says nothing.
         """
-        table = self.decode(np.arange(self.K))
+        table = self.values(np.arange(self.K))
         counts = [[(allowed & (table[:, f] == v)).any(-1) for v in range(n)] for f, n in enumerate(self.sizes)]
         one = [np.where((np.sum(c, 0) == 1) & (len(c) > 1), np.argmax(c, 0), UNKNOWN) for c in counts]
         return np.stack(one, -1)

@@ -1,7 +1,6 @@
 """Sentences to words and back: spaCy's blank English tokeniser, and a detokeniser that needs no library."""
 
 import re
-from collections.abc import Iterable
 from functools import lru_cache
 from typing import Any
 
@@ -29,40 +28,35 @@ def tokenise(sentence: str) -> list[str]:
     return [token.text for token in _spacy_tokenizer()(normalise(sentence))]
 
 
-def tokenise_many(sentences: Iterable[str]) -> list[list[str]]:
-    """`tokenise` for each sentence."""
-    return [tokenise(sentence) for sentence in sentences]
-
-
-def _listed(words: str) -> frozenset[str]:
+def listed(words: str) -> frozenset[str]:
     """A set of words written as a line."""
     return frozenset(words.split())
 
 
 # What leans on its left neighbour, on its right one, or on both. Straight quotes are settled by looking around.
-_LEANS_LEFT = _listed(
+_LEANS_LEFT = listed(
     ". , ! ? ; : % ) ] } ” ’ » ... … ° ¢ ` 's 'm 're 've 'll 'd 'S 'M 'RE 'VE 'LL 'D ’s ’m ’re ’ve ’ll ’d"
 )
-_LEANS_RIGHT = _listed("$ £ € # ( [ { “ ‘ « ¿ ¡")
-_LEANS_BOTH = _listed("/ _ ~ ^ \\ @ -- —")
+_LEANS_RIGHT = listed("$ £ € # ( [ { “ ‘ « ¿ ¡")
+_LEANS_BOTH = listed("/ _ ~ ^ \\ @ -- —")
 _STRAIGHT_QUOTES = frozenset(['"', "'"])
 _DECADE = re.compile(r"\d0s")
 _NEGATION = re.compile(r"n['’]?t")
-_AUXILIARIES = _listed(
+_AUXILIARIES = listed(
     "ai are ca can could dare did do does had has have is may might must need ought sha should was were wo would"
 )
 # Words that spaCy cuts in two without an apostrophe: "cannot", "gonna", and the hurried "thats" and "im".
 _WHOLE = frozenset([("can", "not"), ("gon", "na"), ("got", "ta"), ("wan", "na"), ("lem", "me"), ("gim", "me")])
 _BARE_CLITICS = {
     "m": frozenset(["i"]),
-    "ve": _listed("i you we they could should would might must who"),
-    "re": _listed("you they what who where"),
-    "ll": _listed("you they it that there who what"),
-    "d": _listed("i you he she we they it that there who"),
-    "s": _listed("he she that there what where who how when why let"),
+    "ve": listed("i you we they could should would might must who"),
+    "re": listed("you they what who where"),
+    "ll": listed("you they it that there who what"),
+    "d": listed("i you he she we they it that there who"),
+    "s": listed("he she that there what where who how when why let"),
 }
 # A hyphen before one of these begins an aside ("good - and filling") unless it sits in a chain ("cut-and-paste").
-_ASIDE = _listed(
+_ASIDE = listed(
     "and but it he she they we you i his her the this that so just then even which who by with without or as again "
     "especially except at my their its until"
 )
@@ -139,7 +133,7 @@ def _joins(previous: str, word: str) -> bool:
     return (before, after) in _WHOLE or before in _BARE_CLITICS.get(after, ())
 
 
-_TITLES = _listed(
+_TITLES = listed(
     "mr mrs ms dr prof st sr jr rev hon gen col capt lt sgt maj gov sen rep pres mt ft no vs etc fig vol approx "
     "e.g i.e a.k.a cf inc ltd co corp jan feb mar apr jun jul aug sep sept oct nov dec ave blvd rd"
 )

@@ -8,7 +8,7 @@ Each story draws a plan first and tells it afterwards:
 
 so that a sentence depends on its tag (VADER gives every template the tag that its slot intends), on the earlier
 sentences (the name, the pronoun, the helper, the thing with its colour come again), and on the ending (which names the
-cause and the thing: the middle must have brought them up). The sentences themselves are in data/toy_grammar.toml.
+cause and the thing: the middle must have brought them up). The words and the sentences are in data/toy_grammar.toml.
 """
 
 import random
@@ -18,16 +18,6 @@ from typing import Any
 
 from fabula.corpus.read import Story
 from fabula.errors import UserError
-
-HEROES = {
-    "she": ("Mira", "Anna", "Tess", "Olga", "Nora", "Ruth", "Ines", "Clara"),
-    "he": ("Tom", "Pavel", "Hugo", "Oskar", "Ned", "Emil", "Karl", "Ivan"),
-}
-_FORMS = {
-    "she": {"he": "she", "him": "her", "his": "her", "He": "She", "His": "Her"},
-    "he": {"he": "he", "him": "him", "his": "his", "He": "He", "His": "His"},
-}
-HELPERS = ("brother", "sister", "uncle", "aunt", "neighbour", "cousin")
 
 ORDER = ("opening", "setting", "helper", "effort", "joy", "trouble", "worse", "remedy", "praise", "ending")
 """The slots of a story in the order of its telling."""
@@ -46,12 +36,10 @@ INTENDED = {
 }
 """The tag of each slot; the ending's is positive, or negative where the story falls."""
 
-
 _GRAMMAR = tomllib.loads((resources.files("fabula") / "data" / "toy_grammar.toml").read_text(encoding="utf-8"))
 SCENARIOS: dict[str, dict[str, Any]] = _GRAMMAR["scenarios"]
 """By name: things, places and templates for the slots; `steady` is the remedy where there was no trouble, `done` the
 ending of a smooth story. Each of its `causes` of trouble has a remedy and endings, `rescued` and `lost`."""
-DAYS = ("Monday", "Tuesday", "Friday", "Saturday", "Sunday")
 
 
 def toy_stories(n: int, seed: int) -> list[Story]:
@@ -76,30 +64,25 @@ def _tell(generator: random.Random, name: str) -> Story:
     scenario = SCENARIOS[generator.choice(tuple(SCENARIOS))]
     cause = generator.choice(scenario["causes"])
     arc = generator.choices(("rise", "fall", "smooth"), weights=(4, 3, 3))[0]
-    pronoun = generator.choice(("she", "he"))
+    hero = _GRAMMAR["heroes"][generator.choice(("she", "he"))]
     words = {
-        **_FORMS[pronoun],
-        "Name": generator.choice(HEROES[pronoun]),
+        **hero["forms"],
+        "Name": generator.choice(hero["names"]),
         "thing": generator.choice(scenario["things"]),
-        "helper": generator.choice(HELPERS),
+        "helper": generator.choice(_GRAMMAR["helpers"]),
         "place": generator.choice(scenario["places"]),
-        "day": generator.choice(DAYS),
+        "day": generator.choice(_GRAMMAR["days"]),
     }
     templates = {**_GRAMMAR["everywhere"], **scenario, **cause}
     if arc == "smooth":
         templates["remedy"] = scenario["steady"]
     templates["ending"] = {"rise": cause["rescued"], "fall": cause["lost"], "smooth": scenario["done"]}[arc]
-    slots = draw_slots(arc, generator.choices(LENGTHS, weights=LENGTH_WEIGHTS)[0])
+    needed, added = ARCS[arc]
+    chosen = {*needed, *added[: generator.choices(LENGTHS, weights=LENGTH_WEIGHTS)[0] - len(needed)]}
+    slots = [slot for slot in ORDER if slot in chosen]
     sentences = [_fill(generator.choice(templates[slot]), words) for slot in slots]
     final = "negative" if arc == "fall" else "positive"
     return Story(id=name, sentences=sentences, tags=[INTENDED.get(slot, final) for slot in slots])
-
-
-def draw_slots(arc: str, length: int) -> list[str]:
-    """The slots of a story of this arc and length, in the order of telling."""
-    needed, added = ARCS[arc]
-    chosen = {*needed, *added[: length - len(needed)]}
-    return [slot for slot in ORDER if slot in chosen]
 
 
 def _fill(template: str, words: dict[str, str]) -> str:

@@ -41,11 +41,11 @@ class Interval:
 def bootstrap(statistic: Callable[[IntArray], FloatArray], n: int, *, draws: int = DRAWS, seed: int = 0) -> Interval:
     """Of any figure: `statistic` takes rows of indices into the n stories and returns a figure for each row."""
     if n == 0:
-        return Interval(float("nan"), float("nan"), float("nan"), float("nan"), 0)
+        return Interval(np.nan, np.nan, np.nan, np.nan, 0)
     value, drawn = float(statistic(np.arange(n)[None])[0]), np.asarray(statistic(_rows(n, draws, seed)))
     interval = middle(drawn)
     if interval is None:
-        return Interval(value, float("nan"), float("nan"), float("nan"), n)
+        return Interval(value, np.nan, np.nan, np.nan, n)
     return Interval(value, *interval, float(drawn[np.isfinite(drawn)].std()), n)
 
 

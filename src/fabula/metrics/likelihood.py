@@ -12,17 +12,18 @@ from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Int
+from jaxtyping import Float, Int
 from numpy.typing import NDArray
 from torch import Tensor
 from tqdm import tqdm
 
 from fabula.metrics.bound import FEWEST, authors_estimate, independent_draws, slack, weigh
-from fabula.metrics.latent import prior_log_p_X
-from fabula.metrics.record import Figure, Kind, mean_and_error, rounded
-from fabula.models.batch import IntArray, StoryDataset
+from fabula.metrics.record import Kind, mean_and_error, rounded
+from fabula.models.batch import Batch, IntArray, StoryDataset
 from fabula.models.protocol import Model
 from fabula.models.slds import SLDS
+from fabula.statespace.chain import chain
+from fabula.statespace.gaussian import Potential
 from fabula.training.losses.elbo import kl_of_tags
 
 FloatArray = NDArray[np.float64]
@@ -61,17 +62,17 @@ def likelihood(
     figures |= {f"ppl_{name}": math.exp(nats[name].sum() / counted) for name in nats if f"ppl_{name}" in KINDS}
     if joint is not None:
         figures["bits_per_character"] = joint.sum() / math.log(2) / characters
-    use: Figure | None = None
+    z_use_se: float | None = None
     if model.latent is not None:
         kinds |= dict.fromkeys(("nll_story", "ppl", "bits_per_character"), "bound")
         lacks = slack(nats["iw_quarter"], nats["iw_half"], best) if samples >= FEWEST else math.inf
-        use = use_of_Z(model.latent, dataset, seed, posterior, precision)
-        figures |= {"slack": lacks, "q_precision": precision, "kl_z": nats["kl_z"].mean(), "z_use": use.value}
+        z_use, z_use_se = use_of_Z(model.latent, dataset, seed, posterior, precision)
+        figures |= {"slack": lacks, "q_precision": precision, "kl_z": nats["kl_z"].mean(), "z_use": z_use}
         figures["f1_s"] = tag_f1(model.latent, dataset)
     values = {name: None if value is None else rounded(float(value)) for name, value in figures.items()}
     return {
         "n": n, "samples": samples if model.has_latent else 0, "seed": seed, "tokens": int(dataset.token_counts.sum()),
-        "characters": characters, **values, "z_use_se": None if use is None else rounded(use.se),
+        "characters": characters, **values, "z_use_se": rounded(z_use_se),
         "kinds": {name: kinds[name] for name, value in values.items() if value is not None},
     }  # fmt: skip
 
@@ -112,8 +113,8 @@ def batches(dataset: StoryDataset) -> Iterator[IntArray]:
     return dataset.in_order(STORIES_AT_ONCE.get(dataset.device.type, 256))
 
 
-def use_of_Z(model: SLDS, dataset: StoryDataset, seed: int, posterior: str, precision: float) -> Figure:
-    """E log p(X | Z ~ q(Z | X)) - E log p(X | Z ~ p(Z | S)) of some random stories, in nats a story."""
+def use_of_Z(model: SLDS, dataset: StoryDataset, seed: int, posterior: str, precision: float) -> tuple[float, float]:
+    """E log p(X | Z ~ q(Z | X)) - E log p(X | Z ~ p(Z | S)) of some random stories, in nats a story; and its error."""
     generator, gains = torch.Generator(dataset.device).manual_seed(seed), []
     chosen = np.random.default_rng(seed).permutation(len(dataset))[:Z_STORIES]
     for rows in np.array_split(chosen, -(-len(chosen) // 64)):
@@ -122,6 +123,23 @@ def use_of_Z(model: SLDS, dataset: StoryDataset, seed: int, posterior: str, prec
         known = weigh(model, batch, draws, posterior, precision).log_p_X.mean(1)
         gains.append(known - prior_log_p_X(model, batch, generator, Z_DRAWS))
     return mean_and_error(torch.cat(gains))
+
+
+def prior_log_p_X(model: SLDS, batch: Batch, generator: torch.Generator, draws: int = 5) -> Float[Tensor, " batch"]:
+    """E log p(X | Z) with Z ~ p(Z | S): X under a Z that depends on the arc alone."""
+    S = torch.where(batch.S >= 0, batch.S, model.evidence(batch).log_q_S.argmax(-1)) if model.K > 1 else batch.S * 0
+    Z = draw_given(model, S, batch.present, draws, generator)
+    return torch.stack([model.log_p_X(batch, Z[:, m]).sum(-1) for m in range(draws)], 1).mean(1)
+
+
+def draw_given(
+    model: SLDS, S: Int[Tensor, "batch sent"], present: Tensor, draws: int, generator: torch.Generator
+) -> Float[Tensor, "batch sample sent latent"]:
+    """Z ~ p(Z | S), `draws` for each row."""
+    A = model.dynamics.A
+    noise = torch.randn((S.shape[0], draws, S.shape[1], model.D), generator=generator, device=A.device, dtype=A.dtype)
+    no_evidence = torch.zeros_like(noise[:, 0])
+    return chain(model.dynamics, S, Potential(no_evidence, no_evidence), present).sample(noise)
 
 
 @torch.no_grad()

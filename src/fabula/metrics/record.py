@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import subprocess
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -15,18 +15,11 @@ from fabula import __version__
 Kind = Literal["exact", "bound", "estimate"]
 
 
-class Figure(NamedTuple):
-    """A mean over stories or sentences with its standard error."""
-
-    value: float
-    se: float
-
-
-def mean_and_error(values: Tensor) -> Figure:
+def mean_and_error(values: Tensor) -> tuple[float, float]:
     """The mean and its standard error, over independent items."""
     values = values.double().flatten()
     n = values.numel()
-    return Figure(float(values.mean()), float(values.std() / math.sqrt(n)) if n > 1 else float("nan"))
+    return float(values.mean()), float(values.std() / math.sqrt(n)) if n > 1 else math.nan
 
 
 def commit() -> str:

@@ -25,7 +25,7 @@ from torch import Tensor
 
 from fabula.models.decoders.cache import Cache
 from fabula.models.decoders.network import Network, Packed
-from fabula.models.decoders.rows import BOS, END, FREE, row
+from fabula.models.decoders.rows import END, FREE, padded, row
 from fabula.models.decoders.tokenizer import SubwordTokenizer
 
 Ids = Sequence[int]
@@ -102,10 +102,7 @@ class Critic:
 
     def _read(self, cache: Cache, rows: Sequence[Ids], places: Int[Tensor, " row"]) -> tuple[Cache, list[list[float]]]:
         """Rows on from their places in the cache; the value at each sentence's end."""
-        width, device = max(map(len, rows)), self.network.device
-        ids = torch.tensor([[*tokens, *[BOS] * (width - len(tokens))] for tokens in rows], device=device)
-        there = torch.arange(width, device=device) < torch.tensor([[len(tokens)] for tokens in rows], device=device)
-        new = Packed.of(ids, there, places)
+        new = Packed.of(*padded(rows, self.network.device), places)
         cache.make_room(int(new.place.max()) + 1)
         features = self.network.read(cache, new)
         ends = (new.ids == END).nonzero().squeeze(1)

@@ -20,13 +20,10 @@ class LM(Model):
 
     @property
     def decoder(self) -> GRUDecoder:
-        """p(X_i | X_:i)."""
         return self.language
 
     def log_p_words(self, batch: Batch, Z: Tensor | None = None) -> PerToken:
         return self.language.log_prob(self.language(batch.previous, None), batch.tokens)
 
 
-@register_model("lm")
-def build_lm(settings: ModelSettings, vocabulary: int, p_initial: Tensor, p_next: Tensor) -> LM:
-    return LM(settings, vocabulary)
+register_model("lm")(lambda settings, vocabulary, p_initial, p_next: LM(settings, vocabulary))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Protocol, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, TypeVar
 
 import torch
 from jaxtyping import Float
@@ -18,13 +18,14 @@ from fabula.models.batch import Batch
 from fabula.models.decoders.protocol import Decoder, Tokenizer
 from fabula.models.settings import ModelSettings
 from fabula.registry import Registry
-from fabula.shapes import Latents, Mask, PerSentence, PerState, PerStory, PerToken, Tags, Tokens
+from fabula.shapes import Latents, PerSentence, PerState, PerStory, PerToken
 from fabula.statespace.markov import MarkovChain
 
 if TYPE_CHECKING:
     from fabula.corpus.states import StateSpace
     from fabula.corpus.taggers.protocol import Tagger
     from fabula.models.critic import Critic
+    from fabula.models.s2s import S2S
     from fabula.models.slds import SLDS
 
 Count = TypeVar("Count")
@@ -46,25 +47,6 @@ class Terms(NamedTuple):
     def bound(self) -> PerStory:
         """A lower bound on log p(X), or log p(X, S) where S is known (hard or summed-out S only)."""
         return self.log_p_X - self.kl_Z - self.kl_S + self.log_p_S
-
-
-@runtime_checkable
-class StoryDecoder(Protocol):
-    """p(X | S) of whole stories whose sentences are joined: tags go in, then words come out one at a time."""
-
-    def encode(
-        self, S: Tags, present: Mask
-    ) -> tuple[Float[Tensor, "batch sent hidden"], Float[Tensor, "layers batch hidden"]]:
-        """What is read of the tags, and the state to start writing from."""
-
-    def write(
-        self,
-        previous: Tokens,
-        memory: Float[Tensor, "batch sent hidden"],
-        present: Mask,
-        state: Float[Tensor, "layers batch hidden"],
-    ) -> tuple[Float[Tensor, "batch token vocab"], Tensor]:
-        """Scores of the next word at every place, and the state after the last."""
 
 
 class Model(nn.Module, ABC):
@@ -133,7 +115,7 @@ class Model(nn.Module, ABC):
         return self.decoder is not None and self.decoder.reads_ahead
 
     @property
-    def story_decoder(self) -> StoryDecoder | None:
+    def story_decoder(self) -> S2S | None:
         """p(X | S) word by word along a whole story whose sentences are joined; None for every other model."""
         return None
 
@@ -157,12 +139,6 @@ class Model(nn.Module, ABC):
         """log q(S_i | X) of every sentence, in a model that has tags."""
         raise NotImplementedError(f"{type(self).__name__} has no q(S | X)")
 
-    def training_terms(self, batch: Batch, clamp_tags: bool) -> Terms:
-        """The terms of a model without latents; one that has tags uses the known ones where `clamp_tags` is set."""
-        log_p_X = self.log_p_X(batch).sum(-1)
-        zero = torch.zeros_like(log_p_X)
-        return Terms(log_p_X, zero, zero, zero, zero)
-
     def token_count(self, tokens: Count, sentences: Count) -> Count:
         """Tokens of stories as the model counts them, from those with an `<eos>` for every sentence."""
         return tokens
@@ -176,8 +152,6 @@ class Model(nn.Module, ABC):
         return self.decoder.step(self.decoder.start(1, z), z, done)[0][0]
 
 
-Builder = Callable[[ModelSettings, int, Tensor, Tensor], Model]
-"""A model from its settings, the size of the vocabulary, p(S_1) and p(S_i | S_{i-1})."""
-
-MODELS: Registry[Builder] = Registry("fabula.models", "model kind")
+MODELS: Registry[Callable[[ModelSettings, int, Tensor, Tensor], Model]] = Registry("fabula.models", "model kind")
+"""Builders of models from their settings, the size of the vocabulary, p(S_1) and p(S_i | S_{i-1})."""
 register_model = MODELS.register

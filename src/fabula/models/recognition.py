@@ -136,11 +136,8 @@ class Recognition(nn.Module):
         # Softly bounded, so that no sentence can be infinitely sure: exp(-9) to exp(9).
         log_precision = 9 * torch.tanh(full(self.phi_log_precision(features)) / 9)
         phi = Potential(full(self.phi_mean(features)), log_precision.exp())
-        return Evidence(phi.where(batch.present), self.log_q_S(embedded, features, batch))
-
-    def log_q_S(self, embedded: Tensor, features: Tensor, batch: Batch) -> PerState:
-        """The scores of the words' sums and of the whole sentence, added."""
+        # The scores of the words' sums and of the whole sentence, added.
         with torch.autocast(embedded.device.type, enabled=False):
             scores = self.tag_of_words(self.valence(embedded, batch))
         scores = scores + self.tag_of_sentence(features)
-        return F.log_softmax(full(scores), -1)
+        return Evidence(phi.where(batch.present), F.log_softmax(full(scores), -1))

@@ -108,6 +108,4 @@ def join(batch: Batch) -> tuple[Tokens, Tokens]:
     return batch.tokens.masked_fill(~keep, PAD).gather(1, order), order
 
 
-@register_model("s2s")
-def build_s2s(settings: ModelSettings, vocabulary: int, p_initial: Tensor, p_next: Tensor) -> S2S:
-    return S2S(settings, vocabulary, len(p_initial))
+register_model("s2s")(lambda settings, vocabulary, p_initial, p_next: S2S(settings, vocabulary, len(p_initial)))

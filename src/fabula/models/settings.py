@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import typing
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
 
@@ -28,8 +29,8 @@ class LanguageSettings:
     """Whether Z also enters before the output layer (ours) or only beside each word (the authors' code)."""
 
     def __post_init__(self) -> None:
-        positive(self, "embedding", "hidden", "layers")
-        shares(self, "dropout")
+        check(self, "above 0", "embedding", "hidden", "layers")
+        check(self, "at least 0 and below 1", "dropout")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,8 +54,8 @@ class DynamicsSettings:
         return tuple(int(size) for size in self.factors.split(",")) if self.factors else ()
 
     def __post_init__(self) -> None:
-        positive(self, "latent")
-        not_negative(self, "primitives", "rank")
+        check(self, "above 0", "latent")
+        check(self, "at least 0", "primitives", "rank")
         if self.factors and not all(size.strip().isdigit() and int(size) for size in self.factors.split(",")):
             raise ValueError(f'factors must be whole numbers such as "3,6", not {self.factors!r}')
 
@@ -72,8 +73,8 @@ class RecognitionSettings:
     """On the encoder's embeddings and its output. Ours."""
 
     def __post_init__(self) -> None:
-        positive(self, "hidden")
-        shares(self, "dropout")
+        check(self, "above 0", "hidden")
+        check(self, "at least 0 and below 1", "dropout")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,27 +88,22 @@ class ModelSettings:
     recognition: RecognitionSettings = field(default_factory=RecognitionSettings)
 
 
-def positive(settings: object, *names: str) -> None:
-    for name in names:
-        if not 0 < getattr(settings, name) <= LARGEST:
-            raise ValueError(f"{name} must be above 0, not {getattr(settings, name)}")
-
-
-def not_negative(settings: object, *names: str) -> None:
-    for name in names:
-        if not 0 <= getattr(settings, name) <= LARGEST:
-            raise ValueError(f"{name} must be at least 0, not {getattr(settings, name)}")
-
-
-def shares(settings: object, *names: str) -> None:
-    for name in names:
-        if not 0 <= getattr(settings, name) < 1:
-            raise ValueError(f"{name} must be at least 0 and below 1, not {getattr(settings, name)}")
-
-
 LARGEST = 2**63 - 1
 """What a seed may be at most; it also keeps out TOML's inf and nan."""
+RANGES: dict[str, Callable[[float], bool]] = {
+    "above 0": lambda value: 0 < value <= LARGEST,
+    "at least 0": lambda value: 0 <= value <= LARGEST,
+    "at least 0 and below 1": lambda value: 0 <= value < 1,
+    "between 0 and 1": lambda value: 0 <= value <= 1,
+}
 T = TypeVar("T")
+
+
+def check(settings: object, limits: str, *names: str) -> None:
+    """That these settings are within one of `RANGES`."""
+    for name in names:
+        if not RANGES[limits](getattr(settings, name)):
+            raise ValueError(f"{name} must be {limits}, not {getattr(settings, name)}")
 
 
 def parse(kind: type[T], content: Any, path: str, ignore_unknown: bool = False) -> T:

@@ -43,7 +43,6 @@ class SLDS(Model):
 
     @property
     def decoder(self) -> GRUDecoder:
-        """p(X_i | Z_i, X_:i)."""
         return self.language
 
     @property

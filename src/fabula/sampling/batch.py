@@ -93,9 +93,7 @@ class InfillBatch:
         )  # fmt: skip
 
     def _each(self, change: Callable[[Tensor], Tensor]) -> InfillBatch:
-        X, lengths, allowed, opening = (change(t) for t in (self.X, self.lengths, self.allowed, self.opening))
-        barred_names = None if self.barred_names is None else change(self.barred_names)
-        return InfillBatch(X, lengths, allowed, opening, change(self.present), change(self.missing), barred_names)
+        return replace(self, **{name: change(t) for name, t in vars(self).items() if t is not None})
 
 
 def infill_batch(

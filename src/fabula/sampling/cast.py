@@ -7,7 +7,7 @@ evaluations, and a model whose names were not counted has none.
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 import torch
@@ -26,7 +26,7 @@ class Cast:
     def __init__(self, people: People, rules: WordRules) -> None:
         self.rules = rules
 
-        def numbers(*lists: Sequence[str]) -> Int[Tensor, " word"]:
+        def numbers(*lists: Collection[str]) -> Int[Tensor, " word"]:
             listed = {word for one in lists for word in one}
             return rules.spelling.numbers(sorted(listed | {word.capitalize() for word in listed}))
 

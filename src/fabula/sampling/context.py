@@ -10,7 +10,6 @@ Pronouns and names are held to by the rules of `cast.py`. `mentions` reads peopl
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal, NamedTuple, get_args
@@ -79,9 +78,6 @@ class Context:
         about = f"{', '.join(names[:-1])}{comma} and {names[-1]}" if len(names) > 1 else "".join(names)
         ended = [note if note[-1] in ".!?" else f"{note}." for note in self.notes]
         return " ".join([f"This is a story about {about}."] * bool(about) + ended) or None
-
-
-NOTHING = Context()
 
 
 def read_voice(voice: str | Mapping[str, str | None] | None) -> Voice:
@@ -171,12 +167,7 @@ def _pronoun(name: str, lines: Sequence[Sequence[str]], known: People) -> Pronou
         return "he"
     if name in known.she:
         return "she"
-    near = Counter[str]()
-    for i, words in enumerate(lines):
-        if name in words:
-            spoken = [word.lower() for line in lines[i : i + 2] for word in line]
-            near.update("he" for word in spoken if word in HE)
-            near.update("she" for word in spoken if word in SHE)
-    if near["he"] == near["she"]:
-        return None
-    return "he" if near["he"] > near["she"] else "she"
+    places = [i for i, words in enumerate(lines) if name in words]
+    near = [word.lower() for i in places for line in lines[i : i + 2] for word in line]
+    he, she = (sum(word in pronouns for word in near) for pronouns in (HE, SHE))
+    return None if he == she else "he" if he > she else "she"

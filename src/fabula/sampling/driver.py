@@ -1,13 +1,11 @@
 """The one driver of filling in: it runs the sampler that the settings are for and ranks what comes.
 
-`fill_batch` answers many tasks, in pieces that fit the memory; `fill_stories` answers the tasks of a batch again and
-again while their samples come. A task's answer depends neither on the tasks beside it nor on where the batch is cut.
+A task's answer depends neither on the tasks beside it nor on where a batch is cut.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import NamedTuple
 
 import torch
@@ -19,11 +17,6 @@ from fabula.sampling.protocol import Sampler
 from fabula.sampling.rules import WordRules
 from fabula.sampling.samples import Diagnostics, SampledStories, SampledStory, best_stories
 from fabula.sampling.settings import FillSettings
-
-COPIES_OF_SCORES = 6
-"""Arrays of rows x vocabulary alive at once while a word is chosen, at most."""
-MEMORY_GIB = 2.0
-"""Scores held at once, at most."""
 
 
 class Answer(NamedTuple):
@@ -64,18 +57,3 @@ def fill_stories(
 
 def _of_story(diagnostics: Diagnostics | None, story: int) -> Diagnostics | None:
     return None if diagnostics is None else Diagnostics(*(figure[story : story + 1] for figure in diagnostics))
-
-
-def fill_batch(
-    model: Model, rules: WordRules, batch: InfillBatch, settings: FillSettings, generators: Sequence[torch.Generator],
-    candidates: int = 1, *, memory_gib: float = MEMORY_GIB,
-) -> list[Answer]:  # fmt: skip
-    """The best stories for every task of a batch, in pieces whose scores fit the memory; a generator for each task."""
-    per_task = settings.rows * len(rules.anywhere) * 4 * COPIES_OF_SCORES
-    at_once, answers = max(1, int(memory_gib * 2**30 // per_task)), list[Answer]()
-    for start in range(0, len(batch.X), at_once):
-        part = batch.rows(start, min(start + at_once, len(batch.X)))
-        some, wanted = generators[start : start + at_once], [candidates] * len(part.X)
-        *_, last = fill_stories(model, rules, part, replace(settings, at_once=True), some, wanted)
-        answers += last
-    return answers

@@ -53,7 +53,7 @@ class LatentConditional:
     ) -> Information:
         """p(Z_i | everything else); where nothing follows it is q alone."""
         q = self.steps.at(s).given(z_prev).times(phi.information())
-        return q.times(self.steps.at(s_next).given_next(z_next).where(followed))
+        return q.times(self.steps.at(s_next).reversed().given(z_next).where(followed))
 
 
 def sweep_Z(
@@ -87,9 +87,7 @@ def draw_free_tags(
         return S, Z
     rows = torch.arange(len(S), device=S.device).view(-1, P)[free].flatten()
     # A chain has text and evidence of its own, so it is a story of its own here.
-    each = [n for n in free for _ in range(P)]
-    some = Noise([noise.generators[n] for n in each], [noise.sentences[n] for n in each], 1, noise.device)
-    some.longest = noise.longest
+    some = noise.of([n for n in free for _ in range(P)], 1)
     drawn = draw_latents(model.scaffold, model.dynamics, allowed[rows], phi.rows(rows), present[rows], some)
     return S.index_copy(0, rows, drawn.S), Z.index_copy(0, rows, drawn.Z)
 

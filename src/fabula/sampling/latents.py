@@ -92,8 +92,7 @@ def sample_paths(
     determines S, and such a chain never leaves the tags that it begins with (docs/log.md).
     """
     (n, N, K), sentences = allowed.shape, [int(count) for count in present.sum(1)]
-    noise = Noise(generators, sentences, WAVE, allowed.device)
-    noise.longest = N
+    noise = Noise(generators, sentences, WAVE, allowed.device, N)
     here = present.repeat_interleave(WAVE, 0)
     log_t = clamp(phi.mean.new_zeros(allowed.shape), allowed)
     prior = scaffold.posterior(log_t, present).clamp(min=1e-30)  # it divides below

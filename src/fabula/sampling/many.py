@@ -22,10 +22,9 @@ from fabula.errors import UnavailableError, UserError
 from fabula.results import FACTORS, Answer, Candidate, Filling
 from fabula.sampling.settings import whole_number
 
-TOGETHER = {"cpu": 32}
-"""Stories that are filled in at once on a device, `TOGETHER_ELSEWHERE` on one that is not named."""
-TOGETHER_ELSEWHERE = 512
-"""More, because there the host's launches cost what they cost for eight stories or for 500 (benchmarks/README.md)."""
+TOGETHER, TOGETHER_ELSEWHERE = {"cpu": 32}, 512
+"""Stories that are filled in at once on a device, and on one that is not named: there the host's launches cost what
+they cost for eight stories or for 500 (benchmarks/README.md)."""
 KEYS = ("id", "sentences", "arc", "starts", "people", "notes", "voice", "candidates", "sampler", "seed", "settings")
 """What a row may say."""
 MAX_ID = 500

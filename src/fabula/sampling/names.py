@@ -35,14 +35,9 @@ def unknown_names(sentences: Sequence[Sequence[str]], vocabulary: Vocabulary) ->
     for words in sentences:
         for place, word in enumerate(words):
             before = words[place - 1].lower() if place else ""
-            if before in PLACES and word not in begin:
-                continue
-            if (
-                looks_like_a_name(word)
-                and word not in vocabulary.index
-                and word.lower() not in vocabulary.index
-                and before not in NOT_BEFORE_A_NAME
-            ):
+            known = word in vocabulary.index or word.lower() in vocabulary.index
+            is_place = before in PLACES and word not in begin
+            if looks_like_a_name(word) and not (known or is_place or before in NOT_BEFORE_A_NAME):
                 unknown[word] = None
     return list(unknown)
 

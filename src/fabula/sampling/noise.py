@@ -17,19 +17,17 @@ class Noise:
     """
 
     def __init__(
-        self, generators: Sequence[torch.Generator], sentences: Sequence[int], chains: int, device: torch.device | str
-    ) -> None:
+        self, generators: Sequence[torch.Generator], sentences: Sequence[int], chains: int,
+        device: torch.device | str, longest: int | None = None,
+    ) -> None:  # fmt: skip
+        """Numbers are for `longest` sentences, of which a story's own are drawn; not given: for the longest story."""
         self.generators, self.sentences, self.chains = tuple(generators), tuple(sentences), chains
-        self.device = torch.device(device)
-        self.longest = max(self.sentences)
+        self.device, self.longest = torch.device(device), longest or max(sentences)
 
-    def of(self, stories: Sequence[int]) -> Noise:
+    def of(self, stories: Sequence[int], chains: int) -> Noise:
         """The noise of some of the stories, as wide as all of them need; the others' generators stay where they are."""
-        part = Noise(
-            [self.generators[n] for n in stories], [self.sentences[n] for n in stories], self.chains, self.device
-        )
-        part.longest = self.longest
-        return part
+        generators, sentences = zip(*((self.generators[n], self.sentences[n]) for n in stories), strict=True)
+        return Noise(generators, sentences, chains, self.device, self.longest)
 
     def normal(self, *width: int) -> Float[Tensor, "batch sent ..."]:
         """Standard normal, of shape rows x sentences x width."""

@@ -14,7 +14,8 @@ from torch import Tensor
 
 from fabula.corpus.states import UNKNOWN
 from fabula.corpus.vocabulary import BOS, EOS, PAD
-from fabula.models.protocol import Model, StoryDecoder
+from fabula.models.protocol import Model
+from fabula.models.s2s import S2S
 from fabula.sampling.batch import InfillBatch
 from fabula.sampling.cast import Cast
 from fabula.sampling.decode import Writer, Written, choose
@@ -60,7 +61,7 @@ def write_left_to_right(
 
 
 def write_joined(
-    model: StoryDecoder, rules: WordRules, decoding: DecodingConfig, blanks: InfillBatch, S: Tags | None,
+    model: S2S, rules: WordRules, decoding: DecodingConfig, blanks: InfillBatch, S: Tags | None,
     uniform: Float[Tensor, "batch sent word"],
 ) -> Written:  # fmt: skip
     """Stories from p(X | S), whose sentences are joined: there is an `<eos>` only at the very end.

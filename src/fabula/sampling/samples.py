@@ -57,9 +57,7 @@ class SampledStories(NamedTuple):
         return self._each(lambda tensor: tensor.unflatten(0, (-1, chains))[:, :kept].flatten(0, 1))
 
     def _each(self, change: Callable[[Tensor], Tensor]) -> SampledStories:
-        X, lengths, S, log_p, score, log_weight = (change(tensor) for tensor in self[:6])
-        verdict = None if self.verdict is None else change(self.verdict)
-        return SampledStories(X, lengths, S, log_p, score, log_weight, verdict)
+        return self._replace(**{name: change(t) for name, t in self._asdict().items() if t is not None})
 
 
 class Diagnostics(NamedTuple):
@@ -92,26 +90,16 @@ def score_following(log_p: PerSentence, lengths: Tags, blanks: InfillBatch, flue
     else to choose by.
     """
     following = (blanks.given & (blanks.missing.cumsum(1) > 0)).any(1).to(log_p.device)
-    parts = score_parts(log_p, lengths, blanks)
-    return torch.where(following, parts.ending + fluency * parts.density, parts.density)
+    ending, density = score_parts(log_p, lengths, blanks)
+    return torch.where(following, ending + fluency * density, density)
 
 
-class ScoreParts(NamedTuple):
-    """What a ranking is made of."""
-
-    ending: PerStory
-    """log p of the given sentences that follow a missing one; 0 where there is none."""
-    written: PerStory
-    """log p of the written sentences."""
-    density: PerStory
-    """Mean log p of a written word."""
-
-
-def score_parts(log_p: PerSentence, lengths: Tags, blanks: InfillBatch) -> ScoreParts:
+def score_parts(log_p: PerSentence, lengths: Tags, blanks: InfillBatch) -> tuple[PerStory, PerStory]:
+    """log p of the given sentences that follow a missing one, 0 where there is none; mean log p of a written word."""
     following = (blanks.given & (blanks.missing.cumsum(1) > 0)).to(log_p.device)
     missing = blanks.missing.to(log_p.device)
-    written = (log_p * missing).sum(-1)
-    return ScoreParts((log_p * following).sum(-1), written, written / (lengths * missing).sum(-1).clamp(min=1))
+    density = (log_p * missing).sum(-1) / (lengths * missing).sum(-1).clamp(min=1)
+    return (log_p * following).sum(-1), density
 
 
 def best_stories(

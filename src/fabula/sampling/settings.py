@@ -53,6 +53,8 @@ class DecodingConfig:
     """A written sentence's length with its `<eos>`, at most. The authors' code: 30."""
     no_repeat: int = 0
     """Word n-grams of this length occur only once in a story, given sentences included; 0 disables the rule."""
+    guidance: float = 0.0
+    """How many times more than once the given lines count, for decoders that read ahead (`guidance.py`)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,6 +151,7 @@ class FillSettings:
         return DecodingConfig(
             top_k=self.top_k, temperature=self.temperature, max_words=self.max_words,
             end_temperature=self.end_temperature, no_repeat=getattr(self, "no_repeat", 0),
+            guidance=getattr(self, "guidance", 0.0),
         )  # fmt: skip
 
 
@@ -200,6 +203,11 @@ class SMCSettings(RuledSettings, TaggedSettings):
         0.5, "exponent of the next given sentence's probability in earlier particle weights", at_least=0, plain=0.0
     )
     """Exponent of the next given sentence's probability in the weights before it is reached; 0: no twisting."""
+    guidance: float = setting(
+        0.0, "how many times more than once the given lines count when words are chosen, if the model reads ahead",
+        at_least=0, plain=0.0,
+    )  # fmt: skip
+    """At 0.5 middles lead to their endings more often; above 1 they say the ending too early."""
     context: float = setting(
         5.0, "weight in the ranking of what the story so far adds to the log-probability per written word",
         at_least=0, plain=0.0,

@@ -18,7 +18,6 @@ sentence is read under p. With `correct=True` a written sentence's weight is p /
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import NamedTuple
 
 import torch
@@ -33,12 +32,12 @@ from fabula.sampling.cast import Cast
 from fabula.sampling.decode import Writer
 from fabula.sampling.latents import Paths, draw_latents, find_paths
 from fabula.sampling.noise import Noise
-from fabula.sampling.particles import Particles, decoder_of, group_sizes, propose, resample, start
+from fabula.sampling.particles import decoder_of, next_given, propose, rank, resample, start, twisted, weigh
 from fabula.sampling.rules import WordRules
 from fabula.sampling.samples import Diagnostics, Rounds, SampledStories
 from fabula.sampling.settings import SMCSettings, TagSource
 from fabula.sampling.tags import infer_tags, tags_to_write
-from fabula.sampling.weights import next_given, rank, twisted, weigh
+from fabula.statespace.diagnostics import effective_size
 from fabula.statespace.gaussian import Potential
 
 FIRST = 5
@@ -47,8 +46,7 @@ FIRST = 5
 
 def observe(model: SLDS, blanks: InfillBatch, tags: TagSource) -> tuple[InfillBatch, Potential]:
     """The batch with its tags inferred, and phi of the given sentences: 1 for the missing ones."""
-    allowed = infer_tags(model, blanks, tags).allowed
-    return replace(blanks, allowed=allowed), evidence(model, blanks.X, blanks.lengths).phi
+    return infer_tags(model, blanks, tags), evidence(model, blanks.X, blanks.lengths).phi
 
 
 def without_latents(blanks: InfillBatch) -> Potential:
@@ -109,9 +107,8 @@ def draw_numbers(
     uniform = None if decoding.top_k == 1 else noise.uniform(decoding.max_words)
     resampling = noise.uniform().view(stories, noise.chains, -1)[:, 0]
     S, uniform = S.unflatten(0, (stories, -1)), None if uniform is None else uniform.unflatten(0, (stories, -1))
-    if latents is None:
-        return Draws(S, None, uniform, resampling, None)
-    return Draws(S, latents.Z.unflatten(0, (stories, -1)), uniform, resampling, latents.tag_ess)
+    Z, tag_ess = (None, None) if latents is None else (latents.Z.unflatten(0, (stories, -1)), latents.tag_ess)
+    return Draws(S, Z, uniform, resampling, tag_ess)
 
 
 def draw_groups(
@@ -144,7 +141,8 @@ def draw_groups(
         particles = weigh(model, settings, particles, sentences, batch, i, phi_i, ahead)
         if i < shared:
             continue
-        sizes_now = group_sizes(particles.log_w.view(stories, P), sizes).cpu()
+        groups = particles.log_w.view(stories, P).split(sizes, 1)
+        sizes_now = torch.stack([effective_size(log_w) for log_w in groups], 1).cpu()
         ess = torch.where(blanks.given[:, i], torch.minimum(ess, sizes_now.amin(1)), ess)
         # Where nothing is left to write, resampling could only lose stories.
         here = weighed(model, blanks, settings, i, following[:, i]) & blanks.missing[:, i + 1 :].any(1)
@@ -160,7 +158,8 @@ def draw_groups(
     diagnostics = Diagnostics.none(stories, N)._replace(ess=ess, changed=_differing(particles.X, blanks, P, sizes[-1]))
     if draws[-1].tag_ess is not None:
         diagnostics = diagnostics._replace(tag_ess=draws[-1].tag_ess)
-    return _sampled(particles, score, verdicts), diagnostics
+    X, lengths, log_p, log_w = particles.X, particles.lengths, particles.log_p, particles.log_w
+    return SampledStories(X, lengths, particles.S, log_p, score, log_w, verdicts), diagnostics
 
 
 def weighed(model: Model, blanks: InfillBatch, settings: SMCSettings, i: int, following: Tensor) -> Tensor:
@@ -169,10 +168,6 @@ def weighed(model: Model, blanks: InfillBatch, settings: SMCSettings, i: int, fo
     if settings.arc_weight and model.tagger is not None:
         changed = changed | (blanks.missing[:, i] & ~blanks.allowed[:, i].all(1).cpu())
     return changed
-
-
-def _sampled(p: Particles, score: Tensor, verdicts: Tensor | None) -> SampledStories:
-    return SampledStories(p.X, p.lengths, p.S, p.log_p, score, p.log_w, verdicts)
 
 
 def _rows(groups: Sequence[Tensor | None]) -> Tensor | None:

@@ -47,6 +47,6 @@ def tags_to_write(model: Model, blanks: InfillBatch, noise: Noise) -> Tags:
         rows = torch.arange(len(S), device=blanks.device).view(-1, noise.chains)[stories].flatten()
         open_states, here = (t.repeat_interleave(noise.chains, 0)[rows] for t in (allowed, blanks.present.to(S.device)))
         flat = torch.zeros(open_states.shape, device=blanks.device)
-        drawn = scaffold.sample(clamp(flat, open_states), here, noise.of(stories).uniform())
+        drawn = scaffold.sample(clamp(flat, open_states), here, noise.of(stories, noise.chains).uniform())
         S[rows] = torch.where(partly.repeat_interleave(noise.chains, 0)[rows], drawn, S[rows])
     return S

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from fabula.corpus.read import MAX_CHARACTERS, MAX_SENTENCES, MAX_WORDS, MIN_SENTENCES
+from fabula.corpus.read import MAX_CHARACTERS, MAX_SENTENCES, MAX_WORDS, MIN_SENTENCES, is_unicode
 from fabula.corpus.states import Arc, StateSpace, Values
 from fabula.corpus.tokenize import split_paragraph
 from fabula.errors import UserError
@@ -121,13 +121,10 @@ def _check_words(what: str, text: str) -> None:
     words = len(text.split())
     if words == 0:
         raise UserError(f"{what} is empty; put _ where one is to be written", field="sentences")
-    if words > MAX_WORDS or len(text) > MAX_CHARACTERS:
-        size = f"{words:,} words" if words > MAX_WORDS else f"{len(text):,} characters"
-        limit = f"{MAX_WORDS} words" if words > MAX_WORDS else f"{MAX_CHARACTERS:,} characters"
-        raise UserError(f"{what} has {size}; the most is {limit}", field="sentences")
+    for count, most, unit in ((words, MAX_WORDS, "words"), (len(text), MAX_CHARACTERS, "characters")):
+        if count > most:
+            raise UserError(f"{what} has {count:,} {unit}; the most is {most:,} {unit}", field="sentences")
     if any(is_blank(word) for word in text.split()):
         raise UserError(f"{what} has a blank (_) inside: give each sentence and each _ on its own", field="sentences")
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError:
-        raise UserError(f"{what} holds half a character (a lone surrogate)", field="sentences") from None
+    if not is_unicode(text):
+        raise UserError(f"{what} holds half a character (a lone surrogate)", field="sentences")

@@ -122,13 +122,7 @@ class WordText(TokenText):
     def _ids(self, text: str, names: Names | None) -> list[int]:
         return self.vocabulary.encode((names or {}).get(word, word) for word in tokenise(text))
 
-    def decode(self, task: Task, story: SampledStory, names: Names) -> list[str]:
-        """Every sentence of a sampled story: given ones as they were typed, written ones with the unknown names."""
-        ids = [X[:length].tolist() for X, length in zip(story.X, story.lengths.tolist(), strict=True)]
-        return [self.line(task, i, ids[i], names) if s is None else s for i, s in enumerate(task.sentences)]
-
     def line(self, task: Task, i: int, ids: Sequence[int], names: Names) -> str:
-        """The text of a written sentence, or of its beginning."""
         typed_name = {known: name for name, known in names.items()}
         words = self.vocabulary.decode(word for word in ids if word not in (EOS, PAD))
         text = close_quotes(detokenise([typed_name.get(word, word) for word in words]))

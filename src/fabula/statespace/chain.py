@@ -184,39 +184,25 @@ class Blocks(NamedTuple):
     def at(self, s: Tensor) -> Blocks:
         return Blocks(*(block[s] for block in self))
 
+    def reversed(self) -> Blocks:
+        """The same p(z | z_prev, k), for messages that come from z and are about z_prev."""
+        return Blocks(self.back, self.own, self.link.mT, self.constant)
+
     def given(self, z_prev: Tensor) -> Information:
         """p(z | z_prev, k) as a potential of z."""
-        return _given(self.own, self.back, self.link, self.constant, z_prev)
-
-    def given_next(self, z: Tensor) -> Information:
-        """p(z | z_prev, k) as a potential of z_prev."""
-        return _given(self.back, self.own, self.link.mT, self.constant, z)
+        h = self.own[..., -1, :] - (self.link @ z_prev.unsqueeze(-1)).squeeze(-1)
+        log_p = Information(self.back[..., :-1, :], self.back[..., -1, :], self.constant).log(z_prev)
+        return Information(self.own[..., :-1, :].expand(*h.shape, -1), h, log_p - LOG_2PI * self.own.shape[-1] / 2)
 
     def forward(self, alpha: Information) -> Information:
         """∫ alpha(z_prev) p(z | z_prev, k) dz_prev as a potential of z."""
-        return _eliminate(alpha, self.back, self.link, self.own, self.constant)
-
-    def backward(self, beta: Information) -> Information:
-        """∫ p(z | z_prev, k) beta(z) dz as a potential of z_prev."""
-        return _eliminate(beta, self.own, self.link.mT, self.back, self.constant)
-
-
-def _given(kept: Tensor, block: Tensor, link: Tensor, constant: Tensor, z: Tensor) -> Information:
-    """Set the variable of `block` to z."""
-    h = kept[..., -1, :] - (link @ z.unsqueeze(-1)).squeeze(-1)
-    log_scale = Information(block[..., :-1, :], block[..., -1, :], constant).log(z) - LOG_2PI * kept.shape[-1] / 2
-    return Information(kept[..., :-1, :].expand(*h.shape, -1), h, log_scale)
-
-
-def _eliminate(message: Information, block: Tensor, link: Tensor, kept: Tensor, constant: Tensor) -> Information:
-    """Integrate out the variable of the message and of `block`."""
-    D = message.h.shape[-1]
-    L = cholesky(message.J + block[..., :D, :], "the precision of a particle's Z_i")
-    right = torch.cat([link.mT.expand(*L.shape[:-1], -1), (message.h + block[..., D, :]).unsqueeze(-1)], -1)
-    x: Tensor = torch.linalg.solve_triangular(L, right, upper=False)
-    left = kept - x.mT @ x[..., :D]
-    log_scale = message.constant + constant - L.diagonal(dim1=-2, dim2=-1).log().sum(-1)
-    return Information(left[..., :D, :], left[..., D, :], log_scale + 0.5 * x[..., D].square().sum(-1))
+        D = alpha.h.shape[-1]
+        L = cholesky(alpha.J + self.back[..., :D, :], "the precision of a particle's Z_i")
+        right = torch.cat([self.link.mT.expand(*L.shape[:-1], -1), (alpha.h + self.back[..., D, :]).unsqueeze(-1)], -1)
+        x: Tensor = torch.linalg.solve_triangular(L, right, upper=False)
+        left = self.own - x.mT @ x[..., :D]
+        log_scale = alpha.constant + self.constant - L.diagonal(dim1=-2, dim2=-1).log().sum(-1)
+        return Information(left[..., :D, :], left[..., D, :], log_scale + 0.5 * x[..., D].square().sum(-1))
 
 
 class Draw(NamedTuple):

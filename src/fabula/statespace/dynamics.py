@@ -162,13 +162,10 @@ class MixedLinearGaussian(LinearGaussian):
         """The weight of every primitive in every state."""
         return torch.stack([p.softmax(-1)[self.of_state[:, f]] for f, p in enumerate(self.points)]).mean(0)
 
-    def primitives(self) -> Float[Tensor, "primitive latent latent"]:
-        low_rank = self.U if self.V is None else self.U @ self.V.transpose(-1, -2)
-        return torch.diag_embed(self.a) + low_rank
-
     @property
     def A(self) -> Float[Tensor, "state latent latent"]:  # type: ignore[override]
-        return torch.einsum("kr,rij->kij", self.mixing(), self.primitives())
+        low_rank = self.U if self.V is None else self.U @ self.V.transpose(-1, -2)
+        return torch.einsum("kr,rij->kij", self.mixing(), torch.diag_embed(self.a) + low_rank)
 
     @property
     def bias(self) -> Float[Tensor, "state latent"]:  # type: ignore[override]

@@ -85,12 +85,7 @@ class MarkovChain(nn.Module):
         return torch.logsumexp(self.forward_messages(log_evidence, present, transitions)[:, -1], dim=-1)
 
     def posterior(self, log_evidence: PerState, present: Mask, transitions: Transitions = None) -> PerState:
-        """p(S_i | all evidence) by forward-backward."""
-        forward = self.forward_messages(log_evidence, present, transitions)
-        return (forward + self.backward_messages(log_evidence, present, transitions)).softmax(-1)
-
-    def backward_messages(self, log_evidence: PerState, present: Mask, transitions: Transitions = None) -> PerState:
-        """log p(evidence_i+1.. | S_i) for every i."""
+        """p(S_i | all evidence) by forward-backward: backward messages are log p(evidence_i+1.. | S_i)."""
         into = self._into(log_evidence.shape[1], transitions)
         backward = torch.zeros_like(log_evidence[:, 0])
         backwards = [backward]
@@ -98,7 +93,8 @@ class MarkovChain(nn.Module):
             step = torch.logsumexp(into[i - 1] + (log_evidence[:, i] + backward).unsqueeze(1), dim=-1)
             backward = torch.where(present[:, i : i + 1], step, backward)
             backwards.append(backward)
-        return torch.stack(backwards[::-1], dim=1)
+        forward = self.forward_messages(log_evidence, present, transitions)
+        return (forward + torch.stack(backwards[::-1], dim=1)).softmax(-1)
 
     def sample(
         self, log_evidence: PerState, present: Mask, uniform: PerSentence, transitions: Transitions = None

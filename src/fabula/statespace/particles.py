@@ -105,7 +105,7 @@ def backward_simulation(target: Target, forward: Filter, generator: torch.Genera
                 log_w = log_p + wide.given(forward.Z[i]).log(Z[-1].unsqueeze(1))
             else:
                 phi = Information(*(part[:, i + 1] for part in target.phi))
-                beta = _where(here, step.backward(phi.times(beta)), beta)
+                beta = _where(here, step.reversed().forward(phi.times(beta)), beta)
                 ahead = Information(*(part.unsqueeze(1) for part in beta))
                 log_w = log_p + forward.alpha[i].times(ahead).log_integral()
             log_w = torch.where(here[:, None], log_w, 0.0)

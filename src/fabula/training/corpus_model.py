@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import torch
@@ -14,15 +14,20 @@ from torch import Tensor
 from fabula.corpus.dataset import Corpus
 from fabula.corpus.people import People
 from fabula.corpus.states import UNKNOWN
+from fabula.corpus.vocabulary import Vocabulary
+from fabula.errors import UserError
 from fabula.models.batch import IntArray, StoryDataset
 from fabula.models.build import build
 from fabula.models.io import Checkpoint, load, save
-from fabula.models.io.adopt import adopt
 from fabula.models.protocol import Model, Terms
-from fabula.models.slds import SLDS
 from fabula.training.learner import Learner
 from fabula.training.losses import elbo
 from fabula.training.recipe import ObjectiveSettings, Recipe
+
+BY_WORD = ("embedding.weight", "output.weight", "output.bias", "valence.free.weight")
+"""Tensors with a row for every word."""
+COUNTED = "scaffold."
+"""p(S) is counted from the new corpus, not carried over."""
 
 
 class CorpusLearner(Learner):
@@ -43,20 +48,21 @@ class CorpusLearner(Learner):
         self.train_stories = StoryDataset(corpus.split("train"), device)
         self.valid_stories = StoryDataset(corpus.split("valid"), device)
         self.labelled = labelled_rows(len(self.train_stories), recipe.objective)
-        hide_tags(self.train_stories, self.labelled)
+        seen = np.repeat(np.isin(np.arange(len(self.train_stories)), self.labelled), self.train_stories.sentences)
+        self.train_stories.tags[:-1].masked_fill_(torch.from_numpy(~seen).to(device), UNKNOWN)
         self.half = recipe.train.precision == "bfloat16" and device.type == "cuda"
         self.people = People.count(corpus.split("train"), corpus.vocabulary)
 
     def parameter_groups(self) -> list[dict[str, Any]]:
         """The networks at one rate, A, bias and B at another."""
         model, settings = self.model, self.recipe.train
-        slow = {id(p) for p in model.latent.dynamics.parameters()} if model.latent is not None else set()
+        dynamics = [] if model.latent is None else list(model.latent.dynamics.parameters())
+        slow = {id(p) for p in dynamics}
         networks = [p for p in model.parameters() if id(p) not in slow]
-        groups = [{"params": networks, "full_rate": settings.learning_rate}]
-        if slow:
-            dynamics = [p for p in model.parameters() if id(p) in slow]
+        groups: list[dict[str, Any]] = [{"params": networks, "full_rate": settings.learning_rate}]
+        if dynamics:
             groups.append({"params": dynamics, "full_rate": settings.learning_rate_dynamics, "weight_decay": 0.0})
-        return cast(list[dict[str, Any]], groups)
+        return groups
 
     def batches(self, epoch: int) -> list[IntArray]:
         settings = self.recipe.train
@@ -79,18 +85,14 @@ class CorpusLearner(Learner):
         """The loss of the terms, with the labelled stories that are read again."""
         settings, model = self.recipe.objective, self.model.latent
         loss = elbo.loss(terms, settings, min(1.0, (step + 1) / max(1.0, settings.kl_warmup * per_epoch)))
-        if model is not None and settings.labelled_per_step:
-            loss = loss - settings.alpha * self.log_q_of_labelled(model, step)
-        return loss
-
-    def log_q_of_labelled(self, model: SLDS, step: int) -> Tensor:
-        """log q(S_i) of labelled stories drawn for this term alone, so that every step sees some of 1 % of labels."""
-        rng, number = np.random.default_rng([self.recipe.train.seed, 1, step]), self.recipe.objective.labelled_per_step
-        rows = rng.choice(self.labelled, size=min(number, len(self.labelled)), replace=False)
-        batch = self.train_stories.batch(rows)
+        if model is None or not settings.labelled_per_step:
+            return loss
+        # log q(S_i) of labelled stories drawn for this term alone, so that every step sees some of 1 % of labels.
+        rng, number = np.random.default_rng([self.recipe.train.seed, 1, step]), settings.labelled_per_step
+        batch = self.train_stories.batch(rng.choice(self.labelled, min(number, len(self.labelled)), replace=False))
         with torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self.half):
             evidence = model.evidence(batch)
-        return elbo.log_q_of(evidence, batch.S).mean()
+        return loss - settings.alpha * elbo.log_q_of(evidence, batch.S).mean()
 
     @torch.no_grad()
     def validate(self) -> tuple[float, dict[str, float]]:
@@ -137,9 +139,24 @@ def labelled_rows(n: int, objective: ObjectiveSettings) -> IntArray:
     return np.sort(np.random.default_rng(objective.label_seed).permutation(n)[:count])
 
 
-def hide_tags(dataset: StoryDataset, labelled: IntArray) -> None:
-    """Forget the tags of every story that is not labelled."""
-    seen = np.zeros(len(dataset), dtype=bool)
-    seen[labelled] = True
-    of_sentence = torch.from_numpy(np.repeat(seen, dataset.sentences)).to(dataset.device)
-    dataset.tags[:-1] = torch.where(of_sentence, dataset.tags[:-1], torch.full_like(dataset.tags[:-1], UNKNOWN))
+@torch.no_grad()
+def adopt(model: Model, vocabulary: Vocabulary, labels: tuple[str, ...], start: Checkpoint) -> int:
+    """Copy the weights of `start` into `model`; returns how many words they share. Rows of other words stay."""
+    if start.labels != labels:
+        both = f"has the labels {', '.join(start.labels)}, and the corpus {', '.join(labels)}"
+        raise UserError(f"the model to begin from {both}", field="from")
+    index = start.vocabulary.index
+    shared = [(i, index[word]) for i, word in enumerate(vocabulary.words) if word in index]
+    to_rows, from_rows = (torch.tensor(places) for places in zip(*shared, strict=True))
+    source = start.model.state_dict()
+    for name, tensor in model.state_dict().items():
+        if name.startswith(COUNTED):
+            continue
+        weight, by_word = source.get(name), name.endswith(BY_WORD)
+        if weight is None or weight.shape[by_word:] != tensor.shape[by_word:] or weight.ndim != tensor.ndim:
+            raise UserError(f"the recipe's model is of other sizes than the one to begin from ({name})", field="from")
+        if by_word:
+            tensor[to_rows.to(tensor.device)] = weight[from_rows.to(weight.device)].to(tensor)
+        else:
+            tensor.copy_(weight)
+    return len(shared)

@@ -19,11 +19,10 @@ from torch import Tensor, nn
 
 from fabula.errors import UserError
 from fabula.models.critic import WINDOW
-from fabula.models.decoders.base import sha256
-from fabula.models.decoders.bases import check_base, need_base
+from fabula.models.decoders.bases import check_base, need_base, sha256
 from fabula.models.decoders.rows import END, SPECIALS, Row, collate
 from fabula.models.decoders.tokenizer import SubwordTokenizer
-from fabula.models.decoders.transformer import Sizes, Transformer, compile_blocks, freeze
+from fabula.models.decoders.transformer import Sizes, Transformer, freeze
 from fabula.models.io import write_file
 from fabula.models.io.pretrained import ABOUT_CRITIC, WEIGHTS, load_adapter
 from fabula.training.corrupt import Corrupter
@@ -172,8 +171,6 @@ class CriticLearner(AdapterLearner):
         if recipe.start:
             self.begin_from(self.network, recipe.start)
         freeze(self.network, device, self.half)
-        if device.type == "cuda":
-            compile_blocks(self.network.transformer)
         pairs = pairs_of(recipe, data, self.encode)
         self.hash_data(data)
         random.Random(recipe.seed).shuffle(pairs)

@@ -92,7 +92,7 @@ class Run:
                         self.step(batch, len(batches))
                         if p.step % CHECK_EVERY == 0 or number == len(batches) - 1:
                             self.look()
-                            shown.set_postfix(self.mean_terms())
+                            shown.set_postfix({name: round(v / p.stories, 2) for name, v in p.sums.items() if v})
                         if interrupted():
                             self.keep()
                             raise KeyboardInterrupt
@@ -135,9 +135,6 @@ class Run:
         for name, value in zip(self.learner.terms, self.sums.tolist(), strict=True):
             self.progress.sums[name] = self.progress.sums.get(name, 0.0) + value
         self.sums.zero_()
-
-    def mean_terms(self) -> dict[str, float]:
-        return {name: round(value / self.progress.stories, 2) for name, value in self.progress.sums.items() if value}
 
     def end_epoch(self, seconds: float, report: Report | None) -> None:
         """Validate, log, keep the best, slow down on a plateau, and write what a resumed run needs."""

@@ -16,10 +16,9 @@ from fabula.corpus.dataset import digest
 from fabula.corpus.taggers.protocol import build_tagger, named, states_of
 from fabula.errors import UserError
 from fabula.models.decoders.adapter import Adapter, AdapterConfig
-from fabula.models.decoders.base import read_base
-from fabula.models.decoders.bases import SMOLLM2, need_base
+from fabula.models.decoders.bases import SMOLLM2, need_base, read_base
 from fabula.models.decoders.rows import FREE, SPECIALS, Row, TagTokens, random_row, row
-from fabula.models.decoders.transformer import Transformer, compile_blocks, freeze
+from fabula.models.decoders.transformer import Transformer, freeze
 from fabula.models.io import write_file
 from fabula.models.io.pretrained import FACTS, load_adapter, save_adapter
 from fabula.training.learner import Learner, batches_of_like_lengths
@@ -96,28 +95,20 @@ class NarratorLearner(AdapterLearner):
         super().__init__(recipe, device)
         self.states = states_of(build_tagger(named(recipe.tagger)))
         self.tokens = TagTokens(self.states, self.base.sizes.vocabulary)
-        self.network = self.new_network(recipe.start)
-        if device.type == "cuda":
-            compile_blocks(self.network)
-        splits = (data / f"{split}.csv" for split in ("train", "valid"))
-        self.train, self.valid = (Stories(file, self.encode, WORDS, recipe.tagger) for file in splits)
-        self.hash_data(data)
-
-    def new_network(self, start: str) -> Transformer:
-        """The base with a new adapter, or with the one in the folder `start`."""
-        names = self.tokens.names
-        base, recipe = self.base, self.recipe
-        network = Transformer(
+        base, names = self.base, self.tokens.names
+        self.network = Transformer(
             base.tensors, base.sizes, recipe.rank, recipe.scale, SPECIALS, further=len(names), top=recipe.top
         )
         if names:  # their vectors begin as the mean of the base's vectors of the words of each name
             with torch.no_grad():
-                vectors = [network.embedding[torch.tensor(self.encode.encode(name))].mean(0) for name in names]
-                network.further_in.copy_(torch.stack(vectors))
-        freeze(network, self.device, self.half)
-        if start:
-            self.begin_from(network, start)
-        return network
+                vectors = [self.network.embedding[torch.tensor(self.encode.encode(name))].mean(0) for name in names]
+                self.network.further_in.copy_(torch.stack(vectors))
+        freeze(self.network, device, self.half)
+        if recipe.start:
+            self.begin_from(self.network, recipe.start)
+        splits = (data / f"{split}.csv" for split in ("train", "valid"))
+        self.train, self.valid = (Stories(file, self.encode, WORDS, recipe.tagger) for file in splits)
+        self.hash_data(data)
 
     def random_row(self, story: int, rng: random.Random) -> Row:
         further = [factor[story] for factor in self.train.further]

@@ -23,14 +23,8 @@ from fabula.errors import UserError
 from fabula.models.decoders.rows import FREE, Row, row
 from fabula.models.decoders.tokenizer import SubwordTokenizer
 from fabula.training.learner import batches_of_like_lengths
-from fabula.training.losses.lm import log_p_of
-from fabula.training.losses.preference import (
-    Preference,
-    divergence,
-    log_probabilities,
-    preference_loss,
-    row_means,
-)
+from fabula.training.losses.lm import log_p_of, scores_of
+from fabula.training.losses.preference import Preference, divergence, preference_loss, row_means
 from fabula.training.narrator import POOL, WORDS, NarratorLearner
 from fabula.training.recipe import PreferenceRecipe
 
@@ -115,11 +109,11 @@ class PreferenceLearner(NarratorLearner):
                 means = row_means(log_p_of(self.network, new), new)
                 self.log_p_before |= dict(zip((tuple(row.ids) for row in new), means, strict=True))
             before = torch.stack([self.log_p_before[tuple(row.ids)] for row in rows])
-            held_before = log_probabilities(self.network, held)
+            held_before = scores_of(self.network, held)[0].log_softmax(-1)
             self.exchange()
         now = row_means(log_p_of(self.network, rows), rows)
         loss, margin = preference_loss(before, now, self.recipe.beta, self.recipe.imitation)
-        kept = divergence(held_before, log_probabilities(self.network, held))
+        kept = divergence(held_before, scores_of(self.network, held)[0].log_softmax(-1))
         terms = torch.stack([loss.detach(), kept.detach(), (margin > 0).float().mean()])
         return loss + self.recipe.hold * kept, terms
 

@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 from fabula.corpus.taggers.protocol import DEFAULT_TAGGER
 from fabula.errors import UserError
-from fabula.models.settings import ModelSettings, not_negative, parse, positive, shares
+from fabula.models.settings import ModelSettings, check, parse
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,11 +52,10 @@ class ObjectiveSettings:
     """Epochs over which the KL's weight rises from 0."""
 
     def __post_init__(self) -> None:
-        positive(self, "temperature")
-        not_negative(self, "label_seed", "alpha", "labelled_per_step", "target_kl", "kl_weight", "kl_warmup")
-        shares(self, "evidence_dropout")
-        if not 0 <= self.labelled <= 1:
-            raise ValueError(f"labelled must be between 0 and 1, not {self.labelled}")
+        check(self, "above 0", "temperature")
+        check(self, "at least 0", "label_seed", "alpha", "labelled_per_step", "target_kl", "kl_weight", "kl_warmup")
+        check(self, "at least 0 and below 1", "evidence_dropout")
+        check(self, "between 0 and 1", "labelled")
         if self.labelled_per_step and not self.labelled:
             raise ValueError("labelled_per_step needs labelled stories: labelled is 0")
 
@@ -94,9 +93,10 @@ class TrainSettings:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        positive(self, "epochs", "patience", "batch", "learning_rate", "learning_rate_dynamics", "clip", "decay")
-        not_negative(self, "warmup_steps", "weight_decay", "seed")
-        shares(self, "average")
+        check(self, "above 0", "epochs", "patience", "batch")
+        check(self, "above 0", "learning_rate", "learning_rate_dynamics", "clip", "decay")
+        check(self, "at least 0", "warmup_steps", "weight_decay", "seed")
+        check(self, "at least 0 and below 1", "average")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,8 +136,8 @@ class AdapterRecipe:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        positive(self, "rank", "scale", "epochs", "batch", "learning_rate")
-        not_negative(self, "seed", "top")
+        check(self, "above 0", "rank", "scale", "epochs", "batch", "learning_rate")
+        check(self, "at least 0", "seed", "top")
 
     @property
     def train(self) -> TrainSettings:
@@ -167,7 +167,7 @@ class NarratorRecipe(AdapterRecipe):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        shares(self, "plain")
+        check(self, "at least 0 and below 1", "plain")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -188,8 +188,8 @@ class PreferenceRecipe(NarratorRecipe):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        positive(self, "beta", "held")
-        not_negative(self, "imitation", "hold")
+        check(self, "above 0", "beta", "held")
+        check(self, "at least 0", "imitation", "hold")
         if not self.start:
             raise UserError("a recipe of kind preference needs the folder of a narrator: `start`", field="start")
 
@@ -213,8 +213,8 @@ class CriticRecipe(AdapterRecipe):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        positive(self, "share")
-        not_negative(self, "readings")
+        check(self, "above 0", "share")
+        check(self, "at least 0", "readings")
         if not self.narrator:
             raise UserError("a recipe of kind critic adds to a narrator: give the folder `narrator`", field="narrator")
 
@@ -224,14 +224,6 @@ STEPS_PER_EPOCH = 20
 ADAPTERS: dict[str, type[AdapterRecipe]] = {
     "narrator": NarratorRecipe, "preference": PreferenceRecipe, "critic": CriticRecipe,
 }  # fmt: skip
-
-
-def read_recipe(path: Path) -> Recipe:
-    """The recipe of a model of a prepared corpus, from its file."""
-    recipe = read_any_recipe(path)
-    if not isinstance(recipe, Recipe):
-        raise UserError(f"{path} is of kind {recipe.kind}: it adapts the pretrained base", field="recipe")
-    return recipe
 
 
 def read_any_recipe(path: Path, settings: Mapping[str, Any] | None = None) -> Recipe | AdapterRecipe:

@@ -19,8 +19,7 @@ from fabula.corpus.read import Story, read_stories
 from fabula.corpus.taggers.protocol import DEFAULT_TAGGER, build_tagger
 from fabula.corpus.transitions import Transitions
 from fabula.errors import UserError
-from fabula.models.decoders.tokenizer import SubwordTokenizer
-from fabula.models.decoders.words import COMMON
+from fabula.models.decoders.tokenizer import COMMON, SubwordTokenizer
 
 COUNTED = 50_000
 """Sentences whose words are counted: enough for the commonest."""
@@ -96,7 +95,7 @@ def save_tags(file: Path, tagger: str = DEFAULT_TAGGER) -> Path:
 
 def common_words(sentences: Sequence[str]) -> tuple[str, ...]:
     """The commonest words, counted over the first sentences; ties in the order of the alphabet."""
-    from fabula.corpus.tokenize import tokenise_many
+    from fabula.corpus.tokenize import tokenise
 
-    counts = Counter(word for words in tokenise_many(sentences[:COUNTED]) for word in words)
+    counts = Counter(word for sentence in sentences[:COUNTED] for word in tokenise(sentence))
     return tuple(sorted(counts, key=lambda word: (-counts[word], word))[:COMMON])

@@ -59,7 +59,7 @@ def states_of(tagger: Tagger) -> StateSpace:
 
 def values_of(tagger: Tagger, sentences: Sequence[str]) -> NDArray[np.int64]:
     """[sentence, factor]: the value of each factor of each sentence, -1 where it has none."""
-    return states_of(tagger).decode([UNKNOWN if tag is None else tag for tag in tagger.tag(list(sentences))])
+    return states_of(tagger).values([UNKNOWN if tag is None else tag for tag in tagger.tag(list(sentences))])
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ class Taggers:
 
     def tag(self, sentences: list[str]) -> list[int | None]:
         values = np.concatenate([values_of(part, sentences) for part in self.parts], axis=-1)
-        return [None if state < 0 else state for state in self.states.encode(values).tolist()]
+        return [None if state < 0 else state for state in self.states.number(values).tolist()]
 
 
 def parts_of(tagger: Tagger) -> tuple[Tagger, ...]:

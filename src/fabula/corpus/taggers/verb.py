@@ -83,7 +83,6 @@ class VerbTagger:
         return {"tagger": "verb", "least": LEAST}
 
     def tag(self, sentences: list[str]) -> list[int | None]:
-        """Parsed in batches."""
         return [self.judge(main_verbs(doc))[0] for doc in parser().pipe(sentences, batch_size=BATCH)]
 
     def judge(self, keys: list[str]) -> tuple[int, float]:

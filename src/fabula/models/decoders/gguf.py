@@ -34,15 +34,6 @@ class GGUF(NamedTuple):
     """Dequantised to float32, each one when it is asked for: together they are five times as large as the file."""
 
 
-class Place(NamedTuple):
-    """Where a tensor lies in the file, and how it is stored."""
-
-    shape: tuple[int, ...]
-    kind: int
-    """The number of its block format."""
-    start: int
-
-
 class LazyTensors(Mapping[str, Tensor]):
     """Tensors by name, each made by `read` when it is asked for."""
 
@@ -85,33 +76,31 @@ def _read(path: Path, data: Bytes) -> GGUF:
         name = header.string()
         (dimensions,) = header.take("I")
         shape = header.take(f"{dimensions}Q")[::-1]  # the file lists the fastest first
-        kind, offset = header.take("IQ")
-        places[name] = Place(shape, kind, offset)
+        places[name] = (shape, *header.take("IQ"))
     alignment = int(metadata.get("general.alignment", 32))
-    begin = -(-header.at // alignment) * alignment
-    places = {name: place._replace(start=begin + place.start) for name, place in places.items()}
-    return GGUF(metadata, LazyTensors(places, lambda name: _tensor(path, data, name, places[name])))
+    content = data[-(-header.at // alignment) * alignment :]
+    return GGUF(metadata, LazyTensors(places, lambda name: _tensor(path, content, name, *places[name])))
 
 
-def _tensor(path: Path, data: Bytes, name: str, place: Place) -> Tensor:
-    """A tensor of the file, dequantised."""
+def _tensor(path: Path, data: Bytes, name: str, shape: tuple[int, ...], number: int, start: int) -> Tensor:
+    """A tensor of the file, dequantised; `number` is that of its block format."""
 
     def raw(weights: int, size: int) -> Bytes:
         """Its bytes, where blocks are so many weights in so many bytes."""
-        end = place.start + math.prod(place.shape) // weights * size
+        end = start + math.prod(shape) // weights * size
         if end > len(data):
             raise UserError(f"{path} is truncated, or is not a GGUF file of a kind that Fabula reads")
-        return data[place.start : end]
+        return data[start:end]
 
-    if place.kind == F32:
-        return torch.from_numpy(raw(1, 4).view(np.float32).copy().reshape(place.shape))
+    if number == F32:
+        return torch.from_numpy(raw(1, 4).view(np.float32).copy().reshape(shape))
     from gguf.constants import GGML_QUANT_SIZES, GGMLQuantizationType
     from gguf.quants import dequantize
 
     try:
-        kind = GGMLQuantizationType(place.kind)
-        rows = raw(*GGML_QUANT_SIZES[kind]).reshape(*place.shape[:-1], -1)
-        return torch.from_numpy(dequantize(rows, kind).astype(np.float32).reshape(place.shape))
+        kind = GGMLQuantizationType(number)
+        rows = raw(*GGML_QUANT_SIZES[kind]).reshape(*shape[:-1], -1)
+        return torch.from_numpy(dequantize(rows, kind).astype(np.float32).reshape(shape))
     except (ValueError, KeyError, NotImplementedError) as error:
         raise UserError(f"{path} has a tensor of a format that Fabula cannot read: {name}") from error
 

@@ -43,10 +43,6 @@ class GRUState(NamedTuple):
         hidden = tuple(h.index_copy(0, rows, new) for h, new in pairs)
         return GRUState(hidden, self.previous.index_copy(0, rows, other.previous))
 
-    def join(self, other: GRUState) -> GRUState:
-        hidden = tuple(torch.cat(pair) for pair in zip(self.hidden, other.hidden, strict=True))
-        return GRUState(hidden, torch.cat([self.previous, other.previous]))
-
 
 class GRUDecoder(nn.Module):
     """log p(x_t | Z_i, all words before): a GRU fed [word; z] at every step, its state carried across sentences.
@@ -91,18 +87,15 @@ class GRUDecoder(nn.Module):
 
     def log_prob(self, features: Float[Tensor, "batch token features"], tokens: Tokens) -> PerToken:
         """log p of each token; 0 at `<pad>`."""
-        parts, rows = [], self._rows_at_once(features)
+        parts, rows = [], len(features)
+        if not torch.is_grad_enabled():
+            at_once = LOGITS_AT_ONCE.get(features.device.type, 1 << 27)
+            rows = max(1, at_once // (features.shape[1] * self.output.out_features))
         for f, t in zip(torch.split(features, rows), torch.split(tokens, rows), strict=True):
             scores = _product(f, self.output.weight, self.output.bias)
             log_p = -F.cross_entropy(scores.flatten(0, 1), t.flatten(), ignore_index=PAD, reduction="none")
             parts.append(log_p.view_as(t))
         return torch.cat(parts)
-
-    def _rows_at_once(self, features: Float[Tensor, "batch token features"]) -> int:
-        if torch.is_grad_enabled():
-            return len(features)
-        at_once = LOGITS_AT_ONCE.get(features.device.type, 1 << 27)
-        return max(1, at_once // (features.shape[1] * self.output.out_features))
 
     def start(self, rows: int, z: Latent | None = None, given: Given | None = None) -> GRUState:
         """Before a story's first word; this decoder does not read ahead, and `given` is not for it."""

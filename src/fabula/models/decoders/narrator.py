@@ -7,7 +7,7 @@ with the last four to eight before it in view, at lengths that the adapter was t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -19,7 +19,7 @@ from fabula.corpus.states import UNKNOWN
 from fabula.models.decoders.cache import Cache
 from fabula.models.decoders.network import Network, Packed
 from fabula.models.decoders.protocol import Given
-from fabula.models.decoders.rows import END, MOOD_TOKENS, NO_TOKEN, SPECIALS, TagTokens, header
+from fabula.models.decoders.rows import END, MOOD_TOKENS, NO_TOKEN, SPECIALS, TagTokens, header, padded
 from fabula.models.decoders.tokenizer import SubwordTokenizer
 from fabula.shapes import Flags, Integers, PerStory, Rows, Scores, Tokens, Words
 
@@ -63,12 +63,9 @@ class NarratorState:
         return self._with(self.cache, [tensor[rows] for tensor in self._rows()], given)
 
     def put(self, rows: Rows, other: NarratorState) -> NarratorState:
-        return self._merge(other, lambda a, b: a.index_copy(0, rows, b))
+        def merge(a: Tensor, b: Tensor) -> Tensor:
+            return a.index_copy(0, rows, b)
 
-    def join(self, other: NarratorState) -> NarratorState:
-        return self._merge(other, lambda a, b: torch.cat([a, b]))
-
-    def _merge(self, other: NarratorState, merge: Callable[[Tensor, Tensor], Tensor]) -> NarratorState:
         cache, ours, theirs = _alike(self, other)
         given = None
         if self.given is not None and other.given is not None:
@@ -79,7 +76,7 @@ class NarratorState:
         """A cache that so many tokens of each row can be written to, and the rows' slots there.
 
         It is this one, with room, if no other row went on from where these stand; else a copy. It is this one even if
-        most slots are idle: a smaller copy would have to be joined again with what stayed behind, prefixes and all.
+        most slots are idle: of a smaller copy and what stayed behind one cache would have to be made again.
         """
         cache = self.cache
         clash = (cache.written[self.slot] != self.lengths).any()
@@ -156,7 +153,6 @@ class NarratorDecoder:
     def read(
         self, state: NarratorState, tokens: Words, lengths: Integers, z: Tensor | None = None
     ) -> tuple[NarratorState, PerStory]:
-        """Over a known sentence: log p(X_i | X_:i, S_i), exact. A row of length 0 stays as it is."""
         state, log_p = self.read_tokens(state, tokens, lengths)
         return state, log_p.sum(1)
 
@@ -164,7 +160,7 @@ class NarratorDecoder:
     def read_tokens(
         self, state: NarratorState, tokens: Words, lengths: Integers
     ) -> tuple[NarratorState, Float[Tensor, "batch word"]]:
-        """The same, log p of each token; 0 beyond a sentence's end."""
+        """Over a known sentence as `read` goes, with log p of each token; 0 beyond its end."""
         log_p = torch.zeros(tokens.shape, device=self.network.device)
         if not bool((lengths > 0).any()):
             return state, log_p
@@ -186,7 +182,7 @@ class NarratorDecoder:
 
     @torch.inference_mode()
     def step(self, state: NarratorState, z: Tensor | None, done: Flags) -> tuple[Scores, NarratorState]:
-        """One token on: scores of the next one. Rows that are `done` stay where they are; their scores are 0."""
+        """Scores of rows that are `done` are 0."""
         vocabulary = self.network.sizes.vocabulary
         if bool(done.all()):
             return torch.zeros(len(done), vocabulary, device=done.device), state
@@ -233,28 +229,11 @@ class NarratorDecoder:
         )
         return features, new, replace(moved, sentences=state.sentences + began.long())
 
-    def _fresh(self, prompts: Sequence[Sequence[int]], first: Integers) -> NarratorState:
-        """States that have read a prompt each, all but its last token, which is read next."""
-        rows, device = len(prompts), self.network.device
-        zeros = torch.zeros(rows, dtype=torch.int64, device=device)
-        last = torch.tensor([prompt[-1] for prompt in prompts], device=device)
-        state = NarratorState(
-            self.network.cache(rows), torch.arange(rows, device=device), True, zeros, last,
-            torch.full_like(self.tag_tokens[:1], NO_TOKEN).expand(rows, -1),
-            zeros[:, None][:, :0],
-            torch.zeros(rows, WINDOW, dtype=torch.int64, device=device), zeros, first.to(device), None,
-        )  # fmt: skip
-        width = max(len(prompt) - 1 for prompt in prompts)
-        if width:
-            padded = torch.tensor(
-                [[*prompt[:-1], *[0] * (width - len(prompt) + 1)] for prompt in prompts], device=device
-            )
-            there = torch.arange(width, device=device) < torch.tensor([[len(p) - 1] for p in prompts], device=device)
-            state = self._read(state, padded, there)[2]
-        return state
-
     def _begin(self, given: Given | None, first: Integers, written: Sequence[Sequence[int]]) -> NarratorState:
-        """A window that begins with sentence `first` of each story: its header is read, then the tokens `written`."""
+        """A window that begins with sentence `first` of each story: its header is read, then the tokens `written`.
+
+        Of both together the last token is read next.
+        """
         prompts = []
         # Asked for once: rows are many, and each question to a GPU takes its time.
         X, lengths, present, missing = ([], [], [], []) if given is None else (tensor.tolist() for tensor in given)
@@ -267,7 +246,16 @@ class NarratorDecoder:
                     elif present[row][j]:
                         ahead.append(X[row][j][: max(lengths[row][j] - 1, 0)])
             prompts.append([*header(ahead), *tokens])
-        return replace(self._fresh(prompts, first), given=given)
+        rows, device = len(prompts), self.network.device
+        zeros = torch.zeros(rows, dtype=torch.int64, device=device)
+        state = NarratorState(
+            self.network.cache(rows), torch.arange(rows, device=device), True, zeros,
+            torch.tensor([prompt.pop() for prompt in prompts], device=device),
+            torch.full_like(self.tag_tokens[:1], NO_TOKEN).expand(rows, -1),
+            zeros[:, None][:, :0],
+            torch.zeros(rows, WINDOW, dtype=torch.int64, device=device), zeros, first.to(device), given,
+        )  # fmt: skip
+        return self._read(state, *padded(prompts, device))[2] if any(prompts) else state
 
     def _move_window(self, state: NarratorState) -> NarratorState:
         """The last sentences read again after a fresh beginning; the states' rows are full."""

@@ -77,11 +77,9 @@ class Network:
 
     def cache(self, rows: int) -> Cache:
         """Nothing read yet."""
-        shape = (self.sizes.layers, 2, rows, self.sizes.key_heads, 0, self.sizes.width // self.sizes.heads)
-        return Cache(
-            torch.zeros(shape, device=self.device, dtype=self.dtype),
-            torch.zeros(rows, dtype=torch.int64, device=self.device),
-        )
+        shape = (self.sizes.layers, 2, rows, self.sizes.key_heads, 0, self.head_width)
+        entries = torch.zeros(shape, device=self.device, dtype=self.dtype)
+        return Cache(entries, torch.zeros(rows, dtype=torch.int64, device=self.device))
 
     def embed(self, ids: Int[Tensor, " token"]) -> Float[Tensor, "token width"]:
         x = self.embedding[ids].to(self.dtype)

@@ -83,9 +83,6 @@ class State(Protocol):
     def put(self: Own, rows: Rows, other: Own) -> Own:
         """These rows replaced by another state's."""
 
-    def join(self: Own, other: Own) -> Own:
-        """The rows of both, one after the other."""
-
 
 DecoderState = TypeVar("DecoderState", bound=State)
 
@@ -101,7 +98,7 @@ class Decoder(Protocol[DecoderState]):
     the lines to come, and not p."""
 
     def start(self, rows: int, z: Latent | None = None, given: Given | None = None) -> DecoderState:
-        """Before the first sentence."""
+        """Before the first sentence; rows of `given` that have no line follow p."""
 
     def without_history(self, state: DecoderState) -> DecoderState:
         """As many rows that remember nothing, before a sentence that is not a story's first."""

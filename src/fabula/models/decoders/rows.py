@@ -143,6 +143,13 @@ def random_row(
     return row(story, moods, missing, missing, others)
 
 
+def padded(rows: Sequence[Ids], device: torch.device) -> tuple[Tokens, Bool[Tensor, "batch token"]]:
+    """Tokens side by side, padded with `<bos>`, and which of them are there."""
+    width = max(map(len, rows))
+    ids = torch.tensor([[*tokens, *[BOS] * (width - len(tokens))] for tokens in rows], device=device)
+    return ids, torch.arange(width, device=device) < torch.tensor([[len(tokens)] for tokens in rows], device=device)
+
+
 def collate(rows: Sequence[Row], multiple: int = 1) -> tuple[Tokens, Bool[Tensor, "batch token"]]:
     """Rows side by side, padded with `<bos>`, which is never counted, to a multiple of so many tokens."""
     width = -(-max(len(ids) for ids, _ in rows) // multiple) * multiple

@@ -1,4 +1,7 @@
-"""A base's tokenizer, built from the vocabulary that stands in its file: byte-level BPE, or SentencePiece's BPE."""
+"""Tokenizers: of words as a corpus counts them; of a base, built from the vocabulary in its file.
+
+A base has byte-level BPE, or SentencePiece's BPE.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +10,16 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from fabula.corpus.tokenize import detokenise, tokenise
+from fabula.corpus.vocabulary import EOS, UNK, Vocabulary
 from fabula.errors import UserError
 from fabula.models.decoders.rows import END, SPECIALS
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
+
+COMMON = 150
+"""How many of the commonest words may stand twice in a sentence without a fault."""
 
 BYTES, PIECES = "\N{LATIN CAPITAL LETTER G WITH DOT ABOVE}", "\N{LOWER ONE EIGHTH BLOCK}"
 """How byte-level BPE and SentencePiece spell a blank."""
@@ -21,6 +29,28 @@ LLAMA_3 = (
     r"|\s*[\r\n]+|\s+(?!\S)|\s+"
 )
 """How Llama 3 splits a text before merges."""
+
+
+class WordTokenizer:
+    """Words as the corpus counts them; what the vocabulary lacks is read as `<unk>`."""
+
+    end = EOS
+    unknown: int | None = UNK
+
+    def __init__(self, vocabulary: Vocabulary) -> None:
+        self.vocabulary = vocabulary
+        self.texts: Sequence[str] = ("",) * (EOS + 1) + vocabulary.words[EOS + 1 :]
+        self.starts_word: Sequence[bool] = (True,) * len(vocabulary)
+        self.common: Sequence[str] = vocabulary.words[EOS + 1 : EOS + 1 + COMMON]  # sorted by frequency
+
+    def encode(self, text: str) -> list[int]:
+        return self.vocabulary.encode(tokenise(text))
+
+    def encode_word(self, word: str) -> list[int]:
+        return self.vocabulary.encode([word])
+
+    def decode(self, tokens: Sequence[int]) -> str:
+        return detokenise([self.vocabulary.words[token] for token in tokens if token > EOS])
 
 
 class SubwordTokenizer:
@@ -91,11 +121,9 @@ class SubwordTokenizer:
         return [list(e.ids) for e in self.inner.encode_batch([" " + " ".join(text.split()) for text in texts])]
 
     def encode_word(self, word: str) -> list[int]:
-        """The tokens of one word as it stands inside a sentence."""
         return self.encode(word)
 
     def decode(self, tokens: Sequence[int]) -> str:
-        """The text of a sentence; special tokens spell nothing."""
         return str(self.inner.decode([t for t in tokens if t >= SPECIALS])).strip()
 
     @cached_property
@@ -105,7 +133,6 @@ class SubwordTokenizer:
 
     @cached_property
     def texts(self) -> list[str]:
-        """What each token spells, without the blank before it; a special token spells nothing."""
         from tokenizers import decoders
 
         bytes_of = decoders.ByteLevel()

@@ -115,7 +115,9 @@ class Transformer(nn.Module):
 
     def forward(self, ids: Tokens) -> Float[Tensor, "batch token width"]:
         """Features of every place, from which `logits` reads the next token."""
-        rotation = rotations(ids.shape[1], self.sizes, ids.device)
+        turns = torch.tensor(self.sizes.frequencies, device=ids.device)
+        angle = torch.arange(ids.shape[1], device=ids.device).float()[:, None] * turns
+        rotation = angle.cos(), angle.sin()
         x = self.below(ids, rotation) if self.fixed else self.embed(ids)
         for block in self.blocks[self.fixed :]:
             x = block(x, rotation)
@@ -153,24 +155,17 @@ class Transformer(nn.Module):
 
 
 def freeze(network: nn.Module, device: torch.device, half: bool = False) -> None:
-    """Move a network; on a GPU, and with `half`, its frozen weights become bfloat16, all that products use of them."""
+    """Move a network; on a GPU, and with `half`, its frozen weights become bfloat16, all that products use of them.
+
+    On a GPU blocks are compiled, for to launch small kernels takes longer than they do; they share one compilation.
+    """
     network.to(device)
     if device.type == "cuda" or half:
         for module in network.modules():
             for name, tensor in module.named_buffers(recurse=False):
                 setattr(module, name, tensor.bfloat16() if tensor.ndim > 1 else tensor)
-
-
-def compile_blocks(network: Transformer) -> None:
-    """On a GPU, where launching small kernels takes longer than they do; the blocks share one compilation."""
-    for block in network.blocks:
-        block.compile(dynamic=True)
-
-
-def rotations(tokens: int, sizes: Sizes, device: torch.device) -> tuple[Tensor, Tensor]:
-    """Cosine and sine of every position's angles."""
-    angle = torch.arange(tokens, device=device).float()[:, None] * torch.tensor(sizes.frequencies, device=device)
-    return angle.cos(), angle.sin()
+            if device.type == "cuda" and isinstance(module, Block):
+                module.compile(dynamic=True)
 
 
 def rotate(x: Float[Tensor, "batch head token width"], cos: Tensor, sin: Tensor) -> Tensor:

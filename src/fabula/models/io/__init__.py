@@ -9,7 +9,7 @@ from pathlib import Path
 
 import torch
 
-from fabula.models.decoders.base import files_of as files_of_base
+from fabula.models.decoders.bases import files_of as files_of_base
 from fabula.models.decoders.bases import find_base
 from fabula.models.io.checkpoint import Checkpoint, Description, describe_whole, load_whole, read_config, save
 from fabula.models.io.pretrained import adapts_base, describe_pretrained, load_pretrained

@@ -34,8 +34,7 @@ from fabula.errors import UserError
 from fabula.models.critic import WINDOW, Critic
 from fabula.models.decoders import quantised
 from fabula.models.decoders.adapter import Adapter, AdapterConfig
-from fabula.models.decoders.base import Base, read_base, sha256
-from fabula.models.decoders.bases import cache_folder, check_base, need_base
+from fabula.models.decoders.bases import Base, cache_folder, check_base, need_base, read_base, sha256
 from fabula.models.decoders.fuse import fuse, fuse_critic
 from fabula.models.decoders.gguf import LazyTensors
 from fabula.models.decoders.narrator import NarratorDecoder

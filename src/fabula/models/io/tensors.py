@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import hashlib
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
 from torch import Tensor
 
-from fabula.corpus.folder import write
+from fabula.corpus.folder import write_whole
 from fabula.errors import UserError
 from fabula.models.decoders.gguf import LazyTensors
 
@@ -22,13 +21,10 @@ SCALE = ".scale"
 
 
 def write_file(path: Path, content: bytes) -> None:
-    """Write a temporary file, flush it, then rename it: the file appears whole or not at all."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    """Write a file, which appears whole or not at all."""
     try:
-        write(temporary, content)
-        os.replace(temporary, path)
+        write_whole(path, content)
     except OSError as error:
-        temporary.unlink(missing_ok=True)
         if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
             raise UserError(f"the disk is full: {path} was not written; what was saved before is untouched") from error
         raise UserError(f"cannot write {path}: {error.strerror}") from error

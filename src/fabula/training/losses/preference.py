@@ -18,8 +18,7 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional as F
 
-from fabula.models.decoders.rows import Row, collate
-from fabula.models.decoders.transformer import Transformer
+from fabula.models.decoders.rows import Row
 
 
 class Preference(NamedTuple):
@@ -27,17 +26,6 @@ class Preference(NamedTuple):
 
     better: Row
     worse: Row
-
-
-def log_probabilities(network: Transformer, rows: list[Row]) -> Float[Tensor, "token vocab"]:
-    """log p of every token of the vocabulary at each counted place, row after row."""
-    device = network.embedding.device
-    ids, counted = collate(rows, 8)
-    row, place = counted[:, 1:].nonzero(as_tuple=True)
-    with torch.autocast(device.type, torch.bfloat16, enabled=network.embedding.dtype == torch.bfloat16):
-        features = network(ids.to(device, non_blocking=True))
-        logits = network.logits(features[row.to(device), place.to(device)])
-    return logits.float().log_softmax(-1)
 
 
 def divergence(before: Float[Tensor, "token vocab"], now: Float[Tensor, "token vocab"]) -> Tensor:
