@@ -242,7 +242,7 @@ def test_a_state_is_a_value_that_may_be_continued_twice(decoder: NarratorDecoder
     torch.testing.assert_close(tell(decoder, middle, story[2:3], [1])[1], once[1:], atol=1e-4, rtol=1e-4)
 
 
-def test_rows_can_be_selected_copied_and_replaced(decoder: NarratorDecoder, story: list[list[int]]) -> None:
+def test_rows_can_be_selected_copied_replaced_and_joined(decoder: NarratorDecoder, story: list[list[int]]) -> None:
     a, _ = tell(decoder, decoder.start(1), story[:1], [0])
     b, _ = tell(decoder, decoder.start(1), story[1:3], [1, -1])
 
@@ -252,14 +252,14 @@ def test_rows_can_be_selected_copied_and_replaced(decoder: NarratorDecoder, stor
 
     p_a, p_b = next_log_p(a), next_log_p(b)
     assert abs(p_a - p_b) > 0.01
-    both = decoder.start(2).put(torch.tensor([0]), a).put(torch.tensor([1]), b)
+    both = a.join(b)
     torch.testing.assert_close(next_log_p(both), torch.cat([p_a, p_b]), atol=1e-4, rtol=1e-4)
     many = both.select(torch.tensor([1, 0, 1, 1]))
     torch.testing.assert_close(next_log_p(many), torch.cat([p_b, p_a, p_b, p_b]), atol=1e-4, rtol=1e-4)
     changed = many.put(torch.tensor([2, 0]), both.select(torch.tensor([0, 1])))
     torch.testing.assert_close(next_log_p(changed), torch.cat([p_b, p_a, p_a, p_b]), atol=1e-4, rtol=1e-4)
     with pytest.raises(ValueError, match="knows the lines ahead"):
-        a.put(torch.tensor([0]), decoder.start(1, None, given_of([story], [{1}])))
+        a.join(decoder.start(1, None, given_of([story], [{1}])))
 
 
 @pytest.mark.parametrize("eight_bit", [False, True])

@@ -66,6 +66,9 @@ class Cache(NamedTuple):
         mine, theirs = alike(self, other)
         return Cache(*(a.index_copy(0, rows, b) for a, b in zip(mine, theirs, strict=True)))
 
+    def join(self, other: Cache) -> Cache:
+        return Cache(*(torch.cat(pair) for pair in zip(*alike(self, other), strict=True)))
+
 
 def alike(a: Cache, b: Cache) -> tuple[Cache, Cache]:
     width = max(a.keys.shape[1], b.keys.shape[1])

@@ -43,6 +43,10 @@ class GRUState(NamedTuple):
         hidden = tuple(h.index_copy(0, rows, new) for h, new in pairs)
         return GRUState(hidden, self.previous.index_copy(0, rows, other.previous))
 
+    def join(self, other: GRUState) -> GRUState:
+        hidden = tuple(torch.cat(pair) for pair in zip(self.hidden, other.hidden, strict=True))
+        return GRUState(hidden, torch.cat([self.previous, other.previous]))
+
 
 class GRUDecoder(nn.Module):
     """log p(x_t | Z_i, all words before): a GRU fed [word; z] at every step, its state carried across sentences.

@@ -7,7 +7,7 @@ with the last four to eight before it in view, at lengths that the adapter was t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -63,9 +63,12 @@ class NarratorState:
         return self._with(self.cache, [tensor[rows] for tensor in self._rows()], given)
 
     def put(self, rows: Rows, other: NarratorState) -> NarratorState:
-        def merge(a: Tensor, b: Tensor) -> Tensor:
-            return a.index_copy(0, rows, b)
+        return self._merge(other, lambda a, b: a.index_copy(0, rows, b))
 
+    def join(self, other: NarratorState) -> NarratorState:
+        return self._merge(other, lambda a, b: torch.cat([a, b]))
+
+    def _merge(self, other: NarratorState, merge: Callable[[Tensor, Tensor], Tensor]) -> NarratorState:
         cache, ours, theirs = _alike(self, other)
         given = None
         if self.given is not None and other.given is not None:

@@ -83,6 +83,9 @@ class State(Protocol):
     def put(self: Own, rows: Rows, other: Own) -> Own:
         """These rows replaced by another state's."""
 
+    def join(self: Own, other: Own) -> Own:
+        """The rows of both, one after the other."""
+
 
 DecoderState = TypeVar("DecoderState", bound=State)
 
