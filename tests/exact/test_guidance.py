@@ -1,10 +1,13 @@
 """Guidance: words from r (r / p)^g as `sampling/guidance.py` defines it, and log p of what was written under p."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import Tensor
 
 from fabula.models.decoders.protocol import Given
+from fabula.sampling import guidance
 from fabula.sampling.batch import infill_batch
 from fabula.sampling.guidance import FAR, PLAUSIBLE, GuidedDecoder
 from small import scaled
@@ -46,15 +49,15 @@ def expected(log_r: Tensor, log_p: Tensor, weight: float) -> Tensor:
 def test_words_have_r_times_its_ratio_to_p(decoder: ToyDecoder, given: Given, weight: float) -> None:
     """Two stories word by word, their rows exchanged on the way, one replaced by a copy of the other at the end."""
     r, p = (after_first(decoder, given, decoder.start(2, None, lines)) for lines in (given, None))
-    guided = GuidedDecoder(decoder, weight)
-    state = guided.start(2, None, given)
+    guided = GuidedDecoder(decoder)
+    state = replace(guided.start(2, None, given), weight=torch.tensor([weight, weight]))
     state, log_p = guided.read(
         guided.begin_sentence(state, torch.tensor([0, 2])), given.X[:, 0], given.lengths[:, 0], None
     )
     first = decoder.begin_sentence(decoder.start(2), torch.tensor([0, 2]))
     torch.testing.assert_close(log_p, decoder.read(first, given.X[:, 0], given.lengths[:, 0], None)[1])
     state, total = guided.begin_sentence(state, torch.tensor([1, -1])), torch.zeros(2)
-    for word in (3, 4, 2):
+    for word in (3, 5, 2):
         scores, state = guided.step(state, None, GOING)
         (log_r, r), (log_q, p) = decoder.step(r, None, GOING), decoder.step(p, None, GOING)
         torch.testing.assert_close(scores, expected(log_r, log_q, weight))
@@ -65,19 +68,26 @@ def test_words_have_r_times_its_ratio_to_p(decoder: ToyDecoder, given: Given, we
     scores, state = guided.step(state, None, torch.tensor([False, True]))  # a row that is done stays where it is
     state = state.then(torch.tensor([END, END]))
     total[0] += decoder.step(p, None, GOING)[0].log_softmax(-1)[0, END]
+    assert total.isfinite().all()
     torch.testing.assert_close(state.log_p, total)
     copied = state.put(torch.tensor([1]), state.select(torch.tensor([0])))
     torch.testing.assert_close(copied.log_p, total[[0, 0]])
     torch.testing.assert_close(copied.under_p.keys, state.under_p.select(torch.tensor([0, 0])).keys)
 
 
-def test_words_that_rules_force_can_be_written_however_unlikely(decoder: ToyDecoder, given: Given) -> None:
-    """A word that r gives less than e^-PLAUSIBLE of its best keeps a finite score, and its own log p."""
-    guided = GuidedDecoder(decoder, 0.5)
-    scores, _ = guided.step(guided.begin_sentence(guided.start(2, None, given), None), None, GOING)
+def test_words_that_rules_force_can_be_written_however_unlikely(
+    decoder: ToyDecoder, given: Given, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A word that r gives less than e^-PLAUSIBLE of its best keeps a finite score."""
+    monkeypatch.setattr(guidance, "PLAUSIBLE", 0.1)
+    guided = GuidedDecoder(decoder)
+    state = replace(guided.start(2, None, given), weight=torch.tensor([0.5, 0.0]))
+    scores, _ = guided.step(guided.begin_sentence(state, None), None, GOING)
     log_r, _ = decoder.step(decoder.begin_sentence(decoder.start(2, None, given), None), None, GOING)
     possible = log_r.isfinite()
     assert scores[possible].isfinite().all()
     assert not scores[~possible].isfinite().any()
-    far = possible & (log_r < log_r.amax(-1, keepdim=True) - PLAUSIBLE)
-    torch.testing.assert_close(scores[far], (log_r.log_softmax(-1) - FAR)[far])
+    far = possible & (log_r < log_r.amax(-1, keepdim=True) - 0.1)
+    assert far[0].any()
+    torch.testing.assert_close(scores[0, far[0]], (log_r.log_softmax(-1) - FAR)[0, far[0]])
+    torch.testing.assert_close(scores[1], log_r.log_softmax(-1)[1])  # no given line follows: r itself

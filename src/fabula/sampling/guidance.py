@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
+from jaxtyping import Int
 from torch import Tensor
 
 from fabula.models.decoders.protocol import Decoder, Given
@@ -30,6 +31,8 @@ class GuidedState:
     """Rows under r and under p."""
 
     both: Any
+    weight: PerStory
+    """g; 0 where no given line follows."""
     log_p: PerStory
     """Of the sentence that is being written or was read last, under p."""
     scores: Scores | None = None
@@ -41,19 +44,19 @@ class GuidedState:
         return self.both.select(torch.arange(rows, 2 * rows, device=self.log_p.device))
 
     def then(self, tokens: Integers) -> GuidedState:
-        log_p = self.log_p
-        if self.scores is not None:
-            log_p = log_p + self.scores.gather(1, tokens[:, None]).squeeze(1)
-        return GuidedState(self.both.then(torch.cat([tokens, tokens])), log_p)
+        both = self.both.then(torch.cat([tokens, tokens]))
+        new = 0.0 if self.scores is None else self.scores.gather(1, tokens[:, None]).squeeze(1)
+        return replace(self, both=both, log_p=self.log_p + new, scores=None)
 
     def select(self, rows: Rows) -> GuidedState:
         scores = None if self.scores is None else self.scores[rows]
-        return GuidedState(self.both.select(self._twice(rows)), self.log_p[rows], scores)
+        return GuidedState(self.both.select(self._twice(rows)), self.weight[rows], self.log_p[rows], scores)
 
     def put(self, rows: Rows, other: GuidedState) -> GuidedState:
-        return GuidedState(self.both.put(self._twice(rows), other.both), self.log_p.index_copy(0, rows, other.log_p))
+        log_p = self.log_p.index_copy(0, rows, other.log_p)
+        return replace(self, both=self.both.put(self._twice(rows), other.both), log_p=log_p, scores=None)
 
-    def _twice(self, rows: Rows) -> Rows:
+    def _twice(self, rows: Rows) -> Int[Tensor, " rows_of_both"]:
         return torch.cat([rows, rows + len(self.log_p)])
 
 
@@ -62,8 +65,8 @@ class GuidedDecoder:
 
     D, reads_ahead = 0, True
 
-    def __init__(self, decoder: Decoder[Any], weight: float) -> None:
-        self.decoder, self.weight = decoder, weight
+    def __init__(self, decoder: Decoder[Any]) -> None:
+        self.decoder = decoder
 
     def start(self, rows: int, z: Tensor | None = None, given: Given | None = None) -> GuidedState:
         assert given is not None, "guidance is by given lines"
@@ -72,14 +75,15 @@ class GuidedDecoder:
             missing=torch.zeros_like(given.missing),
         )  # fmt: skip
         both = self.decoder.start(2 * rows, z, Given(*map(torch.cat, zip(given, nothing, strict=True))))
-        return GuidedState(both, torch.zeros(rows, device=given.X.device))
+        zeros = torch.zeros(rows, device=given.X.device)
+        return GuidedState(both, zeros, zeros)
 
     def without_history(self, state: GuidedState) -> GuidedState:
         return replace(state, both=self.decoder.without_history(state.both))
 
     def begin_sentence(self, state: GuidedState, s: Integers | None) -> GuidedState:
-        s = None if s is None else torch.cat([s, s])
-        return GuidedState(self.decoder.begin_sentence(state.both, s), torch.zeros_like(state.log_p))
+        both = self.decoder.begin_sentence(state.both, None if s is None else torch.cat([s, s]))
+        return replace(state, both=both, log_p=torch.zeros_like(state.log_p))
 
     def read(
         self, state: GuidedState, tokens: Words, lengths: Integers, z: Tensor | None
@@ -87,12 +91,13 @@ class GuidedDecoder:
         """log p is under p."""
         both, log_p = self.decoder.read(state.both, torch.cat([tokens, tokens]), torch.cat([lengths, lengths]), z)
         under_p = log_p[len(tokens) :]
-        return GuidedState(both, under_p), under_p
+        return replace(state, both=both, log_p=under_p), under_p
 
     def step(self, state: GuidedState, z: Tensor | None, done: Flags) -> tuple[Scores, GuidedState]:
         scores, both = self.decoder.step(state.both, z, torch.cat([done, done]))
         log_r, log_p = scores.float().log_softmax(-1).chunk(2)
-        plausible = log_r > log_r.amax(-1, keepdim=True) - PLAUSIBLE
-        guided = torch.where(plausible, log_r + self.weight * (log_r - log_p), log_r - FAR)
+        plausible = (log_r > log_r.amax(-1, keepdim=True) - PLAUSIBLE) | (state.weight == 0)[:, None]
+        gain = (log_r - log_p).masked_fill(~plausible | log_r.isinf(), 0.0)
+        guided = log_r + state.weight[:, None] * gain - FAR * ~plausible
         # A row that is done chooses nothing.
-        return guided, GuidedState(both, state.log_p, log_p.masked_fill(done[:, None], 0.0))
+        return guided, replace(state, both=both, scores=log_p.masked_fill(done[:, None], 0.0))

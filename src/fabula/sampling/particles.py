@@ -69,7 +69,7 @@ def start(writer: Writer, blanks: InfillBatch, wide: InfillBatch, S: Tensor, Z: 
     if decoder.reads_ahead:
         given = Given(blanks.X, blanks.lengths, blanks.present.to(device), blanks.missing.to(device))
         copies = torch.arange(len(blanks.X), device=device).repeat_interleave(rows // len(blanks.X))
-        proposer = GuidedDecoder(decoder, decoding.guidance) if decoding.guidance else decoder
+        proposer = GuidedDecoder(decoder) if decoding.guidance else decoder
         proposal = proposer.start(len(blanks.X), None, given).select(copies)
     X = wide.X.new_zeros(rows, wide.X.shape[1], max(wide.X.shape[2], decoding.max_words))
     log_p, nothing = torch.zeros(wide.lengths.shape, device=device), torch.zeros(rows, device=device)
@@ -84,7 +84,9 @@ def propose(
     # Where nothing is left to write the proposal has served.
     state, proposal = particles.state, particles.proposal if blanks.missing[:, i:].any() else None
     if isinstance(proposal, GuidedState):
-        guided = replace(writer, decoder=GuidedDecoder(decoder, writer.decoding.guidance))
+        ahead = blanks.given[:, i + 1 :].any(1).to(blanks.device)
+        proposal = replace(proposal, weight=writer.decoding.guidance * ahead)
+        guided = replace(writer, decoder=GuidedDecoder(decoder))
         proposal, sentences = guided.sentence(proposal, blanks, i, s, z, uniform, particles.X)
         state, log_p = proposal.under_p, proposal.log_p.masked_fill(sentences.lengths == 0, 0.0)
         sentences = sentences._replace(log_p=log_p)
