@@ -7,9 +7,12 @@ import torch
 from torch import Tensor
 
 from fabula.models.decoders.protocol import Given
-from fabula.sampling import guidance
+from fabula.sampling import guidance, smc
 from fabula.sampling.batch import infill_batch
 from fabula.sampling.guidance import FAR, PLAUSIBLE, GuidedDecoder
+from fabula.sampling.noise import Noise, seeded
+from fabula.sampling.rules import WordRules
+from fabula.sampling.settings import SMCSettings
 from small import scaled
 from toy_decoder import END, Cache, PairTokenizer, ToyDecoder, ToyModel
 
@@ -17,9 +20,14 @@ GOING = torch.tensor([False, False])
 
 
 @pytest.fixture(scope="module")
-def decoder() -> ToyDecoder:
+def model() -> ToyModel:
     torch.manual_seed(3)
-    return scaled(ToyModel(3), 1.5).eval().requires_grad_(False).decoder
+    return scaled(ToyModel(3), 1.5).eval().requires_grad_(False)
+
+
+@pytest.fixture(scope="module")
+def decoder(model: ToyModel) -> ToyDecoder:
+    return model.decoder
 
 
 @pytest.fixture(scope="module")
@@ -73,6 +81,23 @@ def test_words_have_r_times_its_ratio_to_p(decoder: ToyDecoder, given: Given, we
     copied = state.put(torch.tensor([1]), state.select(torch.tensor([0])))
     torch.testing.assert_close(copied.log_p, total[[0, 0]])
     torch.testing.assert_close(copied.under_p.keys, state.under_p.select(torch.tensor([0, 0])).keys)
+
+
+@pytest.mark.parametrize("stories", [["ab. _ bc_bb. _", "_ _ ac_bb."], ["_ ab. ac.", "ab. _ bc."]])
+def test_stories_that_are_written_with_guidance_have_their_log_p_under_p(model: ToyModel, stories: list[str]) -> None:
+    """Gaps before and after the last given line, stories of two lengths, particles that are resampled."""
+    encode, rules = PairTokenizer().encode, WordRules.of(PairTokenizer())
+    lines = [[None if line == "_" else encode(line.replace("_", " ")) for line in story.split()] for story in stories]
+    batch = infill_batch(lines, end=END)
+    chosen = SMCSettings.plain(samples=6, max_words=6, guidance=0.7, top_k=4, resample_below=1.0)
+    noise = Noise([seeded(0), seeded(1)], batch.sentences, 6, "cpu")
+    with torch.inference_mode():
+        drawn, _ = smc.draw_groups(model, rules, batch, smc.without_latents(batch), chosen, [noise])
+    state = model.decoder.start(12)
+    for i in range(batch.X.shape[1]):
+        state = model.decoder.begin_sentence(state, drawn.S[:, i])
+        state, log_p = model.decoder.read(state, drawn.X[:, i], drawn.lengths[:, i], None)
+        torch.testing.assert_close(drawn.log_p[:, i], log_p)
 
 
 def test_words_that_rules_force_can_be_written_however_unlikely(
