@@ -29,6 +29,8 @@ HORIZON = 10
 UNKNOWN_SHOWN = 10
 """Words that a note about unknown words names, at most."""
 Method = TypeVar("Method", bound=Callable[..., Any])
+ROWS = 64
+"""Samples that a pretrained decoder writes together on a CPU: more are no faster, and each takes about ten MB."""
 R = TypeVar("R")
 Options = Mapping[str, Any]
 """`candidates`, `sampler`, `seed` and settings of the sampler."""
@@ -153,9 +155,18 @@ def answers_together(
     good = [one for one in prepared if isinstance(one, PreparedTask)]
     if len({(one.settings, one.people) for one in good}) > 1:
         raise ValueError("only calls with equal settings and people are filled in together")
-    for fillings in _rounds(loaded, good) if good else [[]]:
+    for fillings in _in_parts(loaded, good) if at_once or not good else _rounds(loaded, good):
         following = iter(fillings)
         yield [one if isinstance(one, UserError) else next(following) for one in prepared]
+
+
+def _in_parts(loaded: LoadedModel, tasks: Sequence[PreparedTask]) -> Iterator[list[Filling]]:
+    """The last answers to tasks with equal settings, drawn together as far as there is memory."""
+    size = len(tasks) or 1
+    if loaded.device == "cpu" and loaded.model.reads_ahead and tasks:
+        size = max(1, ROWS // tasks[0].settings.rows)
+    lasts = [list(_rounds(loaded, tasks[first : first + size]))[-1] for first in range(0, len(tasks), size)]
+    yield [filling for last in lasts for filling in last]
 
 
 def attempt(work: Callable[..., R], *args: Any, **kwargs: Any) -> R | UserError:
