@@ -155,20 +155,6 @@ class SubwordTokenizer:
             for i, (piece, text) in enumerate(zip(self.pieces, self.texts, strict=True))
         ]
 
-    def words(self, tokens: Sequence[int]) -> list[tuple[int, int]]:
-        """The words and marks of a sentence: where each begins and ends. Letters after a mark are a word."""
-        texts = [self.texts[token] for token in tokens]
-        starts = [
-            i
-            for i, token in enumerate(tokens)
-            if i == 0 or self.starts_word[token] or (_is_mark(texts[i - 1]) and texts[i][:1].isalpha())
-        ]
-        return list(zip(starts, [*starts[1:], len(tokens)], strict=True))
-
-
-def _is_mark(text: str) -> bool:
-    return text != "" and not text[-1].isalnum() and text[-1] not in ("'", "’", "\ufffd")
-
 
 def _byte(piece: str) -> int | None:
     """The byte that a piece of SentencePiece stands for, `<0x0A>` for one."""
