@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from fabula.errors import UserError
+from fabula.errors import UserError, file_errors
 from fabula.models.io import write_file
 from fabula_paper.bench import english
 from fabula_paper.claims import finding, summary, verdicts
@@ -136,10 +136,8 @@ def check(folder: Path) -> Check:
     cells = [f for table in report.tables for row in table.rows for f in row.figures if f.value is not None]
     wrong = [f"a cell names no record: {figure}" for figure in cells if records.read(figure.record) is None]
     for name, content in render(report).items():
-        try:
+        with file_errors(f"{folder / name} cannot be read", field="out"):
             published = (folder / name).read_text(encoding="utf-8")
-        except OSError as error:
-            raise UserError(f"{folder / name} cannot be read: {error.strerror}", field="out") from error
         wrong += different_lines(name, published, content.decode())
     aggregates = [(unit["unit"], *aggregate) for unit in report.units for aggregate in recomputed(unit)]
     for unit, what, recorded, made in aggregates:
