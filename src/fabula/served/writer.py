@@ -30,16 +30,7 @@ from fabula.sampling.noise import seeded
 from fabula.sampling.settings import ServedSettings
 from fabula.sampling.task import Task
 from fabula.served.client import Client, Reply
-from fabula.served.words import (
-    Wish,
-    copies,
-    fitting,
-    messages,
-    read_lines,
-    schema,
-    unfinished_lines,
-    with_opening,
-)
+from fabula.served.words import Wish, copies, fitting, messages, read_lines, schema, unfinished_lines, with_opening
 from fabula.statespace.markov import MarkovChain, allowed_states, clamp
 
 
