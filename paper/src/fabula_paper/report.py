@@ -69,11 +69,9 @@ class Report:
 
 def mixed_weights(units: list[dict[str, Any]]) -> list[str]:
     """Systems whose records come from different weights."""
-    weights: dict[str, set[str]] = {}
-    for unit in units:
-        if unit.get("weights"):
-            weights.setdefault(unit["system"], set()).add(unit["weights"])
-    return sorted(BY_NAME[name].title for name, digests in weights.items() if len(digests) > 1)
+    weights = {(unit["system"], unit["weights"]) for unit in units if unit.get("weights")}
+    counts = Counter(name for name, _ in weights)
+    return sorted(BY_NAME[name].title for name, count in counts.items() if count > 1)
 
 
 def first_stories(records: Records, scale: Scale) -> dict[str, list[tuple[str, list[str]]]]:

@@ -110,9 +110,6 @@ class SubwordTokenizer:
         empty = {**content, "model": {**model, "vocab": {}, "merges": []}, "added_tokens": [], "post_processor": None}
         return _byte_level(vocabulary, merges, Tokenizer.from_str(json.dumps(empty)).pre_tokenizer, len(order))
 
-    def __len__(self) -> int:
-        return self.size
-
     def encode(self, text: str) -> list[int]:
         """The tokens of a sentence, without `end`; blanks at its ends, and doubled ones, do not count."""
         return list(self.inner.encode(" " + " ".join(text.split())).ids)
@@ -129,7 +126,7 @@ class SubwordTokenizer:
     @cached_property
     def pieces(self) -> list[str]:
         """Every token as BPE writes it, a character per byte."""
-        return [self.inner.id_to_token(number) or "" for number in range(len(self))]
+        return [self.inner.id_to_token(number) or "" for number in range(self.size)]
 
     @cached_property
     def texts(self) -> list[str]:
