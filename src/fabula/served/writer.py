@@ -172,10 +172,9 @@ class Sample:
             latest = self._version(reply, read_lines(reply.text, [number], self.texts).get(number), number)
             line, attempt = min(line, latest, key=lambda version: version.misses), attempt + 1
         self.client.count(lines=1, lines_again=int(attempt > 0))
-        if (
-            line.text
-            or (line := self._version(reply, read_lines(reply.text, [number], ()).get(number), number, True)).text
-        ):
+        if not line.text:
+            line = self._version(reply, read_lines(reply.text, [number], ()).get(number), number, force=True)
+        if line.text:
             return line
         said = " ".join(reply.text.split())[:100]
         what = "declined to write" if reply.refused or not said else "gave no usable"
