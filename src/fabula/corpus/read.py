@@ -85,9 +85,8 @@ def _story_or_reason(path: Path, line: int, fields: Fields) -> Story | Rejected:
     identity = fields.get("id")
     name = normalise(str(identity)) if isinstance(identity, (str, int)) else ""
     name = name or f"{path.stem}:{line}"
-    sentences, tags = (fields.get(key) for key in ("sentences", "tags"))
     try:
-        return check_story(sentences or [], tags, id=name, file=path.name, line=line)
+        return check_story(fields.get("sentences") or [], fields.get("tags"), id=name, file=path.name, line=line)
     except ValueError as error:
         return Rejected(path.name, line, str(error))
 
