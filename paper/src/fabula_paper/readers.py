@@ -105,9 +105,8 @@ def read_ratings(records: Records, folder: Path) -> list[str]:
     if answers:
         wanted = {line["id"] for line in shown}
         for line in answers:
-            if line.get("id") not in wanted or any(
-                line.get(name) not in range(most + 1) for name, most in ERRORS.items()
-            ):
+            right = all(line.get(name) in range(most + 1) for name, most in ERRORS.items())
+            if line.get("id") not in wanted or not right:
                 raise UserError(f"{json.dumps(line)[:80]} is no rating of errors: how-to-rate.md", field="ratings")
         cases = {name: rounded(float(np.mean([line[name] for line in answers])) * len(shown)) for name in ERRORS}
         record = {**common, "system": "slds", "n": len(shown), "errors": cases, "answers": answers}
