@@ -34,12 +34,6 @@ def tied(a: Figures, b: Figures, scale: Figures = 0.0) -> NDArray[np.bool_]:
     return np.where(np.isfinite(a) & np.isfinite(b), close, a == b)
 
 
-def wins(ours: Figures, theirs: Figures, scale: Figures = 0.0) -> NDArray[np.float64]:
-    """1 where ours is larger, 0 where theirs is, a half where they are tied."""
-    larger = np.asarray(ours, dtype=np.float64) > np.asarray(theirs, dtype=np.float64)
-    return np.where(tied(ours, theirs, scale), 0.5, larger.astype(np.float64))
-
-
 def ranking(scores: Sequence[float]) -> list[int]:
     """Positions from the largest score to the smallest; scores tied with the first of their group keep their order."""
     order = sorted(range(len(scores)), key=lambda place: (math.isnan(scores[place]), -scores[place]))

@@ -10,7 +10,7 @@ from fabula.metrics.bootstrap import difference
 from fabula.sampling.names import stand_ins
 from fabula.sampling.samples import SampledStories, best_stories
 from fabula.statespace.diagnostics import split_r_hat
-from fabula.ties import first_best, ranking, tied, wins
+from fabula.ties import first_best, ranking, tied
 from fabula_paper.figures import cross_fitted
 
 BIT = 2**-23
@@ -22,7 +22,6 @@ def test_tied_is_relative_to_the_figures_or_to_their_scale() -> None:
     assert tied(0.0, 1e-4, scale=-100.0)
     assert not tied(0.0, 1e-2, scale=-100.0)
     assert tied([-math.inf, -math.inf, math.nan], [-math.inf, -1.0, math.nan]).tolist() == [True, False, False]
-    assert wins([2.0, 1.0, 1.0], [1.0, 2.0, 1.0 + BIT]).tolist() == [1, 0, 0.5]
 
 
 def test_ranking_keeps_the_order_of_ties_and_sorts_the_rest() -> None:

@@ -135,18 +135,14 @@ class Bench:
     def made_by(self, system: System) -> dict[str, Any]:
         """The fields of every record that a model made."""
         device = torch.cuda.get_device_name() if self.device.type == "cuda" else "cpu"
-        weights = weights_of(self.folder(system))
-        return {"recipe": self.checkpoint(system).name, "weights": weights, "device": device}
+        weights = read_config(self.folder(system))["weights"].values()
+        digests = ",".join(sorted(entry["sha256"][:12] for entry in weights))  # the beginnings
+        return {"recipe": self.checkpoint(system).name, "weights": digests, "device": device}
 
 
 Texts = list[dict[str, Any]]
 Made = tuple[dict[str, Any], Texts | None]
 """A unit's record, and what it wrote."""
-
-
-def weights_of(folder: Path) -> str:
-    """The beginning of the weights' digests."""
-    return ",".join(sorted(entry["sha256"][:12] for entry in read_config(folder)["weights"].values()))
 
 
 class EnglishStories:

@@ -158,9 +158,8 @@ def decide(results: Results, entry: dict[str, Any]) -> Verdict:
     word = all_hold([NOT_RUN if comparison is None else comparison.verdict for comparison in made])
     if word == NOT_RUN and any(comparison.verdict != INCONCLUSIVE for comparison in ready):
         word = INCONCLUSIVE
-    marks = ("*" if ready and min(c.trainings for c in ready) < 2 and entry.get("measure") != "human" else "") + (
-        "†" if any("†" in comparison.text for comparison in ready) else ""
-    )
+    once = entry["measure"] != "human" and any(comparison.trainings < 2 for comparison in ready)
+    marks = ("*" if once else "") + ("†" if any("†" in comparison.text for comparison in ready) else "")
     evidence = [f"{comparison.verdict}: {comparison.text}" for comparison in ready]
     missing = len(made) - len(ready)
     evidence += [f"{NOT_RUN}: {missing} of {len(made)} comparisons"] if missing else []

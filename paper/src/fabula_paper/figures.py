@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
@@ -79,13 +79,7 @@ class Results:
     """The records of one report, read as figures."""
 
     def __init__(self, records: Records, scale: Scale) -> None:
-        self.records, self.scale = records, scale
-        self._read: dict[str, dict[str, Any] | None] = {}
-
-    def get(self, name: str) -> dict[str, Any] | None:
-        if name not in self._read:
-            self._read[name] = self.records.read(name)
-        return self._read[name]
+        self.records, self.scale, self.get = records, scale, cache(records.read)
 
     def mean(self, values: ArrayLike) -> Interval:
         return mean(values, draws=self.scale.resamples)

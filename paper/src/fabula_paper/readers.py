@@ -34,16 +34,13 @@ ERRORS = {"ending": 1, "off_topic": 1, "ungrammatical": 3}
 """The errors of the paper's appendix B, with the largest answer."""
 
 
-def unit_of(system: str) -> str:
-    return middle_unit(f"{system}.{protocol(BY_NAME[system])}")
-
-
 def write_sheets(stories: EnglishStories, folder: Path, seed: int = 0) -> int:
     """Write the blind pairs of SLDS with each rival, and their key; returns the number of pairs."""
     records, wanted = stories.bench.records, stories.bench.job.scale.pairs
     rng, entries = np.random.default_rng(seed), []
     for place, rival in enumerate(RIVALS):
-        texts = [{text["id"]: text["lines"] for text in records.texts(unit_of(name))} for name in ("slds", rival)]
+        units = [middle_unit(f"{name}.{protocol(BY_NAME[name])}") for name in ("slds", rival)]
+        texts = [{text["id"]: text["lines"] for text in records.texts(unit)} for unit in units]
         # Other stories for each rival: a story that comes twice would tell readers which side is SLDS.
         for story in [story for story in texts[0] if story in texts[1]][place * wanted : (place + 1) * wanted]:
             both = [stories.filled(story, lines[story], MIDDLE) for lines in texts]
@@ -108,9 +105,8 @@ def read_ratings(records: Records, folder: Path) -> list[str]:
     if answers:
         wanted = {line["id"] for line in shown}
         for line in answers:
-            if line.get("id") not in wanted or any(
-                line.get(name) not in range(most + 1) for name, most in ERRORS.items()
-            ):
+            right = all(line.get(name) in range(most + 1) for name, most in ERRORS.items())
+            if line.get("id") not in wanted or not right:
                 raise UserError(f"{json.dumps(line)[:80]} is no rating of errors: how-to-rate.md", field="ratings")
         cases = {name: rounded(float(np.mean([line[name] for line in answers])) * len(shown)) for name in ERRORS}
         record = {**common, "system": "slds", "n": len(shown), "errors": cases, "answers": answers}

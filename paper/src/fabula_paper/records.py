@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from fabula.corpus.folder import write_errors_for_user
-from fabula.errors import UserError
+from fabula.errors import UserError, file_errors
 from fabula.metrics.record import commit
 from fabula.models.io import write_file
 from fabula_paper.plan import MIDDLE
@@ -114,10 +114,8 @@ class Records:
         """What a unit wrote, checked against the digest in its record."""
         record = self.read(name)
         path = self.texts_path(name)
-        try:
+        with file_errors(f"{path} cannot be read"):
             content = path.read_bytes()
-        except OSError as error:
-            raise UserError(f"{path} cannot be read: {error.strerror}") from error
         if record is None or hashlib.sha256(content).hexdigest() != record.get("texts_sha256"):
             raise UserError(f"{path} is not what its record says; delete the record to do {name} again")
         return [json.loads(line) for line in content.decode("utf-8").splitlines()]

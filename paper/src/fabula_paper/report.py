@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from fabula.errors import UserError
+from fabula.errors import UserError, file_errors
 from fabula.models.io import write_file
 from fabula_paper.bench import english
 from fabula_paper.claims import finding, summary, verdicts
@@ -69,11 +69,9 @@ class Report:
 
 def mixed_weights(units: list[dict[str, Any]]) -> list[str]:
     """Systems whose records come from different weights."""
-    weights: dict[str, set[str]] = {}
-    for unit in units:
-        if unit.get("weights"):
-            weights.setdefault(unit["system"], set()).add(unit["weights"])
-    return sorted(BY_NAME[name].title for name, digests in weights.items() if len(digests) > 1)
+    weights = {(unit["system"], unit["weights"]) for unit in units if unit.get("weights")}
+    counts = Counter(name for name, _ in weights)
+    return sorted(BY_NAME[name].title for name, count in counts.items() if count > 1)
 
 
 def first_stories(records: Records, scale: Scale) -> dict[str, list[tuple[str, list[str]]]]:
@@ -136,10 +134,8 @@ def check(folder: Path) -> Check:
     cells = [f for table in report.tables for row in table.rows for f in row.figures if f.value is not None]
     wrong = [f"a cell names no record: {figure}" for figure in cells if records.read(figure.record) is None]
     for name, content in render(report).items():
-        try:
+        with file_errors(f"{folder / name} cannot be read", field="out"):
             published = (folder / name).read_text(encoding="utf-8")
-        except OSError as error:
-            raise UserError(f"{folder / name} cannot be read: {error.strerror}", field="out") from error
         wrong += different_lines(name, published, content.decode())
     aggregates = [(unit["unit"], *aggregate) for unit in report.units for aggregate in recomputed(unit)]
     for unit, what, recorded, made in aggregates:

@@ -87,11 +87,7 @@ def build_parser(command: str | None = None) -> argparse.ArgumentParser:
 
 
 def add_command(
-    subparsers: argparse._SubParsersAction[Any],
-    name: str,
-    description: str,
-    examples: str,
-    about: str = "",
+    subparsers: argparse._SubParsersAction[Any], name: str, description: str, examples: str, about: str = ""
 ) -> Parser:
     """The parser of one command; the examples keep their lines. `about` is the line of `fabula --help`."""
     about, form = about or COMMANDS[name], argparse.RawDescriptionHelpFormatter

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 from fabula.cli import Parser
-from fabula.errors import UserError
+from fabula.errors import UserError, file_errors
 from fabula.models.defaults import sampling_defaults, states_of_model
 from fabula.sampling.protocol import DEFAULT, resolve, sampler_named, samplers, settings_for
 from fabula.sampling.settings import CANDIDATES, WRITE_CANDIDATES, WRITE_SAMPLES, choices, declared, offered, types_of
@@ -218,10 +218,9 @@ def story(args: argparse.Namespace) -> list[str]:
 
 def read_text(path: Path | None) -> str:
     """A file's text, or that of standard input for None and `-`."""
-    try:
+    with file_errors(f"cannot read {path}", field="file"):
         data = sys.stdin.buffer.read() if path is None or str(path) == "-" else path.read_bytes()
+    try:
         return data.decode("utf-8-sig")
-    except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror or error}", field="file") from error
     except UnicodeDecodeError as error:
         raise UserError(f"{path or 'standard input'} is not valid UTF-8", field="file") from error

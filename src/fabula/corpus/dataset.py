@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from fabula.corpus.states import StateSpace
 from fabula.corpus.transitions import Transitions
 from fabula.corpus.vocabulary import EOS, Vocabulary
-from fabula.errors import UserError
+from fabula.errors import UserError, file_errors
 
 SCHEMA = 1
 """Raised whenever the layout or the meaning of a file changes. Version 2 was a folder in shards."""
@@ -199,10 +199,9 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
     if not path.is_file():
         raise UserError(f"{folder} is not a prepared corpus: it has no {MANIFEST}")
     try:
-        manifest: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        with file_errors(f"cannot read {path}"):
+            manifest: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         schema = manifest["schema"]
-    except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror or error}") from error
     except ValueError as error:
         raise UserError(f"{path} is damaged: it is not valid JSON; prepare the corpus again") from error
     except (KeyError, TypeError) as error:
@@ -217,12 +216,11 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
 
 def _check_file(path: Path, expected: dict[str, Any]) -> None:
     """Compares the size first, because a wrong one says more."""
-    try:
-        entry = file_entry(path)
-    except FileNotFoundError as error:
-        raise UserError(f"{path} is missing; prepare the corpus again") from error
-    except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror or error}") from error
+    with file_errors(f"cannot read {path}"):
+        try:
+            entry = file_entry(path)
+        except FileNotFoundError as error:
+            raise UserError(f"{path} is missing; prepare the corpus again") from error
     if entry["bytes"] != expected["bytes"]:
         sizes = f"{entry['bytes']:,} bytes instead of {expected['bytes']:,}"
         raise UserError(f"{path} is damaged: {sizes}; prepare the corpus again")

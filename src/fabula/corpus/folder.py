@@ -3,11 +3,11 @@
 import os
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 
 from fabula.corpus.dataset import MANIFEST
-from fabula.errors import UserError
+from fabula.errors import UserError, file_errors
 
 
 def check_target(out: Path, force: bool) -> Path:
@@ -45,13 +45,9 @@ def no_empty_folders(target: Path) -> Iterator[None]:
                 folder.rmdir()
 
 
-@contextmanager
-def write_errors_for_user(target: Path) -> Iterator[None]:
+def write_errors_for_user(target: Path) -> AbstractContextManager[None]:
     """Turn an OSError, such as a full disk or missing permission, into a `UserError` that names the target."""
-    try:
-        yield
-    except OSError as error:
-        raise UserError(f"cannot write {target}: {error.strerror or error}", field="out") from error
+    return file_errors(f"cannot write {target}", field="out")
 
 
 def write(path: Path, content: bytes) -> None:

@@ -181,16 +181,9 @@ def _write(
             folder, vocabulary, labels, own_labels is not None, settings.smoothing
         )
         files |= entries
+        sizes = (len(split.ids), len(split.columns["characters"]), len(split.columns["tokens"]), split.unknown)
         by_label = dict(zip(labels, tags[1:].tolist(), strict=True))
-        reports[name] = SplitReport(
-            len(split.ids),
-            len(split.columns["characters"]),
-            len(split.columns["tokens"]),
-            split.unknown,
-            by_label,
-            int(tags[0]),
-            split.rejections,
-        )
+        reports[name] = SplitReport(*sizes, by_label, int(tags[0]), split.rejections)
     files = dict(sorted(files.items()))
     manifest: dict[str, Any] = {
         "schema": SCHEMA,

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from fabula.corpus.tokenize import normalise, split_paragraph
-from fabula.errors import UserError
+from fabula.errors import UserError, file_errors
 
 MIN_SENTENCES, MAX_SENTENCES = 2, 64
 MAX_WORDS = 200
@@ -68,8 +68,8 @@ def read_stories(file: str | Path, *, paragraphs: bool = False) -> Iterator[Stor
     if paragraphs and chosen != "text":
         raise UserError(f"{path}: --paragraphs splits plain text, and this is {chosen}", field="paragraphs")
     try:
-        with path.open("rb") as stream, TextIOWrapper(stream, encoding="utf-8-sig", newline="") as text:
-            empty = True
+        with file_errors(f"cannot read {path}"), path.open("rb") as stream:
+            text, empty = TextIOWrapper(stream, encoding="utf-8-sig", newline=""), True
             for line, fields in _READERS[chosen](path, iter(text), paragraphs):
                 empty = False
                 yield _story_or_reason(path, line, fields)
@@ -77,8 +77,6 @@ def read_stories(file: str | Path, *, paragraphs: bool = False) -> Iterator[Stor
                 raise UserError(f"{path} is empty: it holds no story")
     except UnicodeDecodeError as error:
         raise UserError(f"{path}, line {_first_bad_line(path)}: not valid UTF-8") from error
-    except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror or error}") from error
 
 
 def _story_or_reason(path: Path, line: int, fields: Fields) -> Story | Rejected:
@@ -87,9 +85,8 @@ def _story_or_reason(path: Path, line: int, fields: Fields) -> Story | Rejected:
     identity = fields.get("id")
     name = normalise(str(identity)) if isinstance(identity, (str, int)) else ""
     name = name or f"{path.stem}:{line}"
-    sentences, tags = (fields.get(key) for key in ("sentences", "tags"))
     try:
-        return check_story(sentences or [], tags, id=name, file=path.name, line=line)
+        return check_story(fields.get("sentences") or [], fields.get("tags"), id=name, file=path.name, line=line)
     except ValueError as error:
         return Rejected(path.name, line, str(error))
 
@@ -130,14 +127,9 @@ def check_story(sentences: list[object], tags: object = None, *, id: str, file: 
         raise ValueError("no sentence" if not texts else "one sentence only")
     if len(texts) > MAX_SENTENCES:
         raise ValueError(f"{len(texts):,} sentences, more than {MAX_SENTENCES}")
-    name = normalise(id)
-    return Story(
-        id=name if is_unicode(name) else name.encode("utf-8", "replace").decode(),
-        sentences=texts,
-        tags=None if tags is None else _check_tags(tags, len(texts)),
-        file=file,
-        line=line,
-    )
+    name = normalise(id).encode("utf-8", "replace").decode()  # half a character becomes a question mark
+    labels = None if tags is None else _check_tags(tags, len(texts))
+    return Story(name, texts, labels, file, line)
 
 
 def _check_tags(tags: object, sentences: int) -> list[str | None]:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from fabula.metrics.bootstrap import Interval, ratio
 
@@ -71,11 +71,7 @@ def per_sentence(stories: Text, given: Mask, counts: Callable[[Sequence[str], in
         written = [place for place, was_given in enumerate(mask) if not was_given]
         cases.append(sum(counts(story, place) for place in written))
         of.append(len(written))
-    return share(cases, of)
-
-
-def share(cases: ArrayLike, of: ArrayLike) -> Share:
-    return Share(*(np.asarray(counts, dtype=np.float64) for counts in (cases, of)))
+    return Share(np.array(cases, dtype=np.float64), np.array(of, dtype=np.float64))
 
 
 def distinct(stories: Text, n: int, given: Mask = None) -> float:

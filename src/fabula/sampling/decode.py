@@ -142,13 +142,10 @@ class Writer:
                 heard.tokens(i, words[0, : t + 1].tolist)
             if t % patience == patience - 1 or t == decoding.max_words - 1:
                 alive, ended = (~done).nonzero().squeeze(1), done.nonzero().squeeze(1)
-                if len(ended) == len(opening):
-                    after = state
-                elif len(ended):
-                    after = after.put(rows[ended], state.select(ended))
-                if len(alive) == 0:
-                    break
                 if len(ended):
+                    after = state if len(ended) == len(opening) else after.put(rows[ended], state.select(ended))
+                    if len(alive) == 0:
+                        break
                     rows, word, done, state = rows[alive], word[alive], done[alive], state.select(alive)
                     z, uniform = (None if each is None else each[alive] for each in (z, uniform))
         if heard is not None:

@@ -49,11 +49,8 @@ def fill_stories(
         # Ranking asks for every row on its own: of the host, not of a device that it would wait for each time.
         rounds.append(stories.cpu())
         drawn = min(settings.samples, sum(len(r.score) for r in rounds) // len(batch.X))
-        yield [
-            Answer(best_stories(rounds, story, batch.missing, n), _of_story(diagnostics, story), drawn)
-            for story, n in enumerate(candidates)
-        ]
-
-
-def _of_story(diagnostics: Diagnostics | None, story: int) -> Diagnostics | None:
-    return None if diagnostics is None else Diagnostics(*(figure[story : story + 1] for figure in diagnostics))
+        answers = []
+        for story, n in enumerate(candidates):
+            moved = None if diagnostics is None else Diagnostics(*(figure[story : story + 1] for figure in diagnostics))
+            answers.append(Answer(best_stories(rounds, story, batch.missing, n), moved, drawn))
+        yield answers

@@ -146,12 +146,8 @@ class WordText(TokenText):
 
     def unknown_words(self, task: Task, names: Names) -> list[str]:
         """The words of the given sentences that the model can only read as <unk>, in the order of the story."""
-        spoken = (
-            word
-            for sentence in task.sentences
-            for word in tokenise(sentence or "")
-            if any(letter.isalnum() for letter in word)
-        )
+        words = [word for sentence in task.sentences for word in tokenise(sentence or "")]
+        spoken = [word for word in words if any(letter.isalnum() for letter in word)]
         return list(dict.fromkeys(word for word in spoken if self.vocabulary.encode([names.get(word, word)]) == [UNK]))
 
     def check_openings(self, task: Task, batch: InfillBatch, max_words: int) -> None:

@@ -30,16 +30,7 @@ from fabula.sampling.noise import seeded
 from fabula.sampling.settings import ServedSettings
 from fabula.sampling.task import Task
 from fabula.served.client import Client, Reply
-from fabula.served.words import (
-    Wish,
-    copies,
-    fitting,
-    messages,
-    read_lines,
-    schema,
-    unfinished_lines,
-    with_opening,
-)
+from fabula.served.words import Wish, copies, fitting, messages, read_lines, schema, unfinished_lines, with_opening
 from fabula.statespace.markov import MarkovChain, allowed_states, clamp
 
 
@@ -181,10 +172,9 @@ class Sample:
             latest = self._version(reply, read_lines(reply.text, [number], self.texts).get(number), number)
             line, attempt = min(line, latest, key=lambda version: version.misses), attempt + 1
         self.client.count(lines=1, lines_again=int(attempt > 0))
-        if (
-            line.text
-            or (line := self._version(reply, read_lines(reply.text, [number], ()).get(number), number, True)).text
-        ):
+        if not line.text:
+            line = self._version(reply, read_lines(reply.text, [number], ()).get(number), number, force=True)
+        if line.text:
             return line
         said = " ".join(reply.text.split())[:100]
         what = "declined to write" if reply.refused or not said else "gave no usable"

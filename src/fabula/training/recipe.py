@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from fabula.corpus.taggers.protocol import DEFAULT_TAGGER
-from fabula.errors import UserError
+from fabula.errors import UserError, file_errors
 from fabula.models.settings import ModelSettings, check, parse
 
 
@@ -229,9 +229,8 @@ ADAPTERS: dict[str, type[AdapterRecipe]] = {
 def read_any_recipe(path: Path, settings: Mapping[str, Any] | None = None) -> Recipe | AdapterRecipe:
     """A recipe of any kind from its file, with changed settings by path; a mistake in it is named by its path."""
     try:
-        content = tomllib.loads(Path(path).read_text(encoding="utf-8"))
-    except OSError as error:
-        raise UserError(f"cannot read the recipe {path}: {error.strerror}") from error
+        with file_errors(f"cannot read the recipe {path}"):
+            content = tomllib.loads(Path(path).read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise UserError(f"{path} is not valid TOML: {error}") from error
     content = changed({"name": Path(path).stem, **content}, settings or {})

@@ -12,15 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import (
-    BeforeValidator,
-    ConfigDict,
-    StrictInt,
-    StringConstraints,
-    TypeAdapter,
-    ValidationError,
-    model_validator,
-)
+from pydantic import BeforeValidator, StrictInt, StringConstraints, TypeAdapter, ValidationError, model_validator
 from pydantic.dataclasses import dataclass
 
 from fabula.apps.fleet.shards import read_results
@@ -46,7 +38,7 @@ Name = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max
 Story = Annotated[Sentences, BeforeValidator(_story)]
 
 
-@dataclass(frozen=True, kw_only=True, config=ConfigDict(extra="forbid"))
+@dataclass(frozen=True, kw_only=True, config={"extra": "forbid"})
 class Pair:
     """Two stories and the systems that wrote them."""
 

@@ -98,17 +98,13 @@ def report(store: Store, *, repeats: int = REPEATS, seed: int = 0) -> Report:
     judgements = store.judgements()
     by_pair = _grouped(judgements, "pair")
     compared: dict[tuple[str, str], list[list[Judgement]]] = {}
+    ratings, preferences = list[Counts](), list[Counts]()
     for id, answers in by_pair.items():
         first, second = sorted(pairs[id].systems)
         swapped = pairs[id].systems != (first, second)
         compared.setdefault((first, second), []).append([_swap(one) if swapped else one for one in answers])
-    ratings = [
-        value_counts([[*one.ratings[0], *one.ratings[1]] for one in answers], SCALE) for answers in by_pair.values()
-    ]
-    preferences = [
-        value_counts([[2 if one.better is None else one.better] for one in answers], range(3))
-        for answers in by_pair.values()
-    ]
+        ratings.append(value_counts([[*one.ratings[0], *one.ratings[1]] for one in answers], SCALE))
+        preferences.append(value_counts([[2 if one.better is None else one.better] for one in answers], range(3)))
     return Report(
         pairs=len(pairs), wanted=wanted, finished=sum(len(answers) >= wanted for answers in by_pair.values()),
         repeats=repeats, seed=seed, judgements=len(judgements),

@@ -18,12 +18,7 @@ class ModelCache:
     def __init__(self, default: str, device: str = "cpu", loaded: int = 2, threads: int | None = None) -> None:
         self.default, self._folder = default, find(default)
         self._lock = threading.Lock()
-
-        @lru_cache(maxsize=loaded)
-        def loaded_model(name: str) -> StoryModel:
-            return load(self._folder if name == default else name, device, threads)
-
-        self._loaded_model = loaded_model
+        self._load = lru_cache(loaded)(lambda name: load(self._folder if name == default else name, device, threads))
 
     def get(self, name: str | None) -> StoryModel:
         """The loaded model of this name. A request may name an installed model, never a path."""
@@ -32,7 +27,7 @@ class ModelCache:
             names = ", ".join(sorted({self.default, *installed()}))
             raise UserError(f"no model is called {name!r} here; there are {names}", field="model")
         with self._lock:
-            return self._loaded_model(name)
+            return self._load(name)
 
     def listed(self) -> list[dict[str, Any]]:
         """What `fabula models` says of every model that a request may name, without its folder."""

@@ -26,7 +26,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from fabula.corpus.folder import write_whole
-from fabula.errors import UserError
+from fabula.errors import UserError, file_errors
 from fabula.models.decoders.gguf import LazyTensors, read_gguf
 from fabula.models.decoders.rows import SPECIALS
 from fabula.models.decoders.tokenizer import SubwordTokenizer
@@ -72,10 +72,8 @@ def reordered(names: Iterable[str], read: Callable[[str], Tensor], order: Sequen
 def read_base(path: Path) -> Base:
     """A base, read once for all that are loaded from it: a narrator and its critic have the same."""
     path = path.resolve()
-    try:
+    with file_errors(f"{path} cannot be read"):
         status = [file.stat() for file in files_of(path)]
-    except OSError as error:
-        raise UserError(f"{path} cannot be read: {error.strerror}") from error
     return _read_base(path, tuple((s.st_size, s.st_mtime_ns) for s in status))
 
 
@@ -103,13 +101,10 @@ def files_of(path: Path) -> list[Path]:
 
 def sha256(path: Path) -> str:
     """Of a file; of a folder, that of its files' digests."""
-    try:
-        digests = []
-        for part in files_of(path):
-            with open(part, "rb") as file:
-                digests.append(hashlib.file_digest(file, "sha256").hexdigest())
-    except OSError as error:
-        raise UserError(f"{path} cannot be read: {error.strerror}") from error
+    digests = []
+    for part in files_of(path):
+        with file_errors(f"{path} cannot be read"), part.open("rb") as file:
+            digests.append(hashlib.file_digest(file, "sha256").hexdigest())
     return digests[0] if not path.is_dir() else hashlib.sha256(" ".join(digests).encode()).hexdigest()
 
 
@@ -261,12 +256,10 @@ def remove(name: str) -> Path:
 
 def write(bases: dict[str, Path]) -> None:
     file = index()
-    try:
+    with file_errors(f"cannot write {file}"):
         file.parent.mkdir(parents=True, exist_ok=True)
         content = json.dumps({digest: str(path) for digest, path in bases.items()}, indent=1) + "\n"
         write_whole(file, content.encode())
-    except OSError as error:
-        raise UserError(f"cannot write {file}: {error.strerror}") from error
 
 
 def index() -> Path:

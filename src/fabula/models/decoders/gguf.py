@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fabula.errors import UserError
+from fabula.errors import UserError, file_errors
 
 SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
 """struct's letter for each scalar type of the format."""
@@ -58,9 +58,8 @@ class LazyTensors(Mapping[str, Tensor]):
 def read_gguf(path: Path) -> GGUF:
     """A file's metadata and tensors; one that is truncated, or no GGUF file, is refused in one line."""
     try:
-        return _read(path, np.memmap(path, np.uint8, "r"))
-    except OSError as error:
-        raise UserError(f"{path} cannot be read: {error.strerror}") from error
+        with file_errors(f"{path} cannot be read"):
+            return _read(path, np.memmap(path, np.uint8, "r"))
     except (struct.error, ValueError, KeyError, UnicodeDecodeError) as error:
         raise UserError(f"{path} is truncated, or is not a GGUF file of a kind that Fabula reads") from error
 

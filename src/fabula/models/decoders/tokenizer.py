@@ -110,9 +110,6 @@ class SubwordTokenizer:
         empty = {**content, "model": {**model, "vocab": {}, "merges": []}, "added_tokens": [], "post_processor": None}
         return _byte_level(vocabulary, merges, Tokenizer.from_str(json.dumps(empty)).pre_tokenizer, len(order))
 
-    def __len__(self) -> int:
-        return self.size
-
     def encode(self, text: str) -> list[int]:
         """The tokens of a sentence, without `end`; blanks at its ends, and doubled ones, do not count."""
         return list(self.inner.encode(" " + " ".join(text.split())).ids)
@@ -129,7 +126,7 @@ class SubwordTokenizer:
     @cached_property
     def pieces(self) -> list[str]:
         """Every token as BPE writes it, a character per byte."""
-        return [self.inner.id_to_token(number) or "" for number in range(len(self))]
+        return [self.inner.id_to_token(number) or "" for number in range(self.size)]
 
     @cached_property
     def texts(self) -> list[str]:
@@ -154,20 +151,6 @@ class SubwordTokenizer:
             and (piece.startswith(self.blank) or not (text[:1].isalnum() or text[:1] in ("'", "’", "\ufffd")))
             for i, (piece, text) in enumerate(zip(self.pieces, self.texts, strict=True))
         ]
-
-    def words(self, tokens: Sequence[int]) -> list[tuple[int, int]]:
-        """The words and marks of a sentence: where each begins and ends. Letters after a mark are a word."""
-        texts = [self.texts[token] for token in tokens]
-        starts = [
-            i
-            for i, token in enumerate(tokens)
-            if i == 0 or self.starts_word[token] or (_is_mark(texts[i - 1]) and texts[i][:1].isalpha())
-        ]
-        return list(zip(starts, [*starts[1:], len(tokens)], strict=True))
-
-
-def _is_mark(text: str) -> bool:
-    return text != "" and not text[-1].isalnum() and text[-1] not in ("'", "’", "\ufffd")
 
 
 def _byte(piece: str) -> int | None:

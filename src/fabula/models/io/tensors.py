@@ -14,7 +14,7 @@ from safetensors.torch import save as save_tensors
 from torch import Tensor
 
 from fabula.corpus.folder import write_whole
-from fabula.errors import UserError
+from fabula.errors import UserError, file_errors
 from fabula.models.decoders.gguf import LazyTensors
 
 SCALE = ".scale"
@@ -32,10 +32,8 @@ def write_file(path: Path, content: bytes) -> None:
 
 def read_bytes(path: Path, entry: dict[str, Any]) -> bytes:
     """A file's content, checked against its size and digest in config.json."""
-    try:
+    with file_errors(f"{path} cannot be read"):
         content = path.read_bytes()
-    except OSError as error:
-        raise UserError(f"{path} cannot be read: {error.strerror}") from error
     if len(content) < entry["bytes"]:
         raise UserError(f"{path} is truncated: {len(content)} bytes where its config says {entry['bytes']}")
     if hashlib.sha256(content).hexdigest() != entry["sha256"]:
