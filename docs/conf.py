@@ -11,7 +11,7 @@ from sphinx.application import Sphinx
 
 import fabula
 from fabula.apps.serve import completions, writing
-from fabula.apps.studio import stories
+from fabula.apps.studio import app as studio
 from fabula.cli import build_parser
 
 HERE = Path(__file__).parent
@@ -35,7 +35,7 @@ def http_reference(app: Sphinx) -> None:
     server = FastAPI(title="Fabula", version=fabula.__version__)
     for part in (completions.router, writing.router):
         server.include_router(part(None, None))  # type: ignore[arg-type]
-    server.include_router(stories.router(None))  # type: ignore[arg-type]
+    server.include_router(studio.router(None))  # type: ignore[arg-type]
     document = server.openapi()
     folder = HERE / "generated"
     folder.mkdir(exist_ok=True)
