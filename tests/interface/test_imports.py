@@ -9,7 +9,7 @@ import fabula
 
 ROOT = Path(fabula.__file__).parent
 RANK = {
-    "errors": 0, "shapes": 0, "results": 0, "ties": 0, "registry": 0.5, "device": 0.5, "interrupt": 0.5,
+    "errors": 0, "shapes": 0, "results": 0, "ties": 0, "registry": 0.5, "device": 0.5,
     "listening": 0.5, "statespace": 0.7, "corpus": 1, "models": 2, "servers": 2.5, "training": 3, "sampling": 3,
     "metrics": 4, "catalogue": 4.2, "loaded": 4.2, "rewording": 4.3, "filling": 4.4, "reading": 4.4, "served": 4.6,
     "api": 5, "completion": 5.5, "workflow": 5.5, "cli": 6, "__init__": 6.5, "__main__": 6.5, "apps": 7,

@@ -64,10 +64,10 @@ def test_two_systems_files_go_in_as_they_are(
         pair = Store(db).items()[0].pair
         assert (set(pair.systems), pair.given) == ({"one", results[1].stem}, (0, 2))
         assert pair.stories[0][::2] == ("Tom was sad.", "Tom smiled.")
-    for seed in ("1", "2"):
+    for seed, end in (("1", "\n"), ("2", "\r\n")):
         words = ["fill", "Tom was sad.", "_", "Tom smiled.", "--model", "small", "--samples", "2", "--seed", seed]
         assert cli.main([*words, "--json"]) == 0
-        written(tmp_path / f"seed{seed}.json", capsys.readouterr().out)
+        written(tmp_path / f"seed{seed}.json", capsys.readouterr().out.replace("\n", end))
     files = [tmp_path / "seed1.json", tmp_path / "seed2.json"]
     assert cli.main(["judge", "new", *map(str, files), "--db", str(tmp_path / "fill.db")]) == 0
     assert Store(tmp_path / "fill.db").items()[0].pair.given == (0, 2)

@@ -173,11 +173,13 @@ def starts(args: argparse.Namespace) -> dict[int, str]:
 
 def pairs(option: str, form: str, entries: Sequence[str]) -> dict[str, str]:
     """`NAME=TEXT` of an option that may be repeated, as a name and its text."""
-    split = {entry: entry.partition("=") for entry in entries}
-    for entry, (name, equals, _) in split.items():
+    chosen: dict[str, str] = {}
+    for entry in entries:
+        name, equals, text = entry.partition("=")
         if not name or not equals:
             raise UserError(f"--{option} wants {form}, not {entry!r}", field=option)
-    return {name.strip(): text for name, _, text in split.values()}
+        chosen[name.strip()] = text
+    return chosen
 
 
 def add_story(parser: Parser, blanks: bool) -> None:

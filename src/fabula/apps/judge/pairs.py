@@ -97,7 +97,7 @@ def _results(path: Path) -> dict[str, list[str]]:
     else:
         text = read_text(path)
         try:
-            lines = [line for line in text.split("\n") if line.strip()]
+            lines = [line.strip() for line in text.split("\n") if line.strip()]
             rows = [json.loads(text)] if lines[:1] == ["{"] else [json.loads(line) for line in lines]
         except (ValueError, RecursionError) as error:
             raise UserError(f"{path}: neither results of `fabula fill-many` nor of `fabula fill --json`") from error

@@ -92,7 +92,8 @@ class ErrorResponse(JSONResponse):
 
     def __init__(self, error: Exception) -> None:
         self.content = of(error)
-        super().__init__(self.content, self.content["error"]["status"], getattr(error, "headers", None))
+        headers = error.headers if isinstance(error, RefusedError | HTTPException) else None
+        super().__init__(self.content, self.content["error"]["status"], headers)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         for prefix, convert in getattr(scope["app"].state, "error_shapes", {}).items():
