@@ -116,3 +116,32 @@ def test_words_that_rules_force_can_be_written_however_unlikely(
     assert far[0].any()
     torch.testing.assert_close(scores[0, far[0]], (log_r.log_softmax(-1) - FAR)[0, far[0]])
     torch.testing.assert_close(scores[1], log_r.log_softmax(-1)[1])  # no given line follows: r itself
+
+
+def written(model: ToyModel, guidance: float, top_k: int) -> tuple[Tensor, Tensor]:
+    """Words and weights of six particles; the second story's first sentence has opening words."""
+    encode = PairTokenizer().encode
+    lines = [[None, None, encode("ab.")], [None, encode("ac."), encode("bc bb.")]]
+    batch = infill_batch(lines, openings=[{}, {0: encode("bc ab")}], end=END)
+    chosen = SMCSettings.plain(samples=6, max_words=6, guidance=guidance, top_k=top_k, resample_below=0.0)
+    noise = Noise([seeded(0), seeded(1)], batch.sentences, 6, "cpu")
+    with torch.inference_mode():
+        rules, draws = WordRules.of(PairTokenizer()), smc.without_latents(batch)
+        drawn, _ = smc.draw_groups(model, rules, batch, draws, chosen, [noise])
+    return drawn.X, drawn.log_weight
+
+
+def test_given_lines_that_are_not_in_view_do_not_guide(model: ToyModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    plain, guided = (written(model, guidance, 4)[0] for guidance in (0.0, 3.0))
+    assert not torch.equal(plain[:6], guided[:6])
+    monkeypatch.setattr(guidance, "PLAUSIBLE", 1e3)
+    monkeypatch.setattr(model.decoder, "sees", 1)
+    assert torch.equal(plain, written(model, 3.0, 4)[0])
+
+
+def test_opening_words_weigh_as_they_do_without_guidance(model: ToyModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However unlikely they are."""
+    monkeypatch.setattr(guidance, "PLAUSIBLE", 0.01)
+    (X, log_w), (guided, weights) = (written(model, weight, 1) for weight in (0.0, 1e-6))
+    assert torch.equal(X, guided)
+    torch.testing.assert_close(log_w, weights)

@@ -145,6 +145,7 @@ def test_bases_are_added_listed_and_forgotten(
     cut = tmp_path / "cut.gguf"
     cut.write_bytes(tiny_base.read_bytes()[:-400])
     assert "is truncated" in refused("bases", "add", cut)
+    assert "cannot be read" in refused("bases", "add", "x" * 300)
     assert main(["bases", "remove", digest[:8]]) == 0
     assert bases.find_base(digest) is None
     refused("bases", "remove", digest[:8])

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 import fabula
+from fabula import filling
 from fabula.corpus.vocabulary import PAD, SPECIALS, Vocabulary
 from fabula.models.io import Checkpoint, save
 from fabula.models.settings import ModelSettings
@@ -110,7 +111,9 @@ def sentences(limit: int) -> list[tuple[int, ...]]:
     return found
 
 
-def test_given_lines_that_are_read_once_for_all_particles_change_no_answer(folder: Path) -> None:
+def test_given_lines_that_are_read_once_for_all_particles_change_no_answer(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Alone a story's first lines are read once; beside one that begins with a blank every particle reads them."""
     narrator = fabula.load(folder)
     calls: list[dict[str, Any]] = [
@@ -120,7 +123,9 @@ def test_given_lines_that_are_read_once_for_all_particles_change_no_answer(folde
     ]
     *_, together = narrator.fill_together(calls)
     assert "no sentence is missing" in str(together[2])
-    for call, found in zip(calls, together[:2], strict=False):
+    monkeypatch.setattr(filling, "ROWS", 8)
+    *_, parted = narrator.fill_together(calls, at_once=True)  # a story at a time
+    for call, found in zip([*calls[:2]] * 2, [*together[:2], *parted[:2]], strict=True):
         alone = narrator.fill(**call)
         assert isinstance(found, fabula.api.Filling)
         assert [c.text for c in found.candidates] == [c.text for c in alone.candidates]

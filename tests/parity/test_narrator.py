@@ -323,3 +323,4 @@ def test_the_window_moves_the_header_along(
         ids += [FREE, *long[i], END]
         counted += [0] + [int(i == 8)] * (len(long[i]) + 1)
     torch.testing.assert_close(-total[0], reference(trained, ids, counted), atol=2e-3, rtol=1e-4)
+    assert [decoder.reads_until(i) for i in (0, 7, 8, 11, 12)] == [8, 8, 12, 12, 16]

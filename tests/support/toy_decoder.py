@@ -83,7 +83,9 @@ def alike(a: Cache, b: Cache) -> tuple[Cache, Cache]:
 class ToyDecoder(nn.Module):
     """p(X_i | S_i, X_:i) and, after given lines, r(X_missing | X_given, S)."""
 
-    D, reads_ahead = 0, True
+    D = 0
+    sees = 9
+    """Sentences that are read ahead of the one that is written."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -104,6 +106,9 @@ class ToyDecoder(nn.Module):
                     state = self._read(state.then(torch.where(there, given.X[:, i, t], HEADER)), ~there)
             state = state.then(torch.where(given.present.any(1), HEADER, END))
         return state
+
+    def reads_until(self, i: int) -> int:
+        return i + self.sees
 
     def without_history(self, state: Cache) -> Cache:
         return self.start(len(state.lengths))

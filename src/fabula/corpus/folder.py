@@ -64,8 +64,9 @@ def write_whole(path: Path, content: bytes) -> None:
     try:
         write(temporary, content)
         os.replace(temporary, path)
-    finally:
+    except BaseException:
         temporary.unlink(missing_ok=True)
+        raise
 
 
 def move_into_place(folder: Path, target: Path) -> None:

@@ -111,8 +111,8 @@ class Model(nn.Module, ABC):
 
     @property
     def reads_ahead(self) -> bool:
-        """Whether the decoder, when it writes, reads the given sentences that follow (`Decoder.reads_ahead`)."""
-        return self.decoder is not None and self.decoder.reads_ahead
+        """Whether the decoder, when it writes, reads the given sentences that follow (`Decoder.reads_until`)."""
+        return self.decoder is not None and self.decoder.reads_until(0) > 0
 
     @property
     def story_decoder(self) -> S2S | None:

@@ -5,8 +5,9 @@ given lines. Words are drawn from
 
     r(x | X_:i, X+) (r(x | X_:i, X+) / p(x | X_:i))^g        normalised; g = 0 is r itself
 
-where r is within `PLAUSIBLE` nats of its best word. Elsewhere the ratio says little, and such words are not drawn. The
-rows under r and the same rows under p are one state of the decoder, the first half and the second.
+where r is within `PLAUSIBLE` nats of its best word, whether or not the rules about words allow that one. Elsewhere the
+ratio says little, and such words are not drawn. The rows under r and the same rows under p are one state of the
+decoder, the first half and the second.
 """
 
 from __future__ import annotations
@@ -39,6 +40,10 @@ class GuidedState:
     """log p of every next word; None before a step."""
 
     @property
+    def under_r(self) -> Any:
+        return self.both.select(torch.arange(len(self.log_p), device=self.log_p.device))
+
+    @property
     def under_p(self) -> Any:
         rows = len(self.log_p)
         return self.both.select(torch.arange(rows, 2 * rows, device=self.log_p.device))
@@ -63,7 +68,7 @@ class GuidedState:
 class GuidedDecoder:
     """A decoder that reads ahead, with guidance."""
 
-    D, reads_ahead = 0, True
+    D = 0
 
     def __init__(self, decoder: Decoder[Any]) -> None:
         self.decoder = decoder
@@ -77,6 +82,9 @@ class GuidedDecoder:
         both = self.decoder.start(2 * rows, z, Given(*map(torch.cat, zip(given, nothing, strict=True))))
         zeros = torch.zeros(rows, device=given.X.device)
         return GuidedState(both, zeros, zeros)
+
+    def reads_until(self, i: int) -> int:
+        return self.decoder.reads_until(i)
 
     def without_history(self, state: GuidedState) -> GuidedState:
         return replace(state, both=self.decoder.without_history(state.both))

@@ -23,8 +23,8 @@ from fabula.results import FACTORS, Answer, Candidate, Filling
 from fabula.sampling.settings import whole_number
 
 TOGETHER, TOGETHER_ELSEWHERE = {"cpu": 32}, 512
-"""Stories that are filled in at once on a device, and on one that is not named: there the host's launches cost what
-they cost for eight stories or for 500 (benchmarks/README.md)."""
+"""Stories that are handed over at once on a device, and on one that is not named: there the host's launches cost what
+they cost for eight stories or for 500 (benchmarks/README.md). `filling.ROWS` may part them again."""
 KEYS = ("id", "sentences", "arc", "starts", "people", "notes", "voice", "candidates", "sampler", "seed", "settings")
 """What a row may say."""
 MAX_ID = 500

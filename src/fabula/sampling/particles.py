@@ -16,6 +16,7 @@ from torch import Tensor
 
 from fabula.corpus.states import UNKNOWN
 from fabula.corpus.taggers.protocol import misses
+from fabula.corpus.vocabulary import PAD
 from fabula.errors import UserError
 from fabula.models.critic import Critic
 from fabula.models.decoders.protocol import Decoder, Given
@@ -66,10 +67,10 @@ def start(writer: Writer, blanks: InfillBatch, wide: InfillBatch, S: Tensor, Z: 
     decoder, decoding, rows, device = writer.decoder, writer.decoding, len(wide.X), wide.device
     state = decoder.start(rows, None if Z is None else Z[:, 0])
     proposal = None
-    if decoder.reads_ahead:
+    if decoder.reads_until(0):
         given = Given(blanks.X, blanks.lengths, blanks.present.to(device), blanks.missing.to(device))
         copies = torch.arange(len(blanks.X), device=device).repeat_interleave(rows // len(blanks.X))
-        proposer = GuidedDecoder(decoder) if decoding.guidance else decoder
+        proposer = GuidedDecoder(decoder) if decoding.guidance and blanks.given.any() else decoder
         proposal = proposer.start(len(blanks.X), None, given).select(copies)
     X = wide.X.new_zeros(rows, wide.X.shape[1], max(wide.X.shape[2], decoding.max_words))
     log_p, nothing = torch.zeros(wide.lengths.shape, device=device), torch.zeros(rows, device=device)
@@ -84,12 +85,16 @@ def propose(
     # Where nothing is left to write the proposal has served.
     state, proposal = particles.state, particles.proposal if blanks.missing[:, i:].any() else None
     if isinstance(proposal, GuidedState):
-        ahead = blanks.given[:, i + 1 :].any(1).to(blanks.device)
+        ahead = blanks.given[:, i + 1 : decoder.reads_until(i)].any(1).to(blanks.device)
         proposal = replace(proposal, weight=writer.decoding.guidance * ahead)
-        guided = replace(writer, decoder=GuidedDecoder(decoder))
+        guided, opening = replace(writer, decoder=GuidedDecoder(decoder)), blanks.opening[:, i]
+        forced = torch.zeros_like(particles.log_w)
+        if opening.any():  # weighed as without guidance
+            before = decoder.begin_sentence(proposal.under_r, s)
+            forced = decoder.read(before, opening, (opening != PAD).sum(1), z)[1]
         proposal, sentences = guided.sentence(proposal, blanks, i, s, z, uniform, particles.X)
         state, log_p = proposal.under_p, proposal.log_p.masked_fill(sentences.lengths == 0, 0.0)
-        sentences = sentences._replace(log_p=log_p)
+        sentences = sentences._replace(log_p=log_p, log_forced=forced)
     elif proposal is None:
         state, sentences = writer.sentence(state, blanks, i, s, z, uniform, particles.X)
     else:

@@ -12,7 +12,8 @@ are also weighed by p(X_j | X_:i+1, Z_j)^twist_weight, the next given sentence a
 again at j, so the target stays what it is. Everything is linear in N.
 
 A decoder that reads ahead has a distribution r(X- | X+, S) beside p: the particles then write from r, and every
-sentence is read under p. With `correct=True` a written sentence's weight is p / r, and the target is still p.
+sentence is read under p. With `correct=True` a written sentence's weight is p / r, and the target is still p, within
+what can be drawn: with guidance no word that r takes for far less plausible than its best.
 """
 
 from __future__ import annotations

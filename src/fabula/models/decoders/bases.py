@@ -102,9 +102,10 @@ def files_of(path: Path) -> list[Path]:
 def sha256(path: Path) -> str:
     """Of a file; of a folder, that of its files' digests."""
     digests = []
-    for part in files_of(path):
-        with file_errors(f"{path} cannot be read"), part.open("rb") as file:
-            digests.append(hashlib.file_digest(file, "sha256").hexdigest())
+    with file_errors(f"{path} cannot be read"):
+        for part in files_of(path):
+            with part.open("rb") as file:
+                digests.append(hashlib.file_digest(file, "sha256").hexdigest())
     return digests[0] if not path.is_dir() else hashlib.sha256(" ".join(digests).encode()).hexdigest()
 
 

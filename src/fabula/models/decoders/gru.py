@@ -56,7 +56,6 @@ class GRUDecoder(nn.Module):
     alone.
     """
 
-    reads_ahead = False
 
     def __init__(self, settings: LanguageSettings, vocabulary: int, D: int) -> None:
         super().__init__()
@@ -104,6 +103,9 @@ class GRUDecoder(nn.Module):
     def start(self, rows: int, z: Latent | None = None, given: Given | None = None) -> GRUState:
         """Before a story's first word; this decoder does not read ahead, and `given` is not for it."""
         return GRUState(self._start(rows, z), torch.full((rows,), BOS, device=self.output.bias.device))
+
+    def reads_until(self, i: int) -> int:
+        return i
 
     def without_history(self, state: GRUState) -> GRUState:
         hidden = tuple(torch.zeros_like(h) for h in state.hidden)

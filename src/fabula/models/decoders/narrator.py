@@ -124,7 +124,6 @@ class NarratorDecoder:
     """
 
     D = 0
-    reads_ahead = True
 
     def __init__(self, network: Network, tokenizer: SubwordTokenizer, tags: TagTokens | None = None) -> None:
         """`tags` are the tokens of the states; not given, of one factor that has as many labels as there are moods."""
@@ -137,6 +136,10 @@ class NarratorDecoder:
     def start(self, rows: int, z: Tensor | None = None, given: Given | None = None) -> NarratorState:
         """Before the first sentence; with `given` lines their header is read."""
         return self._begin(given, torch.zeros(rows, dtype=torch.int64), [[] for _ in range(rows)])
+
+    def reads_until(self, i: int) -> int:
+        moved = WINDOW - KEPT
+        return max(0, i - KEPT) // moved * moved + WINDOW
 
     def without_history(self, state: NarratorState) -> NarratorState:
         return self.start(len(state.lengths))

@@ -96,12 +96,15 @@ class Decoder(Protocol[DecoderState]):
 
     D: int
     """The latent's size; 0 where there is none, and z is then None."""
-    reads_ahead: bool
-    """Whether `start` makes use of given lines: the state then follows r(X_missing | X_given, S), a proposal that knows
-    the lines to come, and not p."""
 
     def start(self, rows: int, z: Latent | None = None, given: Given | None = None) -> DecoderState:
         """Before the first sentence; rows of `given` that have no line follow p."""
+
+    def reads_until(self, i: int) -> int:
+        """Given lines before this one are known while sentence i is written: i, or more for a decoder that reads ahead.
+
+        The state of one that reads ahead follows r(X_missing | X_given, S), a proposal that knows lines to come, not p.
+        """
 
     def without_history(self, state: DecoderState) -> DecoderState:
         """As many rows that remember nothing, before a sentence that is not a story's first."""
