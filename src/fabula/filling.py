@@ -25,7 +25,7 @@ from fabula.sampling.settings import FillSettings, declared, offered, types_of
 from fabula.sampling.task import Task, fill_task
 
 HORIZON = 10
-"""Sentences beyond which a model with latents is likely to repeat itself: it was trained on five."""
+"""Sentences beyond which a model is likely to repeat itself: it was trained on five."""
 UNKNOWN_SHOWN = 10
 """Words that a note about unknown words names, at most."""
 Method = TypeVar("Method", bound=Callable[..., Any])
@@ -112,7 +112,7 @@ def _notes(loaded: LoadedModel, task: Task, names: Mapping[str, str], hidden: in
         unchecked = faults(loaded.model.tagger, loaded.states.spoken(task.arc))
         notes += [f"the arc of {name} is not checked: {why}" for name, why in unchecked.items()]
     length = len(task.sentences) - hidden
-    if length > HORIZON and loaded.model.has_latent:
+    if length > HORIZON:
         usual = loaded.checkpoint.figures.get("sentences")
         training = "the stories this model was made of" + (f" (of {usual:g})" if usual else "")
         notes.append(f"{length} sentences are longer than {training}: it is likely to repeat itself")

@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 import torch
 
-from fabula.corpus.dataset import Stories
 from fabula.corpus.people import People
 from fabula.corpus.vocabulary import EOS, PAD, SPECIALS, Vocabulary
 from fabula.models.decoders.tokenizer import WordTokenizer
@@ -15,7 +14,7 @@ from fabula.sampling.decode import Writer
 from fabula.sampling.noise import Noise, seeded
 from fabula.sampling.rules import WordRules
 from fabula.sampling.settings import DecodingConfig
-from small import small_model
+from small import small_model, stories_of
 
 TYPES = "Tom Ann Bo He he She she her I my dog mother ran sat the . Then Friday friday on"
 WORDS = TYPES.split()
@@ -47,7 +46,7 @@ def test_names_are_counted_not_listed() -> None:
         ["Ann sat .", "she ran .", "Then her dog sat on Friday .", "the dog sat by Ann ."],
         ["the dog ran on Friday .", "He saw Tom .", "Then he ran ."],
     ]
-    stories = Stories.from_sentences([[ids(s) for s in story] for story in told])
+    stories = stories_of([[ids(s) for s in story] for story in told])
     assert People.count(stories, VOCABULARY) == People(("Tom",), ("Ann",))
 
 

@@ -5,14 +5,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from fabula.corpus.dataset import Stories
 from fabula.corpus.vocabulary import BOS, EOS, PAD
 from fabula.models.batch import Batch, StoryDataset, gather_latent
 from fabula.models.decoders import gru
 from fabula.models.decoders.gru import ALIGN, FEW, GRUDecoder
 from fabula.models.s2s import S2S
 from fabula.models.settings import LanguageSettings, ModelSettings
-from small import scaled
+from small import scaled, stories_of
 
 WORDS, K = 70, 3
 STORIES = [[[4, 5, 69], [6], [7, 8]], [[9, 10], [68, 4, 4, 5]], [[11], [12, 13], [14, 69, 15, 16], [17]]]
@@ -20,7 +19,7 @@ TAGS: list[list[int | None]] = [[0, 1, 2], [2, None], [1, 1, 0, 2]]
 
 
 def a_batch() -> Batch:
-    return StoryDataset(Stories.from_sentences(STORIES, TAGS), "cpu").batch(np.arange(len(STORIES)))
+    return StoryDataset(stories_of(STORIES, TAGS), "cpu").batch(np.arange(len(STORIES)))
 
 
 def language(D: int, *, tied: bool = True, layers: int = 1, latent_to_output: bool = True) -> GRUDecoder:

@@ -9,7 +9,6 @@ import pytest
 import torch
 from torch import Tensor
 
-from fabula.corpus.dataset import Stories
 from fabula.corpus.transitions import Transitions
 from fabula.corpus.vocabulary import EOS
 from fabula.metrics.bound import Weighed, fit_precision, slack
@@ -20,7 +19,7 @@ from fabula.models.batch import Batch, StoryDataset
 from fabula.models.lm import LM
 from fabula.models.s2s import S2S
 from fabula.models.slds import SLDS
-from small import log_p_S, log_p_Z, tiny_model
+from small import log_p_S, log_p_Z, stories_of, tiny_model
 
 K = 2
 STORY, TAGS = [[4, 5], [6], [7, 8]], [0, 1, 1]
@@ -33,7 +32,7 @@ def model() -> Any:
 
 
 def a_shelf(copies: int) -> StoryDataset:
-    return StoryDataset(Stories.from_sentences([STORY] * copies, [list(TAGS)] * copies), "cpu")
+    return StoryDataset(stories_of([STORY] * copies, [list(TAGS)] * copies), "cpu")
 
 
 def one() -> Batch:
@@ -122,7 +121,7 @@ def test_s2s_pays_for_its_tags() -> None:
     model = tiny_model("s2s")
     assert isinstance(model, S2S)
     dataset = a_shelf(3)
-    stories = Stories.from_sentences([STORY] * 3, [list(TAGS)] * 3)
+    stories = stories_of([STORY] * 3, [list(TAGS)] * 3)
     transitions = Transitions(np.array([7, 3]), np.array([[8, 2], [3, 7]]), smoothing=1e-9)
     log_p = log_p_of_tags(stories, transitions)
     assert log_p is not None
@@ -134,7 +133,7 @@ def test_s2s_pays_for_its_tags() -> None:
     assert found["ppl_with_tags"] == pytest.approx(np.exp((nll - np.log(0.098)) / 6), rel=1e-4)
     assert found["kinds"]["ppl_with_tags"] == "bound"
     assert [word for sentence in STORY for word in sentence].count(EOS) == 0
-    partly = Stories.from_sentences([STORY], [[0, None, 1]])
+    partly = stories_of([STORY], [[0, None, 1]])
     assert log_p_of_tags(partly, transitions) is None
 
 

@@ -14,7 +14,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from fabula.corpus.dataset import Stories
 from fabula.metrics.bound import independent_draws, weigh
 from fabula.models.batch import Batch, StoryDataset
 from fabula.models.protocol import Terms
@@ -23,7 +22,7 @@ from fabula.models.slds import SLDS
 from fabula.statespace.chain import Draw
 from fabula.training.losses.elbo import gumbel_softmax, kl_of_tags, terms
 from fabula.training.recipe import ObjectiveSettings
-from small import log_p_S, log_p_Z, tiny_model
+from small import log_p_S, log_p_Z, stories_of, tiny_model
 
 K, DRAWS = 2, 10_000
 STORIES = [[[4, 5], [6], [7, 8]], [[4, 6], [7]]]
@@ -43,7 +42,7 @@ def model() -> SLDS:
 
 
 def a_batch(tags: list[list[int | None]] | None = None) -> Batch:
-    dataset = StoryDataset(Stories.from_sentences(STORIES, tags), "cpu")
+    dataset = StoryDataset(stories_of(STORIES, tags), "cpu")
     return dataset.batch(np.arange(len(STORIES)))
 
 
@@ -57,7 +56,7 @@ def enumerate_story(model: SLDS, row: int, points: int = 40) -> dict[tuple[int, 
     N = len(STORIES[row])
     line = torch.linspace(-8, 8, points, dtype=torch.float64)
     Z = torch.cartesian_prod(*[line] * N)
-    alone = StoryDataset(Stories.from_sentences([STORIES[row]]), "cpu").batch(np.arange(1))
+    alone = StoryDataset(stories_of([STORIES[row]]), "cpu").batch(np.arange(1))
     log_p_X = model.log_p_X(alone.repeat(len(Z)), Z.unsqueeze(-1)).sum(-1)
     cell = N * (line[1] - line[0]).log()
     return {

@@ -6,8 +6,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fabula.corpus.dataset import Stories
 from fabula.corpus.transitions import Transitions
+from small import stories_of
 
 K = 3
 _STORIES = st.lists(
@@ -16,7 +16,7 @@ _STORIES = st.lists(
 
 
 def _count(stories: list[list[int | None]], smoothing: float = 0.1) -> Transitions:
-    told = Stories.from_sentences([[[] for _ in story] for story in stories], tags=stories)
+    told = stories_of([[[] for _ in story] for story in stories], tags=stories)
     return Transitions.count(np.asarray(told.tags), np.asarray(told.story_offsets), K, smoothing)
 
 

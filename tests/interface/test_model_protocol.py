@@ -13,7 +13,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from fabula.api import StoryModel
-from fabula.corpus.dataset import Corpus, Stories
+from fabula.corpus.dataset import Corpus
 from fabula.errors import UserError
 from fabula.metrics.likelihood import likelihood
 from fabula.models.batch import Batch, StoryDataset
@@ -24,6 +24,7 @@ from fabula.models.settings import ModelSettings
 from fabula.sampling.names import known_names
 from fabula.training.loop import train
 from fabula.training.recipe import recipe_from
+from small import stories_of
 
 
 class Unigram(Model):
@@ -79,7 +80,7 @@ def made(kind: str) -> Model:
 @torch.no_grad()
 def test_log_p_of_sentences_is_the_sum_over_their_words() -> None:
     """For S2S too, whose inner ends of sentences are no tokens; its count of tokens leaves them out."""
-    dataset = StoryDataset(Stories.from_sentences([[[4, 5], [6]], [[7], [8, 9], [10]]], [[0, 1], [2, 1, 0]]), "cpu")
+    dataset = StoryDataset(stories_of([[[4, 5], [6]], [[7], [8, 9], [10]]], [[0, 1], [2, 1, 0]]), "cpu")
     batch = dataset.batch(np.arange(2))
     ends = (batch.starts + batch.lengths - 1).clamp(min=0)
     for kind in ("lm", "s2s"):

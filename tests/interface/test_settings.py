@@ -37,8 +37,8 @@ def test_a_sampler_that_cannot_be_loaded_is_a_warning_and_all_others_stay(monkey
     ("sampler", "chosen", "says"),
     [
         ("smc", {"chains": 2}, "smc has no setting 'chains'; it has samples, top_k"),
-        ("smc", {"rank": "consensus"}, "rank must be critic or ending or density, not 'consensus'"),
-        ("smc", {"rank": "critic"}, "this model has no critic: rank by ending or density"),
+        ("smc", {"rank": "consensus"}, "rank must be critic or ending, not 'consensus'"),
+        ("smc", {"rank": "critic"}, "this model has no critic: rank by ending"),
         ("smc", {"memory_gib": 1.0}, "smc has no setting 'memory_gib'"),
         ("smc", {"correct": True}, "smc has no setting 'correct'"),
         ("smc", {"tags": "peek"}, "tags must be read or free, not 'peek'"),
@@ -69,19 +69,19 @@ def test_a_models_own_defaults_show_wherever_settings_are_listed(
     """In `--help`, in `fabula models`, in Python, and in what is drawn."""
     shutil.copytree(random_models / "default", tmp_path / "mine")
     config = json.loads((tmp_path / "mine" / "config.json").read_text())
-    config["sampling"] = {"smc": {"samples": 7, "top_k": 3, "rank": "density"}}
+    config["sampling"] = {"smc": {"samples": 7, "top_k": 3, "temperature": 0.8}}
     (tmp_path / "mine" / "config.json").write_text(json.dumps(config))
     monkeypatch.setenv("FABULA_MODELS", str(tmp_path))
     with pytest.raises(SystemExit):
         main(["fill", "--help", "--model", "mine"])
     page = " ".join(capsys.readouterr().out.split())
     assert "stories to draw and choose from (7; for gibbs 50; for rerank 1000; for served 4)" in page
-    assert "all sentences from there on (density)" in page
+    assert "1 unchanged (0.8" in page
     with pytest.raises(SystemExit):
         main(["write", "--model=mine", "--help"])
     assert "stories to draw and choose from (10)" in " ".join(capsys.readouterr().out.split())
     assert main(["models", "--settings"]) == 0
-    assert "smc: samples 7, top_k 3, temperature 0.9" in capsys.readouterr().out
+    assert "smc: samples 7, top_k 3, temperature 0.8" in capsys.readouterr().out
     model = fabula.load("mine")
     assert {name: values["samples"] for name, values in model.settings().items()} == {"smc": 7, "gibbs": 50}
     assert (model.fill(STORY).samples, model.fill(STORY, samples=2).samples, model.write(2).samples) == (7, 2, 10)

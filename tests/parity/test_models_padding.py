@@ -10,7 +10,7 @@ from torch import Tensor
 
 from fabula.corpus.dataset import Stories
 from fabula.models.batch import Batch, StoryDataset
-from small import perturbed, small_model
+from small import perturbed, small_model, stories_of
 
 WORDS, K, D = 40, 3, 3
 LENGTHS = [2, 7, 3, 5, 4, 6, 2]
@@ -21,7 +21,7 @@ def stories() -> Stories:
     rng = np.random.default_rng(0)
     tokens = [[rng.integers(4, WORDS, rng.integers(1, 10)).tolist() for _ in range(n)] for n in LENGTHS]
     tags: list[list[int | None]] = [[int(t) if t < K else None for t in rng.integers(0, K + 1, n)] for n in LENGTHS]
-    return Stories.from_sentences(tokens, tags)
+    return stories_of(tokens, tags)
 
 
 SHELF = StoryDataset(stories(), "cpu")

@@ -6,11 +6,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.distributions import Normal
 
-from fabula.corpus.vocabulary import SPECIALS, Vocabulary
+from fabula.corpus.dataset import Stories, offsets, tag_dtype, token_dtype
+from fabula.corpus.vocabulary import EOS, SPECIALS, Vocabulary
 from fabula.models.build import build
 from fabula.models.decoders.adapter import Adapter, AdapterConfig, shapes
 from fabula.models.decoders.bases import read_base
@@ -39,6 +41,24 @@ batch = 16
 """
 """The end of a recipe that is trained in a second; `model.kind = ...` may stand before it."""
 M = TypeVar("M", bound=nn.Module)
+
+
+def stories_of(
+    tokens: Sequence[Sequence[Sequence[int]]], tags: Sequence[Sequence[int | None]] | None = None
+) -> Stories:
+    """Stories in memory: `tokens[story][sentence]` are word ids without `<eos>`, which is added here."""
+    lengths = [len(story) for story in tokens]
+    sentences = [sentence for story in tokens for sentence in story]
+    flat = [number for sentence in sentences for number in (*sentence, EOS)]
+    flat_tags = [-1 if tag is None else tag for story in tags or () for tag in story] or [-1] * len(sentences)
+    return Stories(
+        tokens=np.asarray(flat, dtype=token_dtype(max(flat, default=0) + 1)),
+        sentence_offsets=offsets([len(sentence) + 1 for sentence in sentences]),
+        story_offsets=offsets(lengths),
+        tags=np.asarray(flat_tags, dtype=tag_dtype(max(flat_tags, default=0) + 1)),
+        characters=np.zeros(len(sentences), dtype=np.int32),
+        ids_source=tuple(map(str, range(len(lengths)))),
+    )
 
 
 def to_toml(content: dict[str, Any], path: str = "") -> str:

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from fabula.corpus.states import StateSpace
 from fabula.corpus.transitions import Transitions
-from fabula.corpus.vocabulary import EOS, Vocabulary
+from fabula.corpus.vocabulary import Vocabulary
 from fabula.errors import UserError, file_errors
 
 SCHEMA = 1
@@ -54,29 +54,6 @@ class Stories:
     """[sentences], characters of the sentence as written."""
     ids_source: Sequence[str] | Path = field(repr=False)
     """The stories' names, or the file that holds them."""
-
-    @classmethod
-    def from_sentences(
-        cls, tokens: Sequence[Sequence[Sequence[int]]], tags: Sequence[Sequence[int | None]] | None = None
-    ) -> "Stories":
-        """Stories in memory: `tokens[story][sentence]` are word ids without `<eos>`, which is added here.
-
-        Without `tags` no sentence has one. Characters count 0, and stories are numbered.
-        """
-        lengths = [len(story) for story in tokens]
-        if tags is not None and [len(story) for story in tags] != lengths:
-            raise ValueError("tags do not have the stories' lengths")
-        sentences = [sentence for story in tokens for sentence in story]
-        flat = [number for sentence in sentences for number in (*sentence, EOS)]
-        flat_tags = [-1 if tag is None else tag for story in tags or () for tag in story] or [-1] * len(sentences)
-        return cls(
-            tokens=np.asarray(flat, dtype=token_dtype(max(flat, default=0) + 1)),
-            sentence_offsets=offsets([len(sentence) + 1 for sentence in sentences]),
-            story_offsets=offsets(lengths),
-            tags=np.asarray(flat_tags, dtype=tag_dtype(max(flat_tags, default=0) + 1)),
-            characters=np.zeros(len(sentences), dtype=np.int32),
-            ids_source=tuple(map(str, range(len(lengths)))),
-        )
 
     def __len__(self) -> int:
         return len(self.story_offsets) - 1

@@ -196,12 +196,9 @@ def rank(
     """What finished stories are ranked by, larger is better; and the critic's verdicts, if it was asked."""
     score = score_following(particles.log_p, particles.lengths, blanks, settings.fluency)
     verdicts = None
-    if settings.rank == "density":
-        later = (blanks.missing.cumsum(1) > 0).to(blanks.device)
-        score = (particles.log_p * later).sum(-1)
-    elif settings.rank == "critic":
+    if settings.rank == "critic":
         if model.critic is None:
-            raise UserError("this model has no critic: rank by ending or density", field="rank")
+            raise UserError("this model has no critic: rank by ending", field="rank")
         verdicts = judged(model.critic, particles, blanks)
         ending, _ = score_parts(particles.log_p, particles.lengths, blanks)
         score = verdicts[:, 0] + model.critic.ending * ending

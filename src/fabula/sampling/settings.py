@@ -216,9 +216,9 @@ class SMCSettings(RuledSettings, TaggedSettings):
         3.0, "what a repeated sentence or word, or a pronoun without a possible antecedent, costs in the ranking",
         at_least=0, plain=0.0,
     )  # fmt: skip
-    rank: Literal["critic", "ending", "density"] = setting(
-        "ending", "ranking score. critic: coherence by the critic network plus small weights of the other two; ending: "
-        "log-probability of the given sentences after the first blank; density: that of all sentences from there on",
+    rank: Literal["critic", "ending"] = setting(
+        "ending", "ranking score. critic: coherence by the critic network plus a small weight of the other; ending: "
+        "log-probability of the given sentences after the first blank",
         doors=EVERYWHERE, plain="ending",
     )  # fmt: skip
     arc_weight: float = setting(

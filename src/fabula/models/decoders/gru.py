@@ -56,7 +56,6 @@ class GRUDecoder(nn.Module):
     alone.
     """
 
-
     def __init__(self, settings: LanguageSettings, vocabulary: int, D: int) -> None:
         super().__init__()
         E, H = settings.embedding, settings.hidden
