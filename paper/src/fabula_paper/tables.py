@@ -64,7 +64,7 @@ def infilling(results: Results) -> Iterator[Row]:
 
 
 def perplexity(results: Results) -> Iterator[Row]:
-    """Tables 4 and 5 of the paper."""
+    """Tables 5 and 6 of the paper."""
     for system in results.systems:
         name, measured = system.name, results.trainings("likelihood", system.name)
         theirs = "authors" if system.latent else "nll"
@@ -87,7 +87,7 @@ def perplexity(results: Results) -> Iterator[Row]:
 
 
 def control(results: Results) -> Iterator[Row]:
-    """Table 6 of the paper."""
+    """Table 7 of the paper."""
     for system in (s for s in results.systems if "write" in s.stages and (s.has_tags or s.reads_tags)):
         records = results.trainings("control", system.name)
         cells = (
@@ -101,7 +101,7 @@ def control(results: Results) -> Iterator[Row]:
 
 
 def human(results: Results) -> Iterator[Row]:
-    """Table 3 of the paper; ours by blind readers."""
+    """Table 4 of the paper; ours by blind readers."""
     for rival, title in (("lm", "LM"), ("s2s", "S2S")):
         record, where = results.get(f"human/{rival}") or {}, f"human/{rival}"
         for key, side, name in ((rival, "rival", title), (f"slds-vs-{rival}", "slds", f"SLDS, against {title}")):

@@ -24,6 +24,8 @@ from fabula.shapes import Integers, Latent, Latents, PerSentence, PerStory, Tags
 
 PATIENCE = {"cpu": 1, "cuda": 6}
 """Tokens between looks at which rows have ended: on the host a look is free, elsewhere it waits for the device."""
+NEAR = 8
+"""Sentences on either side in which a run of words may not stand again: in a long story, common runs have to."""
 GREEDY = DecodingConfig()
 Uniform = Float[Tensor, "batch word"]
 """A uniform number for every word to be chosen."""
@@ -176,8 +178,9 @@ class Writer:
             if missing:
                 story = None
                 if decoding.no_repeat:
-                    story = blanks.X[where].flatten(1)
-                    story = story if X is None else torch.cat([story, X[where].flatten(1)], 1)
+                    near = slice(max(0, i - NEAR), i + NEAR + 1)
+                    parts = [each[where, near].flatten(1) for each in (blanks.X, X) if each is not None]
+                    story = torch.cat(parts, 1)
                 barred = None if blanks.barred_names is None else blanks.barred_names[where]
                 state_part, written = self.write(state_part, z_part, drawn, blanks.opening[where, i], story, barred, i)
                 words[where] = PAD
