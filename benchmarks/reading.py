@@ -4,6 +4,7 @@
     python benchmarks/reading.py report OUT ratings.json                  means, standard errors, pairs
     python benchmarks/reading.py unpack DATA                              DATA/readings.jsonl, for training a critic
     python benchmarks/reading.py frames DATA                              DATA/readings-frames.jsonl, DATA/held.jsonl
+    python benchmarks/reading.py rated DATA                               DATA/rated.jsonl, for pairs of preferences
     python benchmarks/reading.py choice judged.jsonl                      a critic's choice among rated samples
     python benchmarks/reading.py measures DATA                            do measures of words find bad middles?
     python benchmarks/reading.py pack DATA readings.jsonl                 records/readings.json.xz
@@ -17,7 +18,8 @@ of the training split holds together (0 to 3) and which line breaks it first (0:
 written lines only; the given lines come from DATA/train.csv by the story's id.
 
 `frames` does the same with docs/readings/frames.jsonl.xz, eight rated samples of 640 stories of DATA/valid.csv. One
-story in ten is held out, for `narrator_gpu.py judge --fills DATA/held.jsonl`, whose output `choice` reads.
+story in ten is held out, for `narrator_gpu.py judge --fills DATA/held.jsonl`, whose output `choice` reads. `rated`
+has the samples of both records, less those held out, as `narrator_gpu.py pairs` reads them.
 """
 
 from __future__ import annotations
@@ -39,6 +41,7 @@ import numpy as np
 RECORD = Path(__file__).parent / "records" / "readings.json.xz"
 FRAMES = Path(__file__).parents[1] / "docs" / "readings" / "frames.jsonl.xz"
 NAMED_THINGS = r"\b(?:the|his|her|their|my|our|its)\s+([a-z]{3,})"
+ACTIONS = ("write", "report", "unpack", "frames", "rated", "choice", "measures", "pack")
 FIGURES = ("coherence", "senseless", "interest")
 
 
@@ -140,6 +143,24 @@ def frames(data: Path) -> None:
     print(f"{len(taught)} readings, {len(held)} stories held out")
 
 
+def rated(data: Path) -> None:
+    """Every story's rated samples side by side, those that miss the same lines together; ratings are [coherence]."""
+    people, lines = corpus(data / "train.csv"), []
+    for of, (story, samples) in enumerate(readings().items()):
+        groups: dict[tuple[int, ...], list[Any]] = {}
+        for coherence, _, missing, written in samples if story in people else ():
+            if missing:  # some readings are of people's stories and of corruptions
+                groups.setdefault(tuple(missing), []).append((written, [coherence, 0.0]))
+        for missing, group in groups.items():
+            line = {"story": of, "sentences": people[story], "missing": missing}
+            lines.append({**line, "samples": [w for w, _ in group], "ratings": [r for _, r in group]})
+    for frame in rated_frames(data):
+        if frame["story"] % 10:
+            lines.append({**frame, "ratings": [[c, 0.0] for c in frame["coherence"]]})
+    (data / "rated.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    print(f"{sum(len(line['samples']) for line in lines)} samples of {len(lines)} stories")
+
+
 def within(x: Any, y: Any) -> float:
     """Correlation among the samples of one story: both less their story's mean."""
     a, b = (np.asarray(v) - np.mean(v, 1, keepdims=True) for v in (x, y))
@@ -192,7 +213,7 @@ def pack(data: Path, file: Path) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("action", choices=("write", "report", "unpack", "frames", "choice", "measures", "pack"))
+    parser.add_argument("action", choices=ACTIONS)
     parser.add_argument("folder", type=Path)
     parser.add_argument("file", type=Path, nargs="?", help="the ratings of report, the readings of pack")
     parser.add_argument("--number", type=int, default=40)
@@ -205,7 +226,7 @@ def main() -> None:
     elif args.action == "pack":
         pack(args.folder, args.file)
     elif args.action != "unpack":
-        {"frames": frames, "choice": choice, "measures": measures}[args.action](args.folder)
+        {"frames": frames, "rated": rated, "choice": choice, "measures": measures}[args.action](args.folder)
     else:
         lines = [json.dumps(entry, ensure_ascii=False) + "\n" for entry in unpacked(args.folder)]
         (args.folder / "readings.jsonl").write_text("".join(lines), encoding="utf-8")

@@ -189,8 +189,12 @@ def finding(results: Results) -> str:
     names = {"slds_now": ("slds", "iw"), "lds_now": ("lds", "iw"), "lm_now": ("lm", "nll")}
     ours = {key: results.likelihood(*side, perplexity=False, digits=1) for key, side in names.items()}
     values = {key: NOT_RUN if f.value is None else f.format(f.value) for key, f in ours.items()}
+    estimate = results.likelihood("slds", "authors", perplexity=False).value
+    apart = math.nan if estimate is None else (ours["slds_now"].value or math.nan) - estimate
     text: str = read_toml("claims")["finding"].strip()
-    return text.format(cost=cost, with_tags=slds + cost.value, lds=lds, gap=lds - slds, **values)
+    return text.format(
+        cost=cost, with_tags=slds + cost.value, lds=lds, gap=lds - slds, apart=apart, with_apart=slds + apart, **values
+    )
 
 
 class Line(NamedTuple):
@@ -229,7 +233,7 @@ def summary(results: Results) -> list[Line]:
             estimate = ("iw" if honest else "authors") if latent else "with_tags" if honest and tags else "nll"
             bound, theirs = "≤" if estimate in ("iw", "with_tags") else "", printed["perplexity"][name][0]
             sides[name] = f"{name}:{estimate}"
-            more: dict[str, Any] = {"paper": theirs, "bound": bound, "digits": 1}
+            more: dict[str, Any] = {"paper": theirs, "bound": bound, "digits": 2}
             cells[name] = results.likelihood(name, estimate, perplexity=False, **more)
         item = "NLL, every term" if honest else "NLL, authors' estimate"
         lines.append(line(results, item, cells, sides, compare_nats, -1))
