@@ -145,15 +145,17 @@ def frames(data: Path) -> None:
 
 def rated(data: Path) -> None:
     """Every story's rated samples side by side, those that miss the same lines together; ratings are [coherence]."""
-    people, lines = corpus(data / "train.csv"), []
+    people = corpus(data / "train.csv")
+    lines: list[dict[str, Any]] = []
     for of, (story, samples) in enumerate(readings().items()):
         groups: dict[tuple[int, ...], list[Any]] = {}
         for coherence, _, missing, written in samples if story in people else ():
             if missing:  # some readings are of people's stories and of corruptions
                 groups.setdefault(tuple(missing), []).append((written, [coherence, 0.0]))
         for missing, group in groups.items():
-            line = {"story": of, "sentences": people[story], "missing": missing}
-            lines.append({**line, "samples": [w for w, _ in group], "ratings": [r for _, r in group]})
+            versions, ratings = zip(*group, strict=True)
+            about = {"story": of, "sentences": people[story], "missing": missing}
+            lines.append({**about, "samples": versions, "ratings": ratings})
     for frame in rated_frames(data):
         if frame["story"] % 10:
             lines.append({**frame, "ratings": [[c, 0.0] for c in frame["coherence"]]})
