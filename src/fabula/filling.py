@@ -94,12 +94,14 @@ def prepare_task(
     task = with_line(task, context.line)
     names = text.stand_ins([task])[0] if names is None else names
     hidden = int(context.line is not None)
-    notes = loaded.notes + notes + _notes(loaded, task, names, hidden)
+    notes = loaded.notes + notes + _notes(loaded, task, names, hidden, chosen)
     batch = text.encode(task, names)
     return PreparedTask(task, batch, names, chosen, candidates, seed, notes, context.people, hidden)
 
 
-def _notes(loaded: LoadedModel, task: Task, names: Mapping[str, str], hidden: int) -> tuple[str, ...]:
+def _notes(
+    loaded: LoadedModel, task: Task, names: Mapping[str, str], hidden: int, settings: FillSettings
+) -> tuple[str, ...]:
     """What a reader of the answer should know about the task."""
     notes = []
     if not loaded.knows_language([sentence for sentence in task.sentences[hidden:] if sentence]):
@@ -111,6 +113,8 @@ def _notes(loaded: LoadedModel, task: Task, names: Mapping[str, str], hidden: in
     if loaded.model.tagger is not None:
         unchecked = faults(loaded.model.tagger, loaded.states.spoken(task.arc))
         notes += [f"the arc of {name} is not checked: {why}" for name, why in unchecked.items()]
+    if getattr(settings, "guidance", 0) and not loaded.model.reads_ahead:
+        notes.append("guidance changes nothing: this model does not read the lines ahead")
     length = len(task.sentences) - hidden
     if length > HORIZON:
         usual = loaded.checkpoint.figures.get("sentences")
@@ -261,7 +265,7 @@ def _parts(task: Task, story: SampledStory, hidden: int) -> Parts | None:
 
 def _movement(diagnostics: Diagnostics | None, N: int, hidden: int) -> Movement:
     if diagnostics is None:
-        return Movement((None,) * (N - hidden))
+        return Movement((None,) * (N - hidden), None, None, None)
 
     def figure(value: float) -> float | None:
         return None if math.isnan(value) else value

@@ -113,9 +113,9 @@ class Movement:
 
     changed: tuple[float | None, ...]
     """How often each missing sentence changed between sweeps or, without sweeps, differs between samples."""
-    effective_samples: float | None = None
-    r_hat: float | None = None
-    tag_effective_samples: float | None = None
+    effective_samples: float | None
+    r_hat: float | None
+    tag_effective_samples: float | None
     """Of the tag paths, where they were too many to enumerate and were sampled."""
 
 

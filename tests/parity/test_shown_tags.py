@@ -55,7 +55,7 @@ def test_a_given_line_keeps_its_tag() -> None:
 def test_screens_mark_what_was_missed() -> None:
     met = Sentence("Tom was sad.", False, "negative", -9.0, {}, 0.75, "negative", {}, True)
     missed = Sentence("He smiled.", True, "positive", -7.0, {"verb": "emote"}, 0.9, "negative", {"verb": "lose"}, False)
-    filling = Filling((Candidate((met, missed), -3.0),), "small", "smc", 1, 1, 0, Movement((None,)))
+    filling = Filling((Candidate((met, missed), -3.0),), "small", "smc", 1, 1, 0, Movement((None,), None, None, None))
     first, second = show.show_filling(filling, colour=False, verbose=False, factors=["verb"]).splitlines()
     assert "asked" not in first
     assert "[emote]" in second

@@ -8,7 +8,7 @@ from typing import Any
 from fabula.errors import UserError
 from fabula.results import Candidate, Filling, Movement, Sentence
 
-NOTHING = Movement(())
+NOTHING = Movement((), None, None, None)
 PAUSE = "STUB_PAUSE"
 """Seconds that a group of stories takes, as an environment variable: worker processes read it too."""
 

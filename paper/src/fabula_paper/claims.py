@@ -189,12 +189,12 @@ def finding(results: Results) -> str:
     names = {"slds_now": ("slds", "iw"), "lds_now": ("lds", "iw"), "lm_now": ("lm", "nll")}
     ours = {key: results.likelihood(*side, perplexity=False, digits=1) for key, side in names.items()}
     values = {key: NOT_RUN if f.value is None else f.format(f.value) for key, f in ours.items()}
-    estimate = results.likelihood("slds", "authors", perplexity=False).value
-    apart = math.nan if estimate is None else (ours["slds_now"].value or math.nan) - estimate
+    bound, estimate = ours["slds_now"].value, results.likelihood("slds", "authors", perplexity=False).value
+    apart = {"apart": NOT_RUN, "with_apart": NOT_RUN}
+    if bound is not None and estimate is not None:
+        apart = {"apart": f"{bound - estimate:.2f}", "with_apart": f"{slds + bound - estimate:.1f}"}
     text: str = read_toml("claims")["finding"].strip()
-    return text.format(
-        cost=cost, with_tags=slds + cost.value, lds=lds, gap=lds - slds, apart=apart, with_apart=slds + apart, **values
-    )
+    return text.format(cost=cost, with_tags=slds + cost.value, lds=lds, gap=lds - slds, **values, **apart)
 
 
 class Line(NamedTuple):

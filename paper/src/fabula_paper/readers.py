@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from fabula.apps.web.options import needs_extra
 from fabula.errors import UserError
 from fabula.metrics.bootstrap import mean
 from fabula.metrics.record import rounded
@@ -127,7 +128,8 @@ def rated_pair(path: Path, line: dict[str, Any], rated: dict[str, Any]) -> dict[
 
 def outcome(pairs: list[dict[str, Any]]) -> dict[str, Any]:
     """The figures of the paper's table, from single ratings: coherence, the share of best stories, agreement."""
-    from fabula.apps.judge.report import alpha, value_counts
+    with needs_extra("the agreement of readers"):
+        from fabula.apps.judge.report import alpha, value_counts
 
     sides = {"slds": [entry["slds"] for entry in pairs], "rival": ["ab"["ba".index(entry["slds"])] for entry in pairs]}
     figures: dict[str, Any] = {"coherence": {}, "coherence_sd": {}, "best": {}}

@@ -52,7 +52,7 @@ class DecodingConfig:
     max_words: int = 30
     """A written sentence's length with its `<eos>`, at most. The authors' code: 30."""
     no_repeat: int = 0
-    """Word n-grams of this length occur only once in a story, given sentences included; 0 disables the rule."""
+    """Word n-grams of this length occur once within eight sentences, given ones included; 0 disables the rule."""
     guidance: float = 0.0
     """How many times more than once the given lines count, for decoders that read ahead (`guidance.py`)."""
 
@@ -159,7 +159,9 @@ class FillSettings:
 class RuledSettings(FillSettings):
     """Samplers that write left to right and can keep rules about words on the way."""
 
-    no_repeat: int = setting(4, "length of the word n-grams that may occur only once in a story; 0: no rule", plain=0)
+    no_repeat: int = setting(
+        4, "length of the word n-grams that may occur only once in eight sentences; 0: no rule", plain=0
+    )
     allow_new_names: bool = setting(
         False, "whether sentences may introduce names that no given one has, if the given ones have any", plain=True
     )

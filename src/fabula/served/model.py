@@ -163,7 +163,7 @@ class ServedReader(StoryReader):
             notes.append(f"{len(failed)} of {len(samples)} samples could not be used: {failed[0]}")
         if len(samples) == story.settings.samples and len(kept) < story.candidates:
             notes.append(f"only {len(kept)} of the {story.candidates} candidates: no other story was among the samples")
-        moved = Movement((None,) * len(story.task.sentences))
+        moved = Movement((None,) * len(story.task.sentences), None, None, None)
         drawn = (story.settings.samples, len(samples), story.seed)
         return Filling(kept, self.name, "served", *drawn, moved, tuple(notes))
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
-from fastapi import APIRouter, FastAPI, Query
+from fastapi import APIRouter, FastAPI, Query, Response
 from fastapi import Path as InPath
 
 from fabula.apps.serve.app import create_server
@@ -67,7 +67,7 @@ def router(store: Store) -> APIRouter:
     def rename(story: PathId, body: doc.StoryChange) -> Answer:
         return store.rename(story, body.title, body.automatic)
 
-    @routes.delete("/{story}", status_code=204, summary="Put a story into the trash")
+    @routes.delete("/{story}", status_code=204, response_class=Response, summary="Put a story into the trash")
     def delete_story(
         story: PathId, forever: Annotated[bool, Query(description="Out of the trash, with all its branches.")] = False
     ) -> None:
@@ -100,7 +100,7 @@ def add_branches(routes: APIRouter, store: Store) -> None:
         """The branch as it is on disk, one revision on. A stale revision is refused with 409, and nothing written."""
         return store.save(story, branch, body.name, body.state.model_dump(), body.revision)
 
-    @routes.delete(BRANCH, status_code=204, summary="Delete a branch")
+    @routes.delete(BRANCH, status_code=204, response_class=Response, summary="Delete a branch")
     def delete_branch(story: PathId, branch: PathId) -> None:
         """Its children grow from its parent then."""
         store.delete_branch(story, branch)
