@@ -8,6 +8,7 @@ import socket
 import sys
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -245,10 +246,10 @@ def test_the_page_is_opened_in_a_browser(tmp_path: Path, monkeypatch: pytest.Mon
             await asyncio.to_thread(ready.wait, 5 if self.page else 0)
 
     monkeypatch.setattr(serve, "AnnouncingServer", Once)
-    serve.serve(small_app(tmp_path / "page"), "127.0.0.1", 0)
-    assert not opened
-    serve.serve(small_app(tmp_path / "page"), "127.0.0.1", 0, show=True)
-    assert opened == [INDEX]
+    with ThreadPoolExecutor(1) as pool:  # the browser tests leave a loop running in the worker's own thread
+        for show, pages in ((False, []), (True, [INDEX])):
+            pool.submit(serve.serve, small_app(tmp_path / "page"), "127.0.0.1", 0, show=show).result()
+            assert opened == pages
     for name in ("DISPLAY", "WAYLAND_DISPLAY"):
         monkeypatch.delenv(name, raising=False)
     assert serve.has_screen() == (sys.platform in ("darwin", "win32"))
