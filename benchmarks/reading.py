@@ -144,7 +144,7 @@ def frames(data: Path) -> None:
 
 
 def rated(data: Path) -> None:
-    """Every story's rated samples side by side, those that miss the same lines together; ratings are [coherence]."""
+    """Every story's rated samples side by side, those that miss the same lines together; ratings are [coherence, 0]."""
     people = corpus(data / "train.csv")
     lines: list[dict[str, Any]] = []
     for of, (story, samples) in enumerate(readings().items()):

@@ -89,7 +89,9 @@ def job_of(args: argparse.Namespace) -> Job:
     """The job that the options describe."""
     scale, device = SMALL if args.small else FULL, pick_device(args.device)
     models = {name: Path(folder) for name, folder in options.pairs("model", "NAME=RUN", args.model).items()}
-    for folder in models.values():
+    for name, folder in models.items():
+        if folder == Path():
+            raise UserError(f"--model {name}= names no folder", field="model")
         read_config(folder)  # a folder that is no checkpoint is an error at once
     data = corpus_folder(args.data, args.out, small=args.small)
     return Job(

@@ -176,7 +176,7 @@ def pairs(option: str, form: str, entries: Sequence[str]) -> dict[str, str]:
     chosen: dict[str, str] = {}
     for entry in entries:
         name, equals, text = entry.partition("=")
-        if not name or not equals or (form == "NAME=RUN" and not text):
+        if not name or not equals:
             raise UserError(f"--{option} wants {form}, not {entry!r}", field=option)
         chosen[name.strip()] = text
     return chosen
